@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workloads import EPOCH_US, MINUTE_US
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
@@ -95,28 +95,27 @@ def measured(
         for side in planned.sides
     }
     store = LocalStore(folder)
-    driver = TickDriver.open(plan, schemas, store)
+    driver = TickDriver(restore(plan, schemas, store))
     spent, longest, out = [], [], []
     for tick in range(ticks):
         began = time.process_time()
-        start, reports = driver.begin(EPOCH_US + tick * MINUTE_US), []
+        begun, reports = driver.begin(EPOCH_US + tick * MINUTE_US), []
         for side in planned.sides:
             names = [*side.kept, *([] if share is None else [DIFF])]
-            writer = IngestWriter(start, f"{QUERY}/{side.name}", 0, store)
+            writer = IngestWriter(begun.start, f"{QUERY}/{side.name}", 0, store)
             for batch in tables[tick][side.name].select(names).to_batches():
                 writer.add(batch)
             reports.append(writer.finish())
-        driver.advance(start, reports)
-        task, controls, seconds, count = driver.node_task(QUERY, 0), [], [], 0
+        running = begun.advance(reports)
+        task, controls, seconds, count = running.node_task(QUERY, 0), [], [], 0
         for partition in range(tasks):
             of_task = time.process_time()
             for batch in task.run(partition, tasks):
                 last, count = batch, count + batch.num_rows
             controls.append(last.column(CONTROL)[0].as_py())
             seconds.append(time.process_time() - of_task)
-        driver.settle(QUERY, 0, controls)
-        driver.conclude()
-        driver.commit()
+        running.settle(QUERY, 0, controls)
+        running.conclude({}).commit()
         spent.append(time.process_time() - began)
         longest.append(spent[-1] - sum(seconds) + max(seconds))
         out.append(count - tasks)

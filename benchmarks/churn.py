@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.case_file import case_job
@@ -49,7 +49,7 @@ def opened(folder: Path) -> TickDriver:
         f"{QUERY}/{side.name}": pa.schema([schema.field(name) for name in side.kept])
         for side in plan.queries[0].sides
     }
-    return TickDriver.open(plan, schemas, LocalStore(folder))
+    return TickDriver(restore(plan, schemas, LocalStore(folder)))
 
 
 def rows(numbers: npt.NDArray[np.int64], diffs: npt.NDArray[np.int64]) -> pa.Table:
@@ -75,23 +75,24 @@ def ticks(live: int, churn: int, tick: int) -> Iterator[pa.Table]:
 
 def ticked(driver: TickDriver, left: pa.Table, tasks: int) -> None:
     number = driver.tick
-    start, reports = driver.begin(number), []
+    begun, reports = driver.begin(number), []
     right = np.arange(RIGHT_ROWS) if number == 0 else np.zeros(0, dtype=np.int64)
     for name, table in (("l", left), ("r", rows(right, np.ones(len(right), dtype=np.int64)))):
-        writer = IngestWriter(start, f"{QUERY}/{name}", 0, driver.store)
+        writer = IngestWriter(begun.start, f"{QUERY}/{name}", 0, driver.store)
         kept = driver.plan.queries[0].sides[name == "r"].kept
         for batch in table.select([*kept, DIFF]).combine_chunks().to_batches():
             writer.add(batch)
         reports.append(writer.finish())
-    driver.advance(start, reports)
-    task, controls = driver.node_task(QUERY, 0), []
+    running = begun.advance(reports)
+    task, controls = running.node_task(QUERY, 0), []
     for partition in range(tasks):
         *_, last = task.run(partition, tasks)
         controls.append(last.column(CONTROL)[0].as_py())
-    driver.settle(QUERY, 0, controls)
-    counts = driver.conclude().queries[QUERY].counts
+    running.settle(QUERY, 0, controls)
+    concluded = running.conclude({})
+    counts = concluded.result.queries[QUERY].counts
     assert not counts["l"].get("missing_deletes"), counts
-    driver.commit()
+    concluded.commit()
 
 
 def stored_bytes(driver: TickDriver) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, condition, minute
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
@@ -61,16 +61,16 @@ def opened(root: Path, kind: str, *, none: bool) -> TickDriver:
         f"{planned.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
         for side in planned.sides
     }
-    return TickDriver.open(plan, schemas, LocalStore(root / "state"))
+    return TickDriver(restore(plan, schemas, LocalStore(root / "state")))
 
 
 def ticked(driver: TickDriver, rows: int, *, first: bool = False) -> float:
     """Does a tick of so many rows a side; CPU milliseconds of its tasks. ``first``: of so few."""
     (query,), number, reports = driver.plan.queries, driver.tick, []
-    start = driver.begin(EPOCH_US + number * MINUTE_US)
+    begun = driver.begin(EPOCH_US + number * MINUTE_US)
     for side in query.sides:
         table = minute(Workload("", rows=rows, ticks=1), side.name, number).select(list(side.kept))
-        writer = IngestWriter(start, f"{query.name}/{side.name}", 0, driver.store)
+        writer = IngestWriter(begun.start, f"{query.name}/{side.name}", 0, driver.store)
         for batch in table.to_batches():
             writer.add(batch)
         if driver.shapes[query.name][-1].changelog and number and rows == TICK_ROWS:
@@ -80,19 +80,20 @@ def ticked(driver: TickDriver, rows: int, *, first: bool = False) -> float:
             for batch in gone.combine_chunks().to_batches():
                 writer.add(batch)
         reports.append(writer.finish())
-    driver.advance(start, reports)
+    running = begun.advance(reports)
     spent = 0.0
     for node in query.nodes:
-        task, controls = driver.node_task(query.name, node.number), []
+        task, controls = running.node_task(query.name, node.number), []
         before = time.process_time()
         for partition in range(TASKS):
             *_, last = task.run(partition, TASKS)
             controls.append(last.column(CONTROL)[0].as_py())
         spent += time.process_time() - before
-        driver.settle(query.name, node.number, controls)
-    counts = driver.conclude().queries[query.name].counts
+        running.settle(query.name, node.number, controls)
+    concluded = running.conclude({})
+    counts = concluded.result.queries[query.name].counts
     assert not any(each.get("missing_deletes") for each in counts.values())
-    driver.commit()
+    concluded.commit()
     return spent * 1e3
 
 

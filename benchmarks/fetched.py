@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchmarks.paired import QUERY, table_of
 from benchmarks.workloads import KINDS, WARM_UP_TICKS, Workload, minute
 from tests.support.s3 import KEYS, make_bucket, s3_server, store_at
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
@@ -57,8 +57,8 @@ class Player:
             Cache(self._place.url, root=str(folder / f"{way}-{machine}")) if asked.cache else None
             for machine in range(tasks)
         ]
-        self._driver = TickDriver.open(self._plan, self._schemas, ObjectStore(self._place))
-        self._driver.tasks, self._tasks, self._way, self._ticks = tasks, tasks, way, 0
+        self._driver = TickDriver(restore(self._plan, self._schemas, ObjectStore(self._place)))
+        self._tasks, self._way, self._ticks = tasks, way, 0
 
     def tick(self) -> dict[str, float]:
         written.SECTION_BYTES, self._ticks = WAYS[self._way], self._ticks + 1
@@ -68,27 +68,28 @@ class Player:
         }
         began, cpu = time.perf_counter(), time.process_time()
         driver, reports = self._driver, []
-        start = driver.begin(self._ticks)
+        begun = driver.begin(self._ticks, tasks=self._tasks)
         for name, table in given.items():
             for machine in range(self._tasks):
                 low, high = (table.num_rows * part // self._tasks for part in (machine, machine + 1))
-                writer = IngestWriter(start, name, 0, self._store(machine), machine)
+                writer = IngestWriter(begun.start, name, 0, self._store(machine), machine)
                 for batch in table.slice(low, high - low).to_batches():
                     writer.add(batch)
                 reports.append(writer.finish())
-        driver.advance(start, reports)
+        running = begun.advance(reports)
         for node in self._plan.queries[0].nodes:
-            told, texts = driver.node_task(QUERY, node.number), []
+            told, texts = running.node_task(QUERY, node.number), []
             for partition in range(self._tasks):
                 task = replace(told, store=self._store((partition + self._ticks) % self._tasks))
                 for batch in task.run(partition, self._tasks):
                     last = batch
                 texts.append(last.column(CONTROL)[0].as_py())
-            driver.settle(QUERY, node.number, texts)
-        result = driver.conclude()
-        driver.commit()
+            running.settle(QUERY, node.number, texts)
+        concluded = running.conclude({})
+        concluded.commit()
+        result = concluded.result
         took, cpu = time.perf_counter() - began, time.process_time() - cpu
-        driver.kept.settle()
+        driver.ledger.settle()
         of_node = result.traffic[f"{QUERY}/{self._plan.queries[0].root.number}"]
         every = [of_task for of_tasks in result.traffic.values() for of_task in of_tasks]
         return {

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from benchmarks.workloads import BAND_MINUTES, EPOCH_US, MINUTE_US, SCHEMA, WARM_UP_TICKS
 from watersmeet import LocalJob, local
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.local.join_spec import JOINED
@@ -74,23 +74,21 @@ def step(folder: Path) -> Tick:
     schemas = {
         f"{JOINED}/{name}": pa.schema([SCHEMA.field(column) for column in kept[name]]) for name in SIDES
     }
-    driver = TickDriver.open(plan, schemas, store)
-    driver.ordered = True
+    driver = TickDriver(restore(plan, schemas, store))
 
     def tick(tables: Sequence[pa.Table]) -> int:
-        start = driver.begin(0)
+        begun = driver.begin(0, ordered=True)
         reports = []
         for name, table in zip(SIDES, tables, strict=True):
-            writer = IngestWriter(start, f"{JOINED}/{name}", 0, store)
-            for batch in table.select(list(kept[name])).to_batches(max_chunksize=driver.flush_rows):
+            writer = IngestWriter(begun.start, f"{JOINED}/{name}", 0, store)
+            for batch in table.select(list(kept[name])).to_batches(max_chunksize=driver.settings.flush_rows):
                 writer.add(batch)
             reports.append(writer.finish())
-        driver.advance(start, reports)
-        *rows, last = driver.node_task(JOINED, 0).run(0, 1)
+        running = begun.advance(reports)
+        *rows, last = running.node_task(JOINED, 0).run(0, 1)
         count = int(sum(batch.num_rows for batch in rows))
-        driver.settle(JOINED, 0, [last.column(CONTROL)[0].as_py()], rows_out=count)
-        driver.conclude()
-        driver.commit({"clock_us": 0})
+        running.settle(JOINED, 0, [last.column(CONTROL)[0].as_py()], rows_out=count)
+        running.conclude({}).commit({"clock_us": 0})
         return count
 
     return tick

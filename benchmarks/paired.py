@@ -41,7 +41,7 @@ def table_of(alias: str) -> str:
 
 def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, profile: bool) -> None:
     """A tick for each line that comes in, and its CPU seconds and rows out as a line; ends with the input."""
-    from watersmeet.engine.driver.driver import TickDriver
+    from watersmeet.engine.driver.driver import TickDriver, restore
     from watersmeet.engine.messages.shapes import CONTROL
     from watersmeet.engine.tasks.ingest import IngestWriter
     from watersmeet.front.sql import parse_job
@@ -58,8 +58,7 @@ def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, 
         if side.sources
     }
     store = LocalStore(folder)
-    driver = TickDriver.open(plan, schemas, store)
-    driver.ordered = ordered
+    driver = TickDriver(restore(plan, schemas, store))
     profiler: Any = None
     for tick, _ in enumerate(sys.stdin):
         given = {
@@ -73,23 +72,22 @@ def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, 
         if profiler is not None:
             profiler.enable()
         began, out, batches = time.process_time(), 0, 0
-        start, written = driver.begin(tick), []
+        begun, written = driver.begin(tick, ordered=ordered), []
         for name, found in given.items():
-            writer = IngestWriter(start, name, 0, store)
+            writer = IngestWriter(begun.start, name, 0, store)
             for batch in found:
                 writer.add(batch)
             written.append(writer.finish())
-        driver.advance(start, written)
+        running = begun.advance(written)
         for node in plan.queries[0].nodes:
-            task, reports = driver.node_task(QUERY, node.number), []
+            task, reports = running.node_task(QUERY, node.number), []
             for partition in range(partitions):
                 for batch in task.run(partition, partitions):
                     last, out, batches = batch, out + batch.num_rows, batches + 1
                 out -= 1
                 reports.append(last.column(CONTROL)[0].as_py())
-            driver.settle(QUERY, node.number, reports)
-        driver.conclude()
-        driver.commit()
+            running.settle(QUERY, node.number, reports)
+        running.conclude({}).commit()
         took = time.process_time() - began
         if profiler is not None:
             profiler.disable()

@@ -33,7 +33,7 @@ from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.side_by_side import BENCH
 from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import CONTROL, JoinShape
@@ -101,7 +101,7 @@ class Growing:
             f"{query.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
             for side in query.sides
         }
-        driver = TickDriver.open(plan, schemas, LocalStore(root / "state"))
+        driver = TickDriver(restore(plan, schemas, LocalStore(root / "state")))
         return cls(driver, query, workload, partitions)
 
     @property
@@ -120,26 +120,25 @@ class Growing:
             side.name: minute(self.workload, side.name, number).combine_chunks() for side in query.sides
         }
         wall, cpu = time.perf_counter(), time.process_time()
-        start = driver.begin(EPOCH_US + number * MINUTE_US)
+        begun = driver.begin(EPOCH_US + number * MINUTE_US)
         reports = []
         for side in query.sides:
             table = tables[side.name]
             for part in range(self.partitions):  # as many ingest tasks
                 low, high = (table.num_rows * p // self.partitions for p in (part, part + 1))
-                writer = IngestWriter(start, f"{query.name}/{side.name}", 0, driver.store)
+                writer = IngestWriter(begun.start, f"{query.name}/{side.name}", 0, driver.store)
                 for batch in table.select(list(side.kept)).slice(low, high - low).to_batches():
                     writer.add(batch)
                 reports.append(writer.finish())
-        driver.advance(start, reports)
+        running = begun.advance(reports)
         for node in query.nodes:
-            task = driver.node_task(query.name, node.number)
+            task = running.node_task(query.name, node.number)
             controls = []
             for partition in range(self.partitions):
                 *_, last = task.run(partition, self.partitions)
                 controls.append(last.column(CONTROL)[0].as_py())
-            driver.settle(query.name, node.number, controls)
-        driver.conclude()
-        driver.commit()
+            running.settle(query.name, node.number, controls)
+        running.conclude({}).commit()
         return time.perf_counter() - wall, time.process_time() - cpu
 
 

@@ -75,13 +75,13 @@ def measured(store: Any, rows: int, ticks: int) -> tuple[float, float, float]:
     walls, inside, calls = [], [], []
     for tick in range(1, ticks + 1):
         given = rows_of(tick, rows)
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         timed.seconds, timed.calls, began = 0.0, 0, time.perf_counter()
         job.tick(given)
         walls.append((time.perf_counter() - began) * 1000)
         inside.append(timed.seconds * 1000)
         calls.append(timed.calls)
-    job.driver.kept.settle()
+    job.driver.ledger.settle()
     return median(walls), median(inside), median(calls)
 
 
@@ -105,12 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         with PostgresProxy(server) as proxy:
             job = LocalJob(plan_job(parse_job(JOB)), tables(proxy.url, "counted"))
             job.tick(rows_of(0, asked.rows))
-            job.driver.kept.settle()
+            job.driver.ledger.settle()
             proxy.forget()
             count = min(asked.ticks, 4)
             for tick in range(1, count + 1):
                 job.tick(rows_of(tick, asked.rows))
-                job.driver.kept.settle()
+                job.driver.ledger.settle()
             sent, given, connections = (
                 value / count for value in (proxy.sent, proxy.given, proxy.connections)
             )

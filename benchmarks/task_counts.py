@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         def way(tick: int) -> str:
             number = asked.ways[tick % len(asked.ways)]
-            run.ticks._counts._asked = None if number == "auto" else int(number)
+            run.ticks._tools.counts._asked = None if number == "auto" else int(number)
             return str(number)
 
         def on_tick(result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.workloads import dated
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
@@ -71,22 +71,23 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
     schema = rows_of(0, 1, 1).schema
     kept = plan.queries[0].sides[0].kept
     store = LocalStore(folder)
-    driver = TickDriver.open(plan, {SIDE: pa.schema([schema.field(name) for name in kept])}, store)
+    driver = TickDriver(restore(plan, {SIDE: pa.schema([schema.field(name) for name in kept])}, store))
     seconds, held, out = [], 0, 0
     for tick in range(2 * asked.ticks + 1):
         batch = rows_of(tick, asked.rows, asked.keys).select(kept)
         began = time.perf_counter()
-        start = driver.begin(tick)
-        writer = IngestWriter(start, SIDE, 0, store)
+        begun = driver.begin(tick)
+        writer = IngestWriter(begun.start, SIDE, 0, store)
         writer.add(batch)
-        driver.advance(start, [writer.finish()])
-        task, reports = driver.node_task(QUERY, 0), []
+        running = begun.advance([writer.finish()])
+        task, reports = running.node_task(QUERY, 0), []
         for partition in range(asked.partitions):
             *_, last = task.run(partition, asked.partitions)
             reports.append(last.column(CONTROL)[0].as_py())
-        driver.settle(QUERY, 0, reports)
-        result = driver.conclude().queries[QUERY]
-        driver.commit()
+        running.settle(QUERY, 0, reports)
+        concluded = running.conclude({})
+        concluded.commit()
+        result = concluded.result.queries[QUERY]
         seconds.append(time.perf_counter() - began)
         held, out = max(held, result.state_bytes), out + result.rows_out
     return figures_of(asked, seconds, held, out)

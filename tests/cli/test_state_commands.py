@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ import watersmeet as package
 from tests.support.small_disk import small_disk
 from watersmeet.cli.state_commands.copy import _or_nothing, copied, free_place
 from watersmeet.cli.state_commands.place import Place
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.errors import StateError
-from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest, manifest_names
 
 JOB = """
@@ -45,10 +47,13 @@ class Ran:
 
     def opened(self, checkpoint: Checkpoint | None = None) -> LocalJob:
         store = (checkpoint or self.checkpoint).store
-        job = LocalJob(package.plan_job(package.parse_job(JOB)), store)
-        job.driver.owner = self.owner
-        job.driver.kept = KeptTicks(store, self.keep)
-        return job
+        plan = package.plan_job(package.parse_job(JOB))
+        return LocalJob(
+            plan,
+            store,
+            settings=TickSettings(keep_ticks=self.keep),
+            drive=partial(TickDriver, owner=self.owner),
+        )
 
     def run(self, until: int, checkpoint: Checkpoint | None = None) -> dict[int, object]:
         job = self.opened(checkpoint)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fuzz.rows import ALL, Row, as_text, bag, difference, draw_rows, join
 from tests.fuzz.values import Drawer
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.front.sql import parse_job
@@ -69,9 +70,9 @@ def test_keys_of_every_type(seed, count, canary, key):
         plan, store = plan_job(parse_job(sql)), MemoryStore()
         placing = near_borders if rng.random() < 0.5 else None
         tasks = rng.choice([1, 2, 7])
-        job = LocalJob(plan, store, partitions=tasks, placing=placing)
+        job = LocalJob(plan, store, partitions=tasks, settings=TickSettings(placing=placing))
         found = job.tick({"l": [(given(row), 1) for row in left], "r": [(given(row), 1) for row in right]})
-        again = LocalJob(plan, store, partitions=rng.choice([1, 3]), placing=placing)
+        again = LocalJob(plan, store, partitions=rng.choice([1, 3]), settings=TickSettings(placing=placing))
         last = again.tick({}, end=True)
         got = bag(tuple(row.values()) for step in (found, last) for row in step.rows["console"])
         pairs = join(left, right, key, WITHIN, residual)

@@ -23,7 +23,7 @@ import signal
 import sys
 
 from watersmeet.cli.main import main
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick, RunningTick
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.tick import together
 from watersmeet.engine.spark.tick.nodes import SinkFrame
@@ -48,15 +48,15 @@ def kill_at(point: str, tick: int) -> None:
         return now["ending"] if at_the_end else number == tick and not now["ending"]
 
     run, intend = Ticks.run, Checkpoint.intend
-    advance, commit = TickDriver.advance, TickDriver.commit
-    write, settle = SinkFrame.write, TickDriver.settle
+    advance, commit = BegunTick.advance, ConcludedTick.commit
+    write, settle = SinkFrame.write, RunningTick.settle
     publish_together = together.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
-    def patched_run(self, reports, clock_us, *, end=False, **others):
-        now["ending"], now["published"] = end, 0
+    def patched_run(self, reading, host, given):
+        now["ending"], now["published"] = given.end, 0
         now["sinks"] = len(self._outputs.sinks)
-        return run(self, reports, clock_us, end=end, **others)
+        return run(self, reading, host, given)
 
     def patched_intend(self, intent, *others, **named):
         if point == "caught-up" and intent.end:
@@ -65,10 +65,11 @@ def kill_at(point: str, tick: int) -> None:
         if point == "intended" and intent.end:
             die()
 
-    def patched_advance(self, start, *others, **named):
-        advance(self, start, *others, **named)
-        if point == "advanced" and is_time(start.tick):
+    def patched_advance(self, *others, **named):
+        running = advance(self, *others, **named)
+        if point == "advanced" and is_time(self.start.tick):
             die()
+        return running
 
     def patched_write(self, task, *others):
         found = write(self, task, *others)
@@ -78,8 +79,7 @@ def kill_at(point: str, tick: int) -> None:
 
     def patched_settle(self, name, number, *others, **named):
         settle(self, name, number, *others, **named)
-        root = next(query.root.number for query in self.plan.queries if query.name == name)
-        if point == "beneath" and number != root and is_time(self.tick + 1):
+        if point == "beneath" and number != self.queries[name].query.root.number and is_time(self.start.tick):
             die()
 
     def patched_publish(self, insert, number, attempt, identity):
@@ -92,7 +92,7 @@ def kill_at(point: str, tick: int) -> None:
 
     def patched_commit(self, *told):
         commit(self, *told)
-        if point == "committed" and is_time(self.tick):
+        if point == "committed" and is_time(self.result.tick):
             die()
 
     def patched_together(sinks, number, attempt, identity, then):
@@ -110,8 +110,8 @@ def kill_at(point: str, tick: int) -> None:
     Ticks.run = patched_run
     together.publish_together = patched_together
     Checkpoint.intend = patched_intend
-    TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
-    SinkFrame.write, TickDriver.settle = patched_write, patched_settle
+    BegunTick.advance, ConcludedTick.commit = patched_advance, patched_commit
+    SinkFrame.write, RunningTick.settle = patched_write, patched_settle
     for kind in publishes:
         kind.publish = patched_publish
 

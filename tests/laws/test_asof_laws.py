@@ -16,7 +16,7 @@ import pytest
 
 from tests.laws.test_laws import Bag, Row, Streams, run
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.evaluate import near_borders
 
 CONDITIONS = {
@@ -91,11 +91,7 @@ def test_however_it_is_run(
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     cut = streams.cut(12)
     assert first == run(text, *cut, partitions=3)
-    assert first == run(text, *cut, partitions=7, restart=True, prepare=_at_borders)
-
-
-def _at_borders(job: LocalJob) -> None:
-    job.driver.placing = near_borders
+    assert first == run(text, *cut, partitions=7, restart=True, settings=TickSettings(placing=near_borders))
 
 
 @pytest.mark.parametrize("match", ["l.t >= r.t", "l.t <= r.t AND r.t <= l.t + 50"])

@@ -21,6 +21,7 @@ from tests.support.ticks import QUERY, arriving, bag, check_account, plan_of, st
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.engine.nodes import broadcast, join
 from watersmeet.engine.nodes.spread import cuts
 from watersmeet.engine.tasks.cut import HashRange
@@ -110,7 +111,9 @@ def run(
         end = number == len(ticks)
         if crashes:
             with pytest.raises(Crash):
-                LocalJob(plan, store, partitions=tasks(number)).tick(arriving(**rows), end=end, put_out=crash)
+                LocalJob(plan, store, partitions=tasks(number)).tick(
+                    arriving(**rows), end=end, to_sinks=ToSinks(crash)
+                )
         job = LocalJob(plan, store, partitions=tasks(number) + crashes)
         output = job.tick(arriving(**rows), end=end)
         check_account(output)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import watersmeet
 from tests.laws.test_kept_by_others import kept_by_others
 from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
@@ -99,8 +101,7 @@ def test_a_query_that_comes_keeps_nothing_of_tables_that_are_indexed(partitions:
     total = Counter[str]()
     history.append(changes(rng))
     job = opened(store, *INDEXES.values(), NAMES, DAYS, partitions=partitions)
-    job.driver.commit = killed  # type: ignore[method-assign]
-    with pytest.raises(Killed):
+    with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
         job.tick(history[-1])
     job = opened(store, *INDEXES.values(), NAMES, DAYS, partitions=4 - partitions)
     assert [said for said in job.driver.said if "looks them up" in said]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -25,6 +25,7 @@ from tests.support.ticks import (
     stream,
 )
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import merge
 from watersmeet.state.store import MemoryStore
@@ -69,19 +70,17 @@ def run(
     lag: int = 100,
     partitions: int = 1,
     restart: bool = False,
-    prepare: Callable[[LocalJob], None] = lambda job: None,
+    settings: TickSettings | None = None,
     **options: Any,
 ) -> Bag:
     """All rows that come out until the end of input; the account is checked in every tick."""
     plan = plan_of(text, {"l": stream(lag), "r": stream(lag)}, **options)
     store = MemoryStore()
-    job = LocalJob(plan, store, partitions=partitions)
-    prepare(job)
+    job = LocalJob(plan, store, partitions=partitions, settings=settings)
     found: Bag = Counter()
     for l_rows, r_rows in zip(left, right, strict=True):
         if restart:
-            job = LocalJob(plan, store, partitions=partitions)
-            prepare(job)
+            job = LocalJob(plan, store, partitions=partitions, settings=settings)
         output = job.tick(arriving(l=l_rows, r=r_rows))
         assert not output.late
         check_account(output)
@@ -176,12 +175,8 @@ def test_a_restart_after_every_tick(streams: Streams, on: str) -> None:
 def test_ingest_flushed_every_few_rows(seed: int) -> None:
     streams = Streams(seed, count=300, ticks=5)
     left, right = streams.cut()
-
-    def flush_often(job: LocalJob) -> None:
-        job.driver.flush_rows = 3
-
     text = query("FULL", KEYED)
-    assert run(text, left, right) == run(text, left, right, prepare=flush_often, partitions=3)
+    assert run(text, left, right) == run(text, left, right, settings=TickSettings(flush_rows=3), partitions=3)
 
 
 def test_runs_merged_in_every_tick(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:

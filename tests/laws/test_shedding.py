@@ -17,8 +17,10 @@ from tests.support.shed_joins import KINDS, Crash, Plain, check, planned, shed_i
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.driver.settling import shed_parts
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
@@ -82,12 +84,12 @@ def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
     job = LocalJob(planned("LEFT", "shed_oldest", limits="SET max_rows = 2;"), MemoryStore())
     files = []
 
-    def put_out(*_: Any) -> Any:
-        files.extend(file for of_side in job.driver.aside("q").values() for file in of_side)
+    def crash(tick: RunningTick, _: Any) -> Any:
+        files.extend(file for of_side in tick.aside("q").values() for file in of_side)
         raise Crash
 
     rows = [{"k": "k" * 2_000, "t": number, "i": number} for number in range(12)]
     with pytest.raises(Crash):
-        job.tick(arriving(l=rows, r=[]), put_out=put_out)
+        job.tick(arriving(l=rows, r=[]), to_sinks=ToSinks(crash))
     assert sum(file.rows for file in files) == 10
     assert max(file.rows for file in files) == 2

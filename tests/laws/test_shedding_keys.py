@@ -11,6 +11,7 @@ from tests.support.shed_joins import MOST, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
 from watersmeet.state.store import MemoryStore
@@ -71,8 +72,12 @@ def test_and_then_at_max_rows(at_limit, seed, monkeypatch):
 @pytest.mark.parametrize("at_limit", SHED)
 def test_keys_of_one_bucket_are_told_apart(at_limit):
     """All keys in one place of the hash space: together they are more than the limit, one of them alone."""
-    job = LocalJob(planned("LEFT", at_limit, limits=PER_KEY), MemoryStore(), partitions=2)
-    job.driver.placing = np.zeros_like
+    job = LocalJob(
+        planned("LEFT", at_limit, limits=PER_KEY),
+        MemoryStore(),
+        partitions=2,
+        settings=TickSettings(placing=np.zeros_like),
+    )
     rows = [{"k": f"k{key}", "t": time, "i": 10 * key + time} for key in range(5) for time in range(3)]
     output = job.tick(arriving(l=rows, r=[]))
     assert not output.shed

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -20,6 +21,7 @@ import watersmeet
 from tests.laws.test_taken_final_rows import Ticks, check_each_as_alone
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.errors import StateError
 from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
@@ -301,15 +303,15 @@ def test_one_of_them_joins_and_keeps() -> None:
         store = MemoryStore()
         job = LocalJob(planned(texts), store)
         ran: list[str] = []
-        of_node = job.driver.node_task
+        of_node = RunningTick.node_task
 
-        def watched(query: str, number: int) -> Any:
+        def watched(tick: RunningTick, query: str, number: int) -> Any:
             ran.append(type(job.driver.shapes[query][number]).__name__)
-            return of_node(query, number)
+            return of_node(tick, query, number)
 
-        job.driver.node_task = watched  # type: ignore[method-assign]
-        for tick in range(20):
-            job.tick(rows_of(tick))
+        with patch.object(RunningTick, "node_task", watched):
+            for tick in range(20):
+                job.tick(rows_of(tick))
         assert ran.count("JoinShape") == 20
         return len([*store.names("runs"), *store.names("marks")])
 

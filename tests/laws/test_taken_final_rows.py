@@ -12,13 +12,17 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import watersmeet
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick, RunningTick
 from watersmeet.errors import EngineError
 from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
@@ -135,9 +139,16 @@ class Played:
         self._store, self._texts, self._changed = MemoryStore(), texts, False
         self.job = self._opened()
 
-    def _opened(self, clock_us: int = 0) -> LocalJob:
+    def _opened(self, clock_us: int = 0, *, repeats: bool = False) -> LocalJob:
         plan = self._plans(self._texts, self._settings)
-        return LocalJob(plan, self._store, clock_us=clock_us, change_queries=self._changed)
+        change = self._changed
+        return LocalJob(
+            plan,
+            self._store,
+            clock_us=clock_us,
+            change_queries=change,
+            drive=partial(TickDriver, repeats=repeats),
+        )
 
     def others(self, texts: list[str], clock_us: int) -> None:
         """The job has other queries, or they stand in another order."""
@@ -176,11 +187,9 @@ class Played:
         def killed(*_: Any) -> None:
             raise Killed
 
-        self.job.driver.commit = killed  # type: ignore[method-assign]
-        with pytest.raises(Killed):
+        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
             self.job.tick(rows, clock_us=clock_us, end=end)
-        self.job = self._opened(clock_us)
-        self.job.driver.repeat()
+        self.job = self._opened(clock_us, repeats=True)
         self.job.driver.look(clock_us)
         self.job.partitions = self._rng.choice([1, 2, 3])
 
@@ -335,14 +344,14 @@ def test_state_is_there_once() -> None:
 def test_one_of_them_joins() -> None:
     job = LocalJob(planned([joined(0), joined(1, "x", "y"), joined(2)]), MemoryStore())
     ran: list[str] = []
-    of_node = job.driver.node_task
+    of_node = RunningTick.node_task
 
-    def watched(query: str, number: int) -> Any:
+    def watched(tick: RunningTick, query: str, number: int) -> Any:
         ran.append(type(job.driver.shapes[query][number]).__name__)
-        return of_node(query, number)
+        return of_node(tick, query, number)
 
-    job.driver.node_task = watched  # type: ignore[method-assign]
-    job.tick(rows_of(0))
+    with patch.object(RunningTick, "node_task", watched):
+        job.tick(rows_of(0))
     assert ran == ["JoinShape", "PassShape", "PassShape"]
 
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import watersmeet
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -146,9 +150,14 @@ class Played:
         self._texts, self._changed = texts, False
         self.job = self._opened(texts)
 
-    def _opened(self, texts: list[str]) -> LocalJob:
-        change = self._changed
-        return LocalJob(planned(texts), self._store, tables=self._tables, change_queries=change)
+    def _opened(self, texts: list[str], *, repeats: bool = False) -> LocalJob:
+        return LocalJob(
+            planned(texts),
+            self._store,
+            tables=self._tables,
+            change_queries=self._changed,
+            drive=partial(TickDriver, repeats=repeats),
+        )
 
     def goes(self, text: str) -> bool:
         """Whether a query could go."""
@@ -187,11 +196,9 @@ class Played:
         def killed(*_: Any) -> None:
             raise Killed
 
-        self.job.driver.commit = killed  # type: ignore[method-assign]
-        with pytest.raises(Killed):
+        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
             self.job.tick(rows)
-        self.job = self._opened(self._texts)
-        self.job.driver.repeat()
+        self.job = self._opened(self._texts, repeats=True)
         self.job.partitions = self._rng.choice([1, 2, 3])
 
 

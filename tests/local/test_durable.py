@@ -163,7 +163,7 @@ def test_what_fails_behind_the_commit_does_not_bring_rows_again(monkeypatch: pyt
     job.push("left", rows((1, "a")))
     job.push("right", rows((1, "a")))
     with monkeypatch.context() as patched:
-        patched.setattr(job.driver.kept, "commit", lambda *_: 1 / 0)
+        patched.setattr(job.driver.ledger, "collect_garbage", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             job.tick()
     assert job.last is not None

@@ -60,7 +60,7 @@ def test_a_job_through_faults_is_the_job_in_memory(endpoint, bucket, seed):
                 job = LocalJob(plan_of(QUERY), store, partitions=1 + number % 4)
             given.append(bag(job.tick(rows)))
         given.append(bag(job.tick({}, end=True)))
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         assert len(proxy.faults) >= 3, proxy.faults
     assert given == expected
 
@@ -86,7 +86,7 @@ def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind)
     sleeper, other = LocalJob(plan_of(QUERY), store), LocalJob(plan_of(QUERY), store)
     for rows in ticks[2 : 2 + behind]:
         other.tick(rows)
-        other.driver.kept.settle()
+        other.driver.ledger.settle()
     before = manifest_names(store)
     with pytest.raises(StateError) as raised:
         sleeper.tick(ticks[2])
@@ -121,11 +121,11 @@ def test_requests_of_a_tick_are_few_and_none_is_a_list(endpoint, bucket, cached,
         job = LocalJob(plan_of(QUERY), store, partitions=2)
         ticks = ticks_of(7, 12)
         job.tick(ticks[0])
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         proxy.forget()
         for rows in ticks[1:]:
             job.tick(rows)
-            job.driver.kept.settle()
+            job.driver.ledger.settle()
         requests, count = dict(proxy.requests), len(ticks) - 1
         print({f"{m} {f}": round(n / count, 2) for (m, f), n in sorted(requests.items())})
         print(f"bytes a tick: {proxy.sent // count:,} sent, {proxy.given // count:,} given")
@@ -149,14 +149,14 @@ def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
     assert "runs/q.l-1-00ff.arrow" not in store.names("runs")
     for rows in ticks[1:]:
         job.tick(rows)
-    job.driver.kept.settle()
+    job.driver.ledger.settle()
     assert manifest_names(store) == [manifest_name(4), manifest_name(5)]
     assert load_newest(store).files() <= {*store.names("runs"), *store.names("marks")}
     store.write("marks/3-00ff", b"x")
     store.write("marks/900-00ff", b"of a tick that is under way")
     while job.driver.tick < 9:
         job.tick({})
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
     left = [name for folder in ("runs", "marks", "work") for name in store.names(folder)]
     assert "marks/900-00ff" in left
     assert "marks/3-00ff" not in left

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import threading
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.support.tables import new_pipeline, tables_at
 from tests.support.ticks import bag, plan_of
 from watersmeet import parse_job, plan_job
 from watersmeet import postgres_server as client_module
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent, check_not_half_gone
 from watersmeet.errors import StateError
@@ -56,7 +59,7 @@ def run_on(open_store, ticks, anew_every=3):
             job = LocalJob(plan_of(QUERY), open_store(), partitions=1 + number % 4)
         given.append(bag(job.tick(rows)))
     given.append(bag(job.tick({}, end=True)))
-    job.driver.kept.settle()
+    job.driver.ledger.settle()
     return given
 
 
@@ -103,7 +106,7 @@ def test_a_server_that_restarts_between_and_within_ticks_loses_nothing(tmp_path)
                 threading.Timer(0.2, server.start).start()
             given.append(bag(job.tick(rows)))
         given.append(bag(job.tick({}, end=True)))
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
     assert given == expected
 
 
@@ -127,14 +130,14 @@ def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind)
     sleeper, other = LocalJob(plan_of(QUERY), store), LocalJob(plan_of(QUERY), store)
     for rows in ticks[2 : 2 + behind]:
         other.tick(rows)
-        other.driver.kept.settle()
+        other.driver.ledger.settle()
     before = manifest_names(store)
     with pytest.raises(StateError) as raised:
         sleeper.tick(ticks[2])
     assert raised.value.code in ("state-fenced", "state-missing")
     assert manifest_names(store) == before
     other.tick(ticks[-1])
-    other.driver.kept.settle()
+    other.driver.ledger.settle()
     assert load_newest(store).tick == 3 + behind
 
 
@@ -162,11 +165,11 @@ def test_messages_of_a_tick_are_few(postgres, cached, tmp_path):
         job = LocalJob(plan_of(QUERY), store, partitions=2)
         ticks = ticks_of(7, 12)
         job.tick(ticks[0])
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         proxy.forget()
         for rows in ticks[1:]:
             job.tick(rows)
-            job.driver.kept.settle()
+            job.driver.ledger.settle()
         count = len(ticks) - 1
         print(f"a tick: {proxy.messages / count:.1f} messages, {proxy.connections / count:.1f} connections,")
         print(f"{proxy.sent // count:,} bytes sent, {proxy.given // count:,} given")
@@ -181,7 +184,7 @@ def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
     job, ticks = LocalJob(plan_of(QUERY), store), ticks_of(8, 5)
     for rows in ticks:
         job.tick(rows)
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
     assert "runs/q.l-1-00ff.arrow" not in store.names("runs")
     assert manifest_names(store) == [manifest_name(4), manifest_name(5)]
     assert load_newest(store).files() <= {*store.names("runs"), *store.names("marks")}
@@ -189,7 +192,7 @@ def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
     store.write("marks/900-00ff", b"of a tick that is under way")
     while job.driver.tick < 9:
         job.tick({})
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
     left = [name for folder in ("runs", "marks", "work") for name in store.names(folder)]
     assert "marks/900-00ff" in left
     assert "marks/3-00ff" not in left
@@ -234,14 +237,17 @@ class Ran:
 
     def run(self, until, checkpoint=None):
         store = (checkpoint or self.checkpoint).store
-        job = LocalJob(plan_job(parse_job(JOB)), store)
-        job.driver.owner = self.owner
-        job.driver.kept = KeptTicks(store, 4)
+        job = LocalJob(
+            plan_job(parse_job(JOB)),
+            store,
+            settings=TickSettings(keep_ticks=4),
+            drive=partial(TickDriver, owner=self.owner),
+        )
         out = {}
         for tick in range(job.driver.tick + 1, until + 1):
             rows = [({"k": n, "t": tick * 20 + n}, 1) for n in range(6)]
             out[tick] = job.tick({"a": rows, "b": rows[tick % 3 :]}, clock_us=tick).rows
-            job.driver.kept.settle()
+            job.driver.ledger.settle()
         return out
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
 import watersmeet as package
 from tests.cli.test_state_commands import JOB
 from watersmeet.cli.main import main
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.objects.setting import store_of
-from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import BEGUN, load_newest, manifest_names
 
 
@@ -35,14 +37,17 @@ class Ran:
 
     def run(self, until, checkpoint=None):
         store = (checkpoint or self.checkpoint).store
-        job = LocalJob(package.plan_job(package.parse_job(JOB)), store)
-        job.driver.owner = self.owner
-        job.driver.kept = KeptTicks(store, 4)
+        job = LocalJob(
+            package.plan_job(package.parse_job(JOB)),
+            store,
+            settings=TickSettings(keep_ticks=4),
+            drive=partial(TickDriver, owner=self.owner),
+        )
         out = {}
         for tick in range(job.driver.tick + 1, until + 1):
             rows = [({"k": n, "t": tick * 20 + n}, 1) for n in range(6)]
             out[tick] = job.tick({"a": rows, "b": rows[tick % 3 :]}, clock_us=tick).rows
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         return out
 
 

@@ -76,7 +76,7 @@ def test_a_task_fetches_its_share_of_the_bytes(endpoint, bucket, monkeypatch, ta
                 names = [live.run.name for live in job.driver.manifest.runs()]
                 assert all(section_of(name) for name in names) == (section_bytes == 1 << 12)
                 fetched[section_bytes].append(fetched_by(out.result, "q/0"))
-            job.driver.kept.settle()
+            job.driver.ledger.settle()
             assert outputs == [bag(out) for out in outputs_in_memory(ticks, tasks)]
     few, all_of_it = fetched[1 << 12], fetched[1 << 30]
     for of_tick, whole in zip(few, all_of_it, strict=True):
@@ -96,11 +96,11 @@ def test_what_is_fetched_is_counted_as_the_server_sees_it(endpoint, bucket, monk
         store = store_at(proxy.endpoint, bucket, timeout_s=10)
         job = LocalJob(plan_of(QUERY), store, partitions=4, tasks=Elsewhere())
         job.tick(wide_ticks(2, 1, 800)[0])
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         store.traffic.take()
         proxy.forget()
         result = job.tick(wide_ticks(2, 2, 800)[1]).result
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         every = [of_task for of_tasks in result.traffic.values() for of_task in of_tasks]
         every.append(store.traffic.take())  # the manifest, and what is looked at before deletes
         assert sum(of_task.fetched for of_task in every) <= proxy.given
@@ -230,7 +230,7 @@ def job_in_sections(endpoint, bucket, monkeypatch, ticks=1):
     job = LocalJob(plan_of(QUERY), store, partitions=4)
     for rows in wide_ticks(3, ticks, 300):
         job.tick(rows)
-    job.driver.kept.settle()
+    job.driver.ledger.settle()
     return store, job
 
 
@@ -255,7 +255,7 @@ def test_a_copy_has_all_sections_and_the_job_goes_on_with_it(endpoint, bucket, m
     first = LocalJob(plan_of(QUERY), other, partitions=4)
     for rows in ticks[:2]:
         first.tick(rows)
-    first.driver.kept.settle()
+    first.driver.ledger.settle()
     targets = [LocalStore(tmp_path / "copy"), MemoryStore(), store_at(endpoint, bucket, "copied")]
     for target in at_effort(quick=targets[::2], full=targets):
         manifest = copy_newest(other, target, lambda _: None)
@@ -265,7 +265,7 @@ def test_a_copy_has_all_sections_and_the_job_goes_on_with_it(endpoint, bucket, m
         going_on = LocalJob(plan_of(QUERY), target, partitions=3)
         got = [bag(going_on.tick(rows)) for rows in ticks[2:]] + [bag(going_on.tick({}, end=True))]
         assert got == wanted
-        going_on.driver.kept.settle()
+        going_on.driver.ledger.settle()
 
 
 def test_an_object_stays_for_as_long_as_a_section_is_named(monkeypatch):
@@ -279,7 +279,7 @@ def test_an_object_stays_for_as_long_as_a_section_is_named(monkeypatch):
     for tick in range(40):
         rows = [{"t": 4 * tick + times[key], "k": key, "v": 0, "i": tick} for key in keys]
         job.tick(arriving(l=rows, r=rows[::3]))
-        job.driver.kept.settle()
+        job.driver.ledger.settle()
         kept = [load(store, name) for name in manifest_names(store)]
         named = defaultdict(set)
         for manifest in kept:

@@ -121,11 +121,11 @@ def accepted(condition, index):
     shape = job.driver.shapes[QUERY][0]
     begin = job.driver.begin
 
-    def begun(clock_us):
-        start = begin(clock_us)
+    def begun(*told, **named):
+        tick = begin(*told, **named)
         for task in (shape.left, shape.right):
-            start.indexes[task.arrangement] = task.layout.indexes[index].name
-        return start
+            tick.start.indexes[task.arrangement] = task.layout.indexes[index].name
+        return tick
 
     job.driver.begin = begun
     output = [*job.tick(arriving(l=rows())).rows[QUERY], *job.tick(arriving(r=rows())).rows[QUERY]]

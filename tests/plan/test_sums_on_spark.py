@@ -156,11 +156,11 @@ def joined(on: str, kind: str, pairs, index: int, *, keyed: bool = True, first: 
     shape = job.driver.shapes[QUERY][0]
     begin = job.driver.begin
 
-    def begun(clock_us):
-        start = begin(clock_us)
+    def begun(*told, **named):
+        tick = begin(*told, **named)
         for task in (shape.left, shape.right):
-            start.indexes[task.arrangement] = task.layout.indexes[index].name
-        return start
+            tick.start.indexes[task.arrangement] = task.layout.indexes[index].name
+        return tick
 
     job.driver.begin = begun
     sides = {

@@ -17,10 +17,14 @@ from pyarrow import parquet
 from tests.support.columns import column
 from tests.support.parquet_rows import table_in
 from tests.support.ticks import QUERY, Rows
-from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.driver.driver import Restored, TickDriver
+from watersmeet.engine.driver.identity import Identity
+from watersmeet.engine.driver.open_tick import RunningTick
+from watersmeet.engine.driver.settings import TickSettings
+from watersmeet.engine.driver.settling.ending import Staged
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.output import as_written
-from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.restart import (
     BATCH,
@@ -122,34 +126,38 @@ class _Run:
     ) -> None:
         self.plan, self.batches = hosted.plan, hosted.batches
         self.checkpoint, self.sink, self.kill = checkpoint, sink, kill
-        self.job = LocalJob(self.plan, checkpoint.store, partitions=2)
-        self.driver = self.job.driver
         self.host: dict[str, Any] = {}
+        self.repeated: Intent | None = None
+        settings = TickSettings(digest=digest_of(settings_of(self.plan)))
+        self.job = LocalJob(self.plan, checkpoint.store, partitions=2, settings=settings, drive=self.drive)
+        self.driver = self.job.driver
         self.number = self.driver.tick
 
-    def execute(self, until: int | None, finish: bool) -> None:
-        manifest, intent = self.driver.manifest, self.checkpoint.intent()
+    def drive(self, restored: Restored) -> TickDriver:
+        manifest, intent = restored.manifest, self.checkpoint.intent()
         if manifest is not None and manifest.finished:
-            return
+            return TickDriver(restored)
         self.host = dict(manifest.host) if manifest is not None else {}
         check_checkpoint(self.checkpoint, None if manifest is None else self.host, self.plan)
-        repeated = intent if intent is not None and intent.tick == self.driver.tick + 1 else None
+        self.repeated = intent if intent is not None and intent.tick == restored.tick + 1 else None
         planned = self.checkpoint.last_planned()
-        pending = repeated is not None or (planned is not None and planned > self.host.get(BATCH, -1))
-        settings = settings_of(self.plan)
-        self.driver.settings = digest_of(settings)
-        begun = self.driver.begun_with() if pending else None
-        out = ["part"] if begun is not None and self.sink.has_part(QUERY, self.driver.tick + 1) else []
-        if not check_settings(self.checkpoint, settings, begun, out):
-            self.driver.forget()
-        elif pending:
-            self.driver.repeat()
-        self.driver.owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
-        self.sink.prepare([column(name, "BIGINT") for name in COLUMNS], self.driver.owner)
+        pending = self.repeated is not None or (planned is not None and planned > self.host.get(BATCH, -1))
+        begun = restored.begun_with() if pending else None
+        out = ["part"] if begun is not None and self.sink.has_part(QUERY, restored.tick + 1) else []
+        as_begun = check_settings(self.checkpoint, settings_of(self.plan), begun, out)
+        if not as_begun:
+            restored.forget_begun()
+        owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
+        self.sink.prepare([column(name, "BIGINT") for name in COLUMNS], owner)
         known = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
-        self.sink.resume([QUERY], Resumed(self.driver.tick, pending, known))
-        if repeated is not None:
-            self.own_tick(repeated)
+        self.sink.resume([QUERY], Resumed(restored.tick, pending, known))
+        return TickDriver(restored, owner, repeats=pending and as_begun)
+
+    def execute(self, until: int | None, finish: bool) -> None:
+        if self.driver.is_finished:
+            return
+        if self.repeated is not None:
+            self.own_tick(self.repeated)
         self.stream(len(self.batches) if until is None else until)
         if self.driver.manifest is not None and self.driver.manifest.finished:
             return
@@ -192,22 +200,25 @@ class _Run:
         self.number = self.driver.tick + 1
         self.killed("begin")
 
-        def put_out(start: TickStart, outputs: Mapping[str, tuple[list[str], Any]]) -> TickResult:
+        def stage(tick: RunningTick, outputs: Mapping[str, tuple[list[str], Any]]) -> Staged:
             names, table = outputs.get(QUERY, ([], None))
-            result = self.driver.conclude()
             self.killed("write")
             frame = Frame([] if table is None else as_written(table.rename_columns(names)))
-            self.sink.write(frame, QUERY, self.number, start.attempt)
-            identity = self.driver.identify(told_of(host, self.driver.settings))
-            self.sink.check(QUERY, self.number, identity)
-            self.killed("publish")
-            part = self.sink.publish(QUERY, self.number, start.attempt, identity)
-            self.killed("commit")
-            self.driver.commit(host, [QUERY] if part else [])
-            self.driver.commits.check()
-            return result
+            self.sink.write(frame, QUERY, self.number, tick.start.attempt)
+            return Staged([(self, QUERY)])
 
-        self.job.tick(rows, clock_us=clock_us, end=end, put_out=put_out)
+        told = told_of(host, self.driver.settings.digest)
+        self.job.tick(rows, clock_us=clock_us, end=end, to_sinks=ToSinks(stage, host, told))
+        self.driver.ledger.check()
+
+    def check(self, insert: str, tick: int, identity: Identity) -> None:
+        self.sink.check(insert, tick, identity)
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        self.killed("publish")
+        part = self.sink.publish(insert, tick, attempt, identity)
+        self.killed("commit")
+        return part
 
     def killed(self, where: str) -> None:
         if self.kill == (self.number, where):

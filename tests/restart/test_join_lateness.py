@@ -10,6 +10,7 @@ import pytest
 
 from tests.restart.test_restart import FailingStore, Killed, what_comes_out
 from tests.support.effort import at_effort
+from tests.support.phases import PHASES, replaced
 from tests.support.ticks import QUERY, Rows, arriving, bag, check_account, plan_of, stream
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
@@ -66,7 +67,7 @@ def test_the_run_that_is_interrupted_has_everything(uninterrupted: list[tuple[An
     assert [late for _, late, *_ in uninterrupted if late] == [[("r", 4)], [("l", 6)]]
 
 
-@pytest.mark.parametrize("phase", ["advance", "node_task", "settle", "conclude", "commit"])
+@pytest.mark.parametrize("phase", PHASES)
 def test_killed_before_a_phase_of_every_tick(
     plan: JobPlan, uninterrupted: list[tuple[Any, ...]], phase: str
 ) -> None:
@@ -77,8 +78,7 @@ def test_killed_before_a_phase_of_every_tick(
         def killed(*_: Any, **__: Any) -> None:
             raise Killed
 
-        setattr(job.driver, phase, killed)
-        with pytest.raises(Killed):
+        with replaced(phase, killed), pytest.raises(Killed):
             job.tick(rows, end=end)
         output = LocalJob(plan, store, partitions=1 + number % 3).tick(rows, end=end)
         assert what_comes_out(output) == uninterrupted[number]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.phases import PHASES, replaced
 from tests.support.ticks import (
     QUERY,
     Rows,
@@ -25,8 +26,7 @@ from tests.support.ticks import (
     stored_names,
     stream,
 )
-from watersmeet.engine.driver import driver as driver_module
-from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver import ledger, merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import StateError
@@ -93,9 +93,6 @@ def steps() -> list[tuple[Rows, bool]]:
     return [*((rows, False) for rows in ticks()), ({}, True)]
 
 
-PHASES = ["advance", "node_task", "settle", "conclude", "commit"]
-
-
 @pytest.mark.parametrize(
     ("phase", "kind"), [*((phase, "memory") for phase in PHASES), ("conclude", "directory")]
 )
@@ -109,8 +106,7 @@ def test_killed_before_a_phase_of_every_tick(
         def killed(*_: Any, **__: Any) -> None:
             raise Killed
 
-        setattr(job.driver, phase, killed)
-        with pytest.raises(Killed):
+        with replaced(phase, killed), pytest.raises(Killed):
             job.tick(rows, end=end)
         again = LocalJob(plan, store, partitions=2 + number % 2)
         assert again.driver.tick == number
@@ -207,7 +203,7 @@ def test_killed_between_the_manifest_and_the_deletion(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver_module.KeptTicks, "commit", killed)
+        patch.setattr(ledger.KeptTicks, "commit", killed)
         with pytest.raises(Killed):
             LocalJob(plan, store).tick(ticks()[1])
     again = LocalJob(plan, store)
@@ -227,13 +223,10 @@ def test_orphans_are_collected_by_the_next_commit(plan: JobPlan) -> None:
 
 def test_what_the_host_wants_remembered_comes_back(plan: JobPlan) -> None:
     store = MemoryStore()
-    driver = LocalJob(plan, store).driver
-    start = driver.begin(7)
-    driver.advance(start, [])
-    *_, control = driver.node_task(QUERY, 0).run(0, 1)
-    driver.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
-    driver.conclude()
-    driver.commit({"offsets": "text", "batch": 3})
+    running = LocalJob(plan, store).driver.begin(7).advance([])
+    *_, control = running.node_task(QUERY, 0).run(0, 1)
+    running.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    running.conclude({}).commit({"offsets": "text", "batch": 3})
     manifest = LocalJob(plan, store).driver.manifest
     assert manifest is not None
     assert manifest.host == {"offsets": "text", "batch": 3}
@@ -371,7 +364,7 @@ def test_killed_between_the_nodes_of_a_union_of_joins(phase: str, call: int) -> 
         wanted = whole.tick(rows, **asked)
         came_late += sum(name == "u" for name, _ in wanted.late)
         job, calls = LocalJob(plan, store, partitions=2), Counter[str]()
-        real = getattr(job.driver, phase)
+        real = getattr(PHASES[phase], phase)
 
         def killed(*args: Any, real: Any = real, calls: Counter[str] = calls, **more: Any) -> Any:
             calls[phase] += 1
@@ -379,8 +372,7 @@ def test_killed_between_the_nodes_of_a_union_of_joins(phase: str, call: int) -> 
                 raise Killed
             return real(*args, **more)
 
-        setattr(job.driver, phase, killed)
-        with pytest.raises(Killed):
+        with replaced(phase, killed), pytest.raises(Killed):
             job.tick(rows, **asked)
         again = LocalJob(plan, store, partitions=2 + number % 2)
         output = again.tick(rows, **asked)

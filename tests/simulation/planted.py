@@ -14,10 +14,13 @@ from unittest.mock import patch
 
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
+from watersmeet.engine import tick as tick_module
+from watersmeet.engine.driver import driver as driver_module
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.inputs.states import InputStates
+from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick
 from watersmeet.engine.driver.query_tick import QueryTick
-from watersmeet.engine.driver.settling import ending
+from watersmeet.engine.driver.settling.ending import Staged
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import StateError
 from watersmeet.sinks.lake.commits import Commit, Seen, Writer, committed, number_of
@@ -31,15 +34,12 @@ from watersmeet.state.sealed import sealed
 def commit_before_publish() -> Iterator[None]:
     """The manifest is created, and then the sink shows the rows."""
 
-    def end_tick(driver: Any, staged: Any, attempt: str, *, host: Any, told: Any) -> Any:
-        result = driver.conclude()
-        identity = driver.identify(told)
-        driver.commit(host, [insert for _, insert in staged])
-        for sink, insert in staged:
-            sink.publish(insert, result.tick, attempt, identity)
-        return result
+    def end_tick(tick: ConcludedTick, staged: Staged, host: Any, **_: Any) -> None:
+        tick.commit(host, [insert for _, insert in staged.parts])
+        for sink, insert in staged.parts:
+            sink.publish(insert, tick.result.tick, tick.begun.start.attempt, tick.identity)
 
-    with patch.object(ending, "end_tick", end_tick):
+    with patch.object(tick_module, "end_tick", end_tick):
         yield
 
 
@@ -47,18 +47,16 @@ def commit_before_publish() -> Iterator[None]:
 def second_sink_after_commit() -> Iterator[None]:
     """Of several inserts the last one is published when the manifest is there."""
 
-    def end_tick(driver: Any, staged: Any, attempt: str, *, host: Any, told: Any) -> Any:
-        result = driver.conclude()
-        identity = driver.identify(told)
-        before = staged[: max(1, len(staged) - 1)]
+    def end_tick(tick: ConcludedTick, staged: Staged, host: Any, **_: Any) -> None:
+        number, attempt = tick.result.tick, tick.begun.start.attempt
+        before = staged.parts[: max(1, len(staged.parts) - 1)]
         for sink, insert in before:
-            sink.publish(insert, result.tick, attempt, identity)
-        driver.commit(host, [insert for _, insert in staged])
-        for sink, insert in staged[len(before) :]:
-            sink.publish(insert, result.tick, attempt, identity)
-        return result
+            sink.publish(insert, number, attempt, tick.identity)
+        tick.commit(host, [insert for _, insert in staged.parts])
+        for sink, insert in staged.parts[len(before) :]:
+            sink.publish(insert, number, attempt, tick.identity)
 
-    with patch.object(ending, "end_tick", end_tick):
+    with patch.object(tick_module, "end_tick", end_tick):
         yield
 
 
@@ -166,26 +164,27 @@ def repeated_with_other_files() -> Iterator[None]:
 @contextmanager
 def watermark_of_what_came_to_nothing() -> Iterator[None]:
     """A run that repeats a tick begins with the watermarks to which an attempt before had moved them."""
-    advance, states = TickDriver.advance, InputStates.at
+    advance, states = BegunTick.advance, InputStates.at
     moved: dict[tuple[int, int], Any] = {}
 
-    def advanced(self: Any, start: Any, *of: Any, **named: Any) -> None:
-        advance(self, start, *of, **named)
-        moved[id(World.current), self.tick + 1] = deepcopy(self._open.inputs)
+    def advanced(self: BegunTick, *of: Any, **named: Any) -> Any:
+        running = advance(self, *of, **named)
+        moved[id(World.current), self.start.tick] = deepcopy(self.inputs)
+        return running
 
     def taken(self: Any, manifest: Any, clock_us: int) -> Any:
         tick = 1 if manifest is None else manifest.tick + 1
         there = moved.get((id(World.current), tick))
         return states(self, manifest, clock_us) if there is None else deepcopy(there)
 
-    with patch.object(TickDriver, "advance", advanced), patch.object(InputStates, "at", taken):
+    with patch.object(BegunTick, "advance", advanced), patch.object(InputStates, "at", taken):
         yield
 
 
 @contextmanager
 def released_before_matched() -> Iterator[None]:
     """In a tick that is repeated what is released goes before it is matched."""
-    repeat, work = TickDriver.repeat, QueryTick.work
+    made_driver, work = TickDriver.__init__, QueryTick.work
     repeated: set[tuple[int, str, int]] = set()
 
     def key(tick: int) -> tuple[int, str, int]:
@@ -194,9 +193,10 @@ def released_before_matched() -> Iterator[None]:
         assert world.fiber is not None
         return id(world), world.fiber.process.name, tick
 
-    def repeats(self: Any) -> None:
-        repeat(self)
-        repeated.add(key(self.tick + 1))
+    def drives(self: Any, restored: Any, owner: Any = None, *, repeats: bool = False) -> None:
+        made_driver(self, restored, owner, repeats=repeats)
+        if repeats:
+            repeated.add(key(self.tick + 1))
 
     def of_node(self: Any, number: int) -> Any:
         made = work(self, number)
@@ -205,7 +205,7 @@ def released_before_matched() -> Iterator[None]:
                 side.old_limits = side.new_limits
         return made
 
-    with patch.object(TickDriver, "repeat", repeats), patch.object(QueryTick, "work", of_node):
+    with patch.object(TickDriver, "__init__", drives), patch.object(QueryTick, "work", of_node):
         yield
 
 
@@ -219,18 +219,18 @@ def cache_not_compared() -> Iterator[None]:
 @contextmanager
 def narrowed_from_nothing() -> Iterator[None]:
     """A query that is taken over when it is narrower begins without the rows that were kept."""
-    opened = TickDriver.open
+    restore = driver_module.restore
 
-    def emptied(plan: Any, *of: Any, change_queries: bool = False, **named: Any) -> Any:
-        driver = opened(plan, *of, change_queries=change_queries, **named)
-        if change_queries and driver.manifest is not None:
-            for query in driver.manifest.queries.values():
+    def emptied(*of: Any, **named: Any) -> Any:
+        restored = restore(*of, **named)
+        if restored.context.settings.change_queries and restored.manifest is not None:
+            for query in restored.manifest.queries.values():
                 for node in query.nodes:
                     for kept in node.arrangements.values():
                         kept.runs.clear()
-        return driver
+        return restored
 
-    with patch.object(TickDriver, "open", emptied):
+    with patch("watersmeet.engine.local.job.restore", emptied):
         yield
 
 

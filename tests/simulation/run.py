@@ -17,12 +17,14 @@ from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.driver.settling import ending
+from watersmeet.engine.driver.driver import Restored, TickDriver
+from watersmeet.engine.driver.open_tick import RunningTick
+from watersmeet.engine.driver.settings import TickSettings
+from watersmeet.engine.driver.settling.ending import Staged
 from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.evaluate import near_borders
-from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.local.tick import ToSinks, rows_aside
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import WatersmeetError
 from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
@@ -121,30 +123,37 @@ class Run:
         merge_policy.FAN_IN = draw.choice(FAN_INS)
         stored = StoredJob(self.store)
         attempts = Attempts(self.world, self.trouble)
+        record: dict[str, Any] | None = None
+
+        def drive(restored: Restored) -> TickDriver:
+            nonlocal record
+            newest = restored.manifest
+            if newest is not None and newest.finished:
+                return TickDriver(restored)
+            record = stored.begun(restored.tick + 1, "" if newest is None else newest.writer)
+            owner = stored.owner(None if newest is None else newest.owner)
+            return TickDriver(restored, owner, repeats=record is not None)
+
         job = LocalJob(
             plan,
             self.store,
             partitions=draw.choice(TASKS),
-            placing=near_borders if self.near else None,
+            settings=TickSettings(digest=SETTINGS, placing=near_borders if self.near else None),
+            drive=drive,
             clock_us=self.world.now_us,
             tasks=attempts,
             change_queries=self.change_queries,
         )
         self.job, driver = job, job.driver
         manifest = driver.manifest
-        if manifest is not None and manifest.finished:
+        if driver.is_finished:
             return True
-        follows = "" if manifest is None else manifest.writer
-        record = stored.begun(driver.tick + 1, follows)
         self.is_anew = record is None
-        driver.settings = SETTINGS
-        if record is not None:
-            driver.repeat()
-        driver.owner = stored.owner(None if manifest is None else manifest.owner)
+        owner = driver.ledger.owner
         for insert, query in zip(INSERTS, self.queries, strict=False):
-            self.sinks[insert].prepare([column(name, "BIGINT") for name in columns_of(query)], driver.owner)
+            self.sinks[insert].prepare([column(name, "BIGINT") for name in columns_of(query)], owner)
         if self.shed is not None:
-            self.shed.prepare([column(name, "STRING") for name in SHED_COLUMNS], driver.owner)
+            self.shed.prepare([column(name, "STRING") for name in SHED_COLUMNS], owner)
         parts = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
         for sink in self._each():
             inserts = [insert for insert, own in self._all() if own is sink]
@@ -154,7 +163,7 @@ class Run:
             before = driver.manifest
             self.is_anew = False
             record = record or self._planned({} if before is None else before.host)
-            self._tick(stored, record, "" if before is None else before.writer)
+            self._tick(stored, attempts, record, "" if before is None else before.writer)
             if record["end"]:
                 self._close()
                 for sink in self._each():
@@ -170,7 +179,7 @@ class Run:
                 job.partitions = draw.choice(TASKS)
 
     def _close(self) -> None:
-        self.job.driver.commits.check()
+        self.job.driver.ledger.check()
         self.job.driver.close()
 
     def _each(self) -> list[Sink]:
@@ -179,13 +188,13 @@ class Run:
     def _all(self) -> list[tuple[str, Sink]]:
         return [*self.sinks.items(), *([(SHED_INSERT, self.shed)] if self.shed is not None else [])]
 
-    def _shed_rows(self) -> pa.Table:
+    def _shed_rows(self, tick: RunningTick) -> pa.Table:
         """As Spark's tick makes them of the files that the tasks wrote."""
         rows = [
             {"input": f"{query.name}/{alias}", "reason": reason, "record": json.dumps(row)}
             for query in self.job.plan.queries
             for reason in (query.options.at_limit.value,)
-            for alias, row in self.job._aside(query, reason)
+            for alias, row in rows_aside(tick, query, reason)
         ]
         return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in SHED_COLUMNS]))
 
@@ -203,7 +212,7 @@ class Run:
             "end": is_over,
         }
 
-    def _tick(self, stored: StoredJob, record: dict[str, Any], follows: str) -> None:
+    def _tick(self, stored: StoredJob, attempts: Attempts, record: dict[str, Any], follows: str) -> None:
         job, tick = self.job, self.job.driver.tick + 1
         remembered = Threads().submit(stored.begin, tick, record, follows)
         if self.draw.random() < 0.5:
@@ -214,17 +223,18 @@ class Run:
         told = {"offsets": record["offsets"], "settings": SETTINGS}
         queries = dict(zip(INSERTS, self.queries, strict=False))
 
-        def put_out(start: TickStart, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> TickResult:
+        def staged_of(tick: RunningTick, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> Staged:
+            start = tick.start
             self.world.point("before it is staged")
             try:
                 for insert, query in queries.items():
                     names, table = outputs.get(insert) or _nothing(columns_of(query))
                     sink = self.sinks[insert]
-                    stage(sink, insert, start, names, table, job.partitions, job._tasks.run)
+                    stage(sink, insert, start, names, table, job.partitions, attempts.run)
                     self.world.point(f"staged of {insert}")
-                shed = None if self.shed is None else self._shed_rows()
+                shed = None if self.shed is None else self._shed_rows(tick)
                 if shed is not None and shed.num_rows:
-                    stage(self.shed, SHED_INSERT, start, SHED_COLUMNS, shed, job.partitions, job._tasks.run)
+                    stage(self.shed, SHED_INSERT, start, SHED_COLUMNS, shed, job.partitions, attempts.run)
             except Killed:
                 raise
             except BaseException:
@@ -234,14 +244,14 @@ class Run:
             self.world.point("staged")
             staged = [(self.sinks[insert], insert) for insert in queries]
             staged += [(self.shed, SHED_INSERT)] if shed is not None and shed.num_rows else []
-            return ending.end_tick(job.driver, staged, start.attempt, host=host, told=told)
+            return Staged(staged)
 
         job.tick(
             rows,
             clock_us=record["clock_us"],
             end=record["end"],
             check=remembered.result,
-            put_out=put_out,
+            to_sinks=ToSinks(staged_of, host, told),
         )
         self.world.counts["ticks"] += 1
         self.world.point("ticked")

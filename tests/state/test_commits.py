@@ -9,7 +9,9 @@ import pytest
 
 from tests.support.far_store import FarStore
 from tests.support.ticks import arriving, plan_of
+from watersmeet.engine.driver.settling.ending import Staged
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.errors import StateError
 from watersmeet.state.commits import Commits, commit
 from watersmeet.state.kept_ticks import KeptTicks
@@ -140,12 +142,8 @@ class Ends:
         self.job = job
 
     def tick(self, number):
-        def put_out(start, outputs):
-            result = self.job.driver.conclude()
-            self.job.driver.commit({"clock_us": 0})
-            return result
-
-        self.job.tick(rows(number), put_out=put_out)
+        to_sinks = ToSinks(lambda tick, rows: Staged(), host={"clock_us": 0})
+        self.job.tick(rows(number), to_sinks=to_sinks)
 
 
 def test_of_the_next_tick_no_node_is_run_before_it_is_known(store):
@@ -153,14 +151,14 @@ def test_of_the_next_tick_no_node_is_run_before_it_is_known(store):
     ends = Ends(job)
     for number in range(3):
         ends.tick(number)
-    job.driver.kept.settle()
+    job.driver.ledger.settle()
     store.answers.clear()
     ends.tick(3)  # it ends
     store.delete(manifest_name(3))
     store.answers.set()
     before = set(store.names("work"))
     assert is_fenced(lambda: ends.tick(4))
-    assert is_fenced(job.driver.commits.check)
+    assert is_fenced(job.driver.ledger.check)
     assert set(store.names("work")) == before
     job.driver.close()
     assert manifest_name(4) not in manifest_names(store)

@@ -10,6 +10,7 @@ from typing import Any
 import watersmeet
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.local import LocalJob, StepOutput
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.history.recording import About, Recording
 from watersmeet.observe.watching import Watching
 from watersmeet.state.store import Store
@@ -41,13 +42,6 @@ class RecordedJob:
         self.recording = Recording(lambda: store, About.of(description, plan), clock)
         self.say = say or (lambda _: None)
         self.watching = Watching([self.recording])
-        conclude = self.job.driver.conclude
-
-        def kept() -> TickResult:
-            self.results.append(conclude())
-            return self.results[-1]
-
-        self.job.driver.conclude = kept  # type: ignore[method-assign]
 
     @contextmanager
     def run(self, outcome: Any) -> Iterator[RecordedJob]:
@@ -55,6 +49,14 @@ class RecordedJob:
             self.watching.start({}, None)
             yield self
             ended(outcome)
+
+    def to_sinks(self) -> ToSinks | None:
+        """Where the rows of the next tick go, and what the manifest remembers; None: nowhere, and nothing."""
+        return None
+
+    def told(self, result: TickResult) -> TickResult:
+        """What is told of a tick."""
+        return result
 
     def tick(
         self,
@@ -65,6 +67,7 @@ class RecordedJob:
     ) -> StepOutput:
         for source, given in rows.items():
             self.job.push(source, given)
-        output = self.job.tick(clock_us=clock_us)
+        output = self.job.tick(clock_us=clock_us, to_sinks=self.to_sinks())
+        self.results.append(self.told(output.result))
         self.watching.tick(self.results[-1], seconds, parts or {"ingest": seconds / 2, "join": seconds / 2})
         return output

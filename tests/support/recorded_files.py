@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.recorded import RecordedJob
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.driver.settling.ending import Staged
+from watersmeet.engine.local.tick import ToSinks
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.host import SOURCES
 from watersmeet.state import file_lists
@@ -42,15 +45,15 @@ class FileJob(RecordedJob):
         self._steps = dict.fromkeys(folders, 0)
         self._read: list[FileRead] = []
         self._names = [source.name for source in self.job.plan.sources]
-        sources = [f"{source.connector} {source.name}" for source in self.job.plan.sources]
-        commit = self.job.driver.commit
+        self._sources = [f"{source.connector} {source.name}" for source in self.job.plan.sources]
 
-        def committed(host: Any = None, *others: Any, **more: Any) -> None:
-            self._lists = file_lists.add(self._store, self._lists, self._read)
-            listed = {file_lists.KEY: [entry.model_dump() for entry in self._lists]}
-            commit({**(host or {}), SOURCES: sources, **listed}, *others, **more)
+    def to_sinks(self) -> ToSinks:
+        self._lists = file_lists.add(self._store, self._lists, self._read)
+        listed = {file_lists.KEY: [entry.model_dump() for entry in self._lists]}
+        return ToSinks(lambda tick, rows: Staged(), {SOURCES: self._sources, **listed})
 
-        self.job.driver.commit = committed  # type: ignore[method-assign]
+    def told(self, result: TickResult) -> TickResult:
+        return replace(result, read={name: {"files": steps} for name, steps in self._steps.items()})
 
     def read(self, files: Mapping[str, Sequence[Any]], clock_us: int = CLOCK_US) -> None:
         """A tick that reads one file of each of these sources: rows, and texts of records that are none."""
@@ -84,19 +87,7 @@ class FileJob(RecordedJob):
 
     def read_as_told(self, rows: Mapping[str, list[Any]], clock_us: int) -> None:
         """A tick with these rows, and how far all has been read by then."""
-        conclude = self.job.driver.conclude
-
-        def concluded() -> Any:
-            result = conclude()
-            read = {name: {"files": steps} for name, steps in self._steps.items()}
-            self.results[-1] = replace(result, read=read)
-            return self.results[-1]
-
-        self.job.driver.conclude = concluded  # type: ignore[method-assign]
-        try:
-            self.tick(clock_us, rows)
-        finally:
-            self.job.driver.conclude = conclude  # type: ignore[method-assign]
+        self.tick(clock_us, rows)
 
     def write(self, name: str, records: Sequence[Any]) -> Path:
         """A file more of a source, that no tick has read."""

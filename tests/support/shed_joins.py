@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import arriving, check_account
+from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.local import LocalJob, StepOutput
+from watersmeet.engine.local.tick import ToSinks, rows_aside
 from watersmeet.event_time import ENDED
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -190,14 +192,14 @@ def tried(
     seen: list[Any] | None = None
     attempted = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
 
-    def crash(*_: Any) -> Any:
+    def crash(tick: RunningTick, _: Any) -> Any:
         nonlocal seen
-        seen = [row for query in plan.queries for row in attempted._aside(query, at_limit)]
+        seen = [row for query in plan.queries for row in rows_aside(tick, query, at_limit)]
         raise Crash
 
     if crashes:
         with pytest.raises(Crash):
-            attempted.tick(arriving(**rows), end=end, put_out=crash)
+            attempted.tick(arriving(**rows), end=end, to_sinks=ToSinks(crash))
     job = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
     return job, job.tick(arriving(**rows), end=end), seen
 

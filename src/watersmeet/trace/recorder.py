@@ -16,7 +16,7 @@ import pyarrow as pa
 from watersmeet.conditions import Bound, Horizon
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.late import lateness_of
-from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.driver.open_tick import BegunTick
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
 from watersmeet.engine.tasks.flags import flags_of
@@ -73,9 +73,9 @@ class Tracer:
         self.trace.entries.append(Opened(driver.tick))
         self._before = self._state()
 
-    def began(self, start: TickStart) -> None:
+    def began(self, tick: BegunTick) -> None:
         self._forget()
-        self._late_below = self._driver.late_below(self._query.name)
+        self._late_below = tick.late_below[self._query.name]
 
     def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
         self._judged[arrangement, branch].append((rows, judgement))

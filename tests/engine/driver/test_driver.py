@@ -14,6 +14,7 @@ from tests.support.ticks import (
     stream,
 )
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import ENDED
 from watersmeet.state.store import MemoryStore
@@ -90,21 +91,16 @@ def test_too_many_rows_out_fail_the_tick(most, fails):
     assert (raised.value.code, job.driver.tick) == ("max-output", 0)
 
 
-def test_a_stale_attempt_cannot_go_on():
-    driver = LocalJob(plan_of(INNER), MemoryStore()).driver
-    stale = driver.begin(0)
-    driver.begin(0)
-    with pytest.raises(EngineError) as raised:
-        driver.advance(stale, [])
-    assert raised.value.code == "stale-attempt"
-
-
-def test_no_tick_is_open_after_its_commit():
+def test_an_attempt_at_a_tick_that_is_committed_cannot_commit():
     job = LocalJob(plan_of(INNER), MemoryStore())
-    job.tick({})
-    with pytest.raises(EngineError) as raised:
-        job.driver.commit()
-    assert raised.value.code == "no-open-tick"
+    stale = job.driver.begin(0).advance([])
+    job.tick(arriving(l=[row(1, 1)]))
+    *_, control = stale.node_task(QUERY, 0).run(0, 1)
+    stale.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    with pytest.raises(StateError) as raised:
+        stale.conclude({}).commit()
+    assert raised.value.code == "state-fenced"
+    assert job.state[QUERY] == {"l": 1, "r": 0}
 
 
 def test_a_second_driver_over_one_store_is_stopped():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.support.ticks import (
@@ -11,6 +13,8 @@ from tests.support.ticks import (
     plan_of,
     stream,
 )
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import EngineError
@@ -32,8 +36,8 @@ def row(time, partition="p", number=0):
 class Job:
     """A job that is looked after like one on Spark: a look before each tick."""
 
-    def __init__(self, store, started: int, plan=PLAN):
-        self.local = LocalJob(plan, store, clock_us=started * S)
+    def __init__(self, store, started: int, plan=PLAN, *, repeats=False):
+        self.local = LocalJob(plan, store, clock_us=started * S, drive=partial(TickDriver, repeats=repeats))
         self.driver = self.local.driver
 
     def tick(self, clock, looked=None, **rows):
@@ -159,7 +163,7 @@ def test_a_source_of_one_partition_goes_idle_without_ever_a_row():
 
 def test_sources_without_a_timeout_are_never_asked():
     job = LocalJob(plan_of(LEFT), MemoryStore())
-    assert job.driver.going_idle(job.driver.begin(HOUR * S), []) == frozenset()
+    assert job.driver.begin(HOUR * S).going_idle([]) == frozenset()
 
 
 def test_who_would_go_idle_is_asked_by_source():
@@ -168,20 +172,18 @@ def test_who_would_go_idle_is_asked_by_source():
     job.tick(7, l=[row(11)], r=[row(11)])
     driver = job.driver
     for clock, sources in ((9, set()), (12, {"l"}), (30, {"l", "r"})):
-        assert driver.going_idle(driver.begin(clock * S), []) == sources
+        assert driver.begin(clock * S).going_idle([]) == sources
 
 
 def test_busy_partitions_hold_in_a_tick_with_rows():
     job = Job(MemoryStore(), 0)
     job.tick(0, l=[row(10), row(4, "q")])
-    driver = job.driver
-    start = driver.begin(TIMEOUT * S)
-    driver.advance(start, [], busy={"l": ("q",)})
-    *_, control = driver.node_task(QUERY, 0).run(0, 1)
-    driver.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
-    result = driver.conclude()
-    assert result.queries[QUERY].input_watermarks["l.t"] == 4
-    driver.commit()
+    running = job.driver.begin(TIMEOUT * S).advance([], busy={"l": ("q",)})
+    *_, control = running.node_task(QUERY, 0).run(0, 1)
+    running.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    concluded = running.conclude({})
+    assert concluded.result.queries[QUERY].input_watermarks["l.t"] == 4
+    concluded.commit()
     assert job.left(TIMEOUT + 9, l=[row(50)]) == 4, "its time starts anew"
 
 
@@ -197,13 +199,11 @@ def test_a_repeated_tick_decides_as_the_attempt_before(repeated, monkeypatch):
         def dies(*_):
             raise EngineError("killed", code="test")
 
-        patched.setattr(type(job.driver), "commit", dies)
+        patched.setattr(ConcludedTick, "commit", dies)
         with pytest.raises(EngineError, match="killed"):
             job.tick(TIMEOUT, r=[row(41)])
-    again = Job(store, HOUR)
+    again = Job(store, HOUR, repeats=repeated)
     again.driver.inputs.declare_partitions({"l": ["new"]})
-    if repeated:
-        again.driver.repeat()
     output = again.tick(TIMEOUT, r=[row(41)])
     assert output.result.queries[QUERY].input_watermarks["r.t"] == (41 if repeated else 2)
     assert bag(output) == ({(1, None): 1, (2, None): 1} if repeated else {})

@@ -7,8 +7,7 @@ import datetime
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.driver import driver as driver_module
-from watersmeet.engine.driver import query_tick
+from watersmeet.engine.driver import open_tick, query_tick
 from watersmeet.engine.driver.kinds import join
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
@@ -60,7 +59,7 @@ def test_rows_equal_to_what_was_promised_are_fine(job):
 )
 def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
     job.tick({})
-    module = driver_module.tracker if place == "advance" else join
+    module = open_tick.tracker if place == "advance" else join
     real = getattr(module, place)
 
     def wrong(first, *args, **more):
@@ -99,8 +98,7 @@ def test_rows_report_the_least_of_each_time_column_whatever_its_type():
     plan = plan_of("SELECT l.t, r.u FROM l LEFT JOIN r ON l.k = r.k AND l.t = r.t AND l.u = r.u", case)
     job = LocalJob(plan, MemoryStore())
     given = {"t": "2024-01-02", "u": "2024-01-02T10:00:00", "k": "a"}
-    start = job.driver.begin(0)
-    assert start.tick == 1
+    assert job.driver.begin(0).start.tick == 1
     job.tick(arriving(l=[given, {**given, "t": "2024-01-01", "k": None}], r=[given]))
     day = round(datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC).timestamp() * 1e6)
     job.driver.manifest.queries[QUERY].nodes[0].emitted["l.t"] = day + 1

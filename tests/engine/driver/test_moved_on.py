@@ -49,14 +49,14 @@ def opening(store, moves):
     calls = []
 
     @again_if_moved_on
-    def opened(cls, plan, schemas, store):
+    def opened(plan, schemas, store):
         calls.append(tick := load_newest(store).tick)
         if len(calls) <= moves:
             commit(store, manifest(tick + 1))
             raise missing("runs/x")
         return tick
 
-    return lambda: opened(None, None, None, store)
+    return lambda: opened(None, None, store)
 
 
 def test_it_is_opened_again_as_it_is_by_then():
@@ -67,8 +67,8 @@ def test_it_is_opened_again_as_it_is_by_then():
 
 def test_what_is_missing_of_the_newest_state_is_told():
     @again_if_moved_on
-    def opened(cls, plan, schemas, store):
+    def opened(plan, schemas, store):
         raise missing("runs/x")
 
     with pytest.raises(StateError, match="state-missing"):
-        opened(None, None, None, Moving(0))
+        opened(None, None, Moving(0))

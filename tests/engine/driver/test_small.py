@@ -7,9 +7,10 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -17,17 +18,23 @@ import pytest
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.driver import amount as amount_module
-from watersmeet.engine.driver import driver as driver_module
+from watersmeet.engine.driver import open_tick
 from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
+from watersmeet.engine.driver.driver import restore
 from watersmeet.engine.driver.kinds.registry import driver_of
+from watersmeet.engine.driver.open_tick import RunningTick
+from watersmeet.engine.driver.settings import TickSettings
+from watersmeet.engine.local.tick import LocalTick
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
-from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.engine.spark.tick.tick import run_alone
 from watersmeet.engine.tasks import share as share_module
-from watersmeet.engine.tasks.share import ManyMatches
+from watersmeet.engine.tick import Ran
 from watersmeet.front.case_file import case_job
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.state.traffic import Meter
 
 JOB = """SET output_mode = changelog; SET plan = delta;
@@ -69,28 +76,38 @@ class HandedOver(LocalJob):
     nodes were run so, ``nodes``: of how many."""
 
     alone = nodes = most_shares = 0
-    whole = False
 
-    def _run(self, query: Any) -> Any:
-        driver = self.driver
-        node_task = driver.node_task
+    def __init__(self, *of: Any, whole: bool = False, **named: Any) -> None:
+        super().__init__(*of, **named)
+        self.whole = whole
 
-        def handed(name: str, number: int) -> Any:
-            task = node_task(name, number)
-            if number == query.root.number and not self.whole:
-                return task
-            ran = driver.run_small(name, number, task)
-            self.alone += ran is not None
-            self.nodes += 1
-            self.partitions = asked if ran is None else len(ran.texts)
-            self.most_shares = max(self.most_shares, self.partitions if ran is not None else 0)
-            return task if ran is None else Told(task, ran)
+    def backend(self, *of: Any) -> LocalTick:  # type: ignore[override]
+        return OneHandedOver(*of, job=self)
 
-        driver.node_task, asked = handed, self.partitions  # type: ignore[method-assign]
-        try:
-            return super()._run(query)
-        finally:
-            driver.node_task, self.partitions = node_task, asked  # type: ignore[method-assign]
+
+@dataclass(frozen=True)
+class OneHandedOver(LocalTick):
+    job: HandedOver = field(kw_only=True)
+
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+        job = self.job
+        if node is query.root and not job.whole:
+            return super().run(tick, query, node)
+        task = tick.node_task(query.name, node.number)
+        ran = tick.run_small(query.name, node.number, task)
+        job.alone += ran is not None
+        job.nodes += 1
+        shares = self.tasks if ran is None else len(ran.texts)
+        job.most_shares = max(job.most_shares, shares if ran is not None else 0)
+        told: Any = task if ran is None else Told(task, ran)
+        with patch.object(RunningTick, "node_task", lambda *_: told):
+            return LocalTick.run(replace(self, tasks=shares), tick, query, node)
+
+
+def whole(text: str, few: int = 60, store: MemoryStore | None = None) -> HandedOver:
+    """A job of which the driver runs all that has so few rows."""
+    settings = TickSettings(small_rows=few)
+    return HandedOver(plan_job(parse_job(text)), store or MemoryStore(), whole=True, settings=settings)
 
 
 class Told:
@@ -164,10 +181,10 @@ def test_a_path_is_open_as_soon_as_the_others_can_have_partners():
 @pytest.mark.parametrize("seed", range(at_effort(quick=1, full=4)))
 def test_inline_ticks_give_the_join(seed: int, most: int, monkeypatch: pytest.MonkeyPatch):
     """``most``: matches after which it gives up; all ticks, some, and none are handed over."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     rng, bags = random.Random(seed), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
-    job = HandedOver(plan_job(parse_job(JOB + ROWS)), MemoryStore())
-    job.driver.small_rows = 14
+    plan = plan_job(parse_job(JOB + ROWS))
+    job = HandedOver(plan, MemoryStore(), settings=TickSettings(small_rows=14))
     sums: Counter[tuple[Any, ...]] = Counter()
     for _ in range(25):
         out = job.tick(changed(rng, bags, 9))
@@ -217,21 +234,18 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
     assert {name.split("/")[0] for name in store.passing} == {"runs", "work"}
 
 
-def test_what_becomes_much_behind_a_node_is_left_to_tasks():
+def test_what_becomes_much_behind_a_node_is_left_to_tasks(monkeypatch: pytest.MonkeyPatch):
     job = LocalJob(plan_job(parse_job(JOB + ROWS)), MemoryStore())
-    node_task, seen = job.driver.node_task, []
+    node_task, seen = RunningTick.node_task, []
 
-    def much(ran: Alone) -> Alone:
-        raise ManyMatches
-
-    def handed(name: str, number: int) -> NodeTask:
-        task = node_task(name, number)
+    def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
+        task = node_task(tick, name, number)
         if number == job.plan.queries[0].root.number:
-            seen.append(job.driver.run_small(name, number, task, much))
-            seen.append(job.driver.run_small(name, number, task, lambda ran: replace(ran, shares=[])))
+            seen.append(tick.run_small(name, number, task, lambda ran: None))
+            seen.append(tick.run_small(name, number, task, lambda ran: replace(ran, shares=[])))
         return task
 
-    job.driver.node_task = handed  # type: ignore[method-assign]
+    monkeypatch.setattr(RunningTick, "node_task", handed)
     out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
     assert len(out.rows["console"]) == 2
     first, second = seen
@@ -240,20 +254,22 @@ def test_what_becomes_much_behind_a_node_is_left_to_tasks():
 
 
 @pytest.mark.parametrize(("few", "is_alone"), [(14, True), (1, False)])
-def test_few_rows_that_another_query_made_go_out_by_the_driver(few: int, is_alone: bool):
+def test_few_rows_that_another_query_made_go_out_by_the_driver(
+    few: int, is_alone: bool, monkeypatch: pytest.MonkeyPatch
+):
     sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(2))
     inserts = "".join(f"INSERT INTO out{n} {ROWS}; " for n in range(2))
-    job = LocalJob(plan_job(parse_job(JOB + sinks + inserts)), MemoryStore())
-    job.driver.small_rows = few
-    node_task, alone = job.driver.node_task, []
+    plan = plan_job(parse_job(JOB + sinks + inserts))
+    job = LocalJob(plan, MemoryStore(), settings=TickSettings(small_rows=few))
+    node_task, alone = RunningTick.node_task, []
 
-    def handed(name: str, number: int) -> NodeTask:
-        task = node_task(name, number)
+    def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
+        task = node_task(tick, name, number)
         if name == "out1":
-            alone.append(job.driver.run_small(name, number, task))
+            alone.append(tick.run_small(name, number, task))
         return task
 
-    job.driver.node_task = handed  # type: ignore[method-assign]
+    monkeypatch.setattr(RunningTick, "node_task", handed)
     out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
     assert len(out.rows["out1"]) == 2
     assert [ran is not None for ran in alone] == [is_alone]
@@ -335,15 +351,14 @@ def test_inline_execution_gives_what_tasks_give(
     seed: int, kind: str, text: str, by: str, most: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Rows (by one thread in order), late ones, watermarks, accounts and what is retained, tick by tick."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     monkeypatch.setattr(amount_module, "WORTH_A_TASK", 5)
     plan = plan_job(parse_job(RETAINED + text.format(kind=kind, by=by, more=" AND l.v + r.v <> 7")))
     rng = random.Random(f"{seed} {kind} {text} {by}")
-    ours, plain = HandedOver(plan, MemoryStore(), partitions=threads), LocalJob(plan, MemoryStore())
-    ours.driver.threads = threads
     by_pairs = (PAIRS, CHAIN, EXISTS, NO_KEY, EXISTS_NO_KEY, TWO_BANDS)
-    ours.whole, ours.driver.small_rows = True, 60 if text in by_pairs else 30
-    plain.driver.small_rows = -1
+    settings = TickSettings(small_rows=60 if text in by_pairs else 30, threads=threads)
+    ours = HandedOver(plan, MemoryStore(), partitions=threads, whole=True, settings=settings)
+    plain = LocalJob(plan, MemoryStore())
     put_out, counts = 0, [count for _ in range(4) for count in rng.sample((0, 3, 8, 16, 40), 5)]
     for tick in range(20):
         rows, end = streamed(rng, tick, counts[tick]), tick == 19
@@ -375,7 +390,7 @@ def test_conditions_that_spark_computes_are_not_the_drivers(text: str):
             f"{query.name}/{side.name}": pa.schema([(name, types[name]) for name in side.kept])
             for side in query.sides
         }
-        (shape,) = driver_module.TickDriver.open(plan, schemas, MemoryStore()).shapes[query.name]
+        (shape,) = restore(plan, schemas, MemoryStore()).context.shapes[query.name]
         assert driver_of(query.root).goes_by_new_rows(shape) is is_the_drivers
 
 
@@ -385,7 +400,7 @@ def test_look_ups_that_the_driver_runs_come_to_the_same(
     kind: str, most: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ):
     """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 2 are allowed, or very many."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
     table = "a FOR SYSTEM_TIME AS OF now() AS c"
     query = f"SELECT l.t{{}} FROM l {kind} JOIN {table} ON c.k = l.k AND c.v <> 'w'"
@@ -395,8 +410,8 @@ def test_look_ups_that_the_driver_runs_come_to_the_same(
         "query": query.format("" if "LEFT " in kind else ", c.v"),
     }
     plan = plan_job(case_job(case))
-    ours, other = HandedOver(plan, MemoryStore()), LocalJob(plan, MemoryStore())
-    ours.whole, ours.driver.small_rows, other.driver.small_rows = True, 60, -1
+    ours = HandedOver(plan, MemoryStore(), whole=True, settings=TickSettings(small_rows=60))
+    other = LocalJob(plan, MemoryStore())
     name = plan.queries[0].name
     for tick in range(8):
         count = 140 if tick == 5 else 12
@@ -413,8 +428,7 @@ def test_look_ups_that_the_driver_runs_come_to_the_same(
 
 def test_what_is_released_counts_as_rows_that_come():
     plan = plan_job(parse_job(RETAINED + PAIRS.format(kind="LEFT", more="")))
-    job = HandedOver(plan, MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(plan, MemoryStore(), whole=True, settings=TickSettings(small_rows=60))
     rows = [({"t": t, "k": "a", "v": t}, 1) for t in range(1000)]
     job.tick({"l": rows})
     assert job.alone == 0
@@ -423,16 +437,17 @@ def test_what_is_released_counts_as_rows_that_come():
     assert job.alone == 0, "170 rows or so are put out"
     job.tick({"r": [({"t": 220, "k": "b", "v": 1}, 1)]})
     assert job.alone == 1
-    job.driver.tasks_are_asked = True
-    job.tick({"r": [({"t": 221, "k": "b", "v": 1}, 1)]})
-    assert job.alone == 1, "so many tasks as the user says, in every tick"
+    settings = TickSettings(small_rows=60, tasks_asked=True)
+    asked = HandedOver(plan, job.store, whole=True, settings=settings)
+    asked.tick({"r": [({"t": 221, "k": "b", "v": 1}, 1)]})
+    assert asked.alone == 0, "so many tasks as the user says, in every tick"
 
 
 def test_what_a_run_fetches_is_bounded():
     few = Amount(rows=1, nbytes=1, pairs=0, memory=1, few=1, kept=FETCHED_BYTES + 1)
     assert few.is_small(1)
     assert not few.is_small(1, fetched=True)
-    assert not replace(few, pairs=driver_module.MOST_MATCHES + 1.0).is_small(1)
+    assert not replace(few, pairs=open_tick.MOST_MATCHES + 1.0).is_small(1)
     assert not few.is_small(small_rows_in({"small_ticks": "spark"}))
     assert few.is_small(small_rows_in({}))
 
@@ -452,7 +467,7 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
     few = Amount(rows=10, nbytes=1, pairs=0, memory=1, few=10)
     asked = []
 
-    class Driver:
+    class Tick:
         amount = staticmethod(lambda query, number: few)
 
         def run_small(self, query: str, number: int, task: None, then: None) -> None:
@@ -465,12 +480,11 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
         counts.of("q", 0, few)
         counts.learn({"q": SimpleNamespace(matches=found, rows_out=1)})  # type: ignore[dict-item]
         counts.begin()
-        ticks: Any = SimpleNamespace(_counts=counts, driver=Driver())
-        assert Ticks._alone(ticks, "q", 0, None) is None  # type: ignore[arg-type]
+        assert run_alone(Tick(), counts, ("q", 0), None) is None  # type: ignore[arg-type]
         return len(asked)
 
     assert counts.foreseen("q", few) == 0
-    most = driver_module.MOST_MATCHES
+    most = open_tick.MOST_MATCHES
     assert [handed(found) for found in (most, most + 10, 3)] == [1, 0, 1]
     assert counts.foreseen("q", replace(few, rows=20)) == 6
 
@@ -494,10 +508,11 @@ def test_work_that_finds_no_match_is_bounded(
 ):
     """20 pairs that the condition refuses (ASOF takes them), or 20 rows that go: for each match 2 of these
     are allowed."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     query = text.format(kind=kind, by=">=", more=" AND l.v + r.v < 0")
-    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
+    )
     job.tick({"l": one_by_one(*((5, "a", n) for n in range(20)))})
     assert job.alone == 1
     then = {"r": one_by_one((5, "a", 1))}
@@ -513,10 +528,9 @@ def test_work_that_finds_no_match_is_bounded(
 def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, monkeypatch: Any):
     """20 orders of a customer, none of which the condition takes: for each match 2 of these are allowed in
     one run, and 4 in all."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     plan = plan_job(parse_job(JOB + ROWS + " AND c.name < CAST(o.no AS STRING)"))
-    job = HandedOver(plan, MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(plan, MemoryStore(), whole=True, settings=TickSettings(small_rows=60))
     orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
     for run in range(runs):
         job.tick({"o": orders[run::runs], "l": [({"no": 0, "item": 1, "d": 1}, 1)]})
@@ -530,10 +544,14 @@ def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, 
 @pytest.mark.parametrize("more", ["", " AND l.v + r.v < 0"], ids=["found", "refused"])
 def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):
     """101 rows are kept in order of time, by which each of the tick's 60 asks for all; by number, for one."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
     query = NO_KEY.format(kind="INNER", more=" AND r.v BETWEEN l.v AND l.v" + more)
-    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 1000
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + query)),
+        MemoryStore(),
+        whole=True,
+        settings=TickSettings(small_rows=1000),
+    )
     job.tick({"l": one_by_one(*((5, "a", n) for n in range(101)))})
     assert job.alone == 1
     out = job.tick({"r": one_by_one(*((5, "a", n) for n in range(60)))})
@@ -545,8 +563,12 @@ def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: 
 def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
     """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
     monkeypatch.setattr(share_module, "ALONE_BYTES", most)
-    job = HandedOver(plan_job(parse_job(RETAINED + CHAIN.format(kind="LEFT"))), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + CHAIN.format(kind="LEFT"))),
+        MemoryStore(),
+        whole=True,
+        settings=TickSettings(small_rows=60),
+    )
     rows = one_by_one(*((5, "a", n) for n in range(10)))
     job.tick({"l": rows, "r": one_by_one((5, "a", 1))})
     assert (job.alone, job.nodes) == (alone, 2)
@@ -556,8 +578,9 @@ def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, mo
 def test_bytes_that_go_along_a_path_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
     """A customer with a name of 4,000 bytes has 20 orders, none of which has a line: nothing leaves."""
     monkeypatch.setattr(share_module, "ALONE_BYTES", most)
-    job = HandedOver(plan_job(parse_job(JOB + ROWS)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(JOB + ROWS)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
+    )
     orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
     job.tick({"o": orders, "l": [({"no": 99, "item": 1, "d": 1}, 1)]})
     alone, nodes = job.alone, job.nodes
@@ -572,8 +595,12 @@ def test_bytes_that_several_queries_take_are_bounded_for_each(most: int, is_alon
     monkeypatch.setattr(share_module, "ALONE_BYTES", most)
     sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(4))
     inserts = "".join(f"INSERT INTO out{n} {ROWS}; " for n in range(4))
-    job = HandedOver(plan_job(parse_job(JOB + sinks + inserts)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(JOB + sinks + inserts)),
+        MemoryStore(),
+        whole=True,
+        settings=TickSettings(small_rows=60),
+    )
     lines = [({"no": 7, "item": n, "d": 1}, 1) for n in range(10)]
     out = job.tick(rows("c", (1, "z" * 1000)) | rows("o", (7, 1)) | {"l": lines})
     assert [len(out.rows[f"out{n}"]) for n in range(4)] == [10] * 4
@@ -589,8 +616,9 @@ def test_bytes_of_rows_with_their_windows_are_bounded(
     monkeypatch.setattr(share_module, "ALONE_BYTES", most)
     query = f"SELECT window_start, {calls} k) AS n FROM TABLE(HOP(TABLE r, DESCRIPTOR(t), 1, 20)) GROUP BY k"
     query += ", window_start, window_end"
-    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
+    )
     job.tick({"r": one_by_one((100, "k" * 10_000, 1))})
     assert job.alone == 1
     out = job.tick({"r": one_by_one((500, "e", 1))})
@@ -601,9 +629,13 @@ def test_bytes_of_rows_with_their_windows_are_bounded(
 @pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])
 def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
     """Each of 10 rows of the right side is in the reach of all 20 of the left: 200 hits, of 20 rows."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
-    job = HandedOver(plan_job(parse_job(RETAINED + NEAREST.format(kind="LEFT", by=">="))), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + NEAREST.format(kind="LEFT", by=">="))),
+        MemoryStore(),
+        whole=True,
+        settings=TickSettings(small_rows=60),
+    )
     job.tick({"l": one_by_one(*((5, "a", n) for n in range(20)))})
     assert job.alone == 1
     job.tick({"r": one_by_one(*((5 - n, "a", n) for n in range(3)), *((5, "a", n) for n in range(7)))})
@@ -613,10 +645,11 @@ def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, mon
 @pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
 def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
     """A row is in 20 windows; 16 pairs of a row and a window that closes are allowed."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", 8)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", 8)
     query = WINDOW.format(kind=calls, by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
-    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
+    )
     kept = ((100, k, 1) for k in "abc")
     ticks = [[*kept], [(120, "d", 1)], [(121, "d", 1)], [(139, "d", 1)], [(200, "e", 1), (500, "e", 1)]]
     alone = []
@@ -628,10 +661,11 @@ def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
 
 
 def test_rows_of_a_tick_in_windows_that_it_closes_are_bounded(monkeypatch: Any):
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", 8)
+    monkeypatch.setattr(open_tick, "MOST_MATCHES", 8)
     query = WINDOW.format(kind="count(", by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
-    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
+    )
     job.tick({"r": one_by_one((5, "a", 1), (500, "b", 1))})
     assert job.alone == 0
 
@@ -645,8 +679,12 @@ class Remote(MemoryStore):
 @pytest.mark.parametrize(("store", "alone"), [(MemoryStore, 2), (Remote, 1)])
 def test_runs_that_are_kept_count_where_they_would_be_fetched(store: Any, alone: int, monkeypatch: Any):
     monkeypatch.setattr(amount_module, "FETCHED_BYTES", 10)
-    job = HandedOver(plan_job(parse_job(RETAINED + PAIRS.format(kind="INNER", more=""))), store())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + PAIRS.format(kind="INNER", more=""))),
+        store(),
+        whole=True,
+        settings=TickSettings(small_rows=60),
+    )
     for side in "lr":
         job.tick({side: one_by_one((5, "a", 1))})
     assert job.alone == alone
@@ -660,8 +698,7 @@ def test_a_table_counts_where_it_would_be_fetched(store: Any, alone: int, monkey
         "tables": {"a": {"columns": {"k": "BIGINT", "v": "STRING"}}},
         "query": "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = l.k",
     }
-    job = HandedOver(plan_job(case_job(case)), store())
-    job.whole, job.driver.small_rows = True, 60
+    job = HandedOver(plan_job(case_job(case)), store(), whole=True, settings=TickSettings(small_rows=60))
     for tick in range(2):
         table: Any = {} if tick else {"a": [({"k": 1, "v": "u"}, 1)]}
         job.tick({"l": [({"t": tick, "k": 1}, 1)]} | table)

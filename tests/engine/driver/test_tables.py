@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.support.ticks import (
     stored_names,
 )
 from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick
 from watersmeet.engine.local import LocalJob, tables
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import EngineError, WatersmeetError
@@ -101,13 +103,15 @@ def test_a_repeated_tick_meets_the_same_table(survives, monkeypatch, reads):
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TickDriver, "commit" if survives else "advance", killed)
+    phase, step = (ConcludedTick, "commit") if survives else (BegunTick, "advance")
+    monkeypatch.setattr(phase, step, killed)
     rows = arriving(l=[{"t": 2, "k": 1}, {"t": 2, "k": 2}])
     with pytest.raises(KeyboardInterrupt):
         job.tick(with_table(rows, (1, "x", -1), (1, "y", 1)))
     monkeypatch.undo()
-    again = LocalJob(plan_of(LEFT), store, tables=held, clock_us=0, partitions=3)
-    again.driver.repeat()
+    again = LocalJob(
+        plan_of(LEFT), store, tables=held, clock_us=0, partitions=3, drive=partial(TickDriver, repeats=True)
+    )
     output = again.tick(with_table(rows, (1, "y", -1), (2, "z", 1)))
     assert bag(output) == ({(2, "y"): 1, (2, None): 1} if survives else {(2, None): 1, (2, "z"): 1})
     assert bag(again.tick(arriving(l=[{"t": 3, "k": 2}]))) == {(3, "z"): 1}, "the tick after it reads anew"

@@ -16,7 +16,7 @@ from tests.support.ticks import (
     plan_of,
 )
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.state.store import MemoryStore
@@ -167,14 +167,14 @@ def test_merged_runs_have_the_marks_of_all_tasks(query, monkeypatch):
 
 def reported(monkeypatch):
     """Matches per task, of every tick that follows."""
-    found, settle = [], TickDriver.settle
+    found, settle = [], RunningTick.settle
 
     def noted(self, query, number, reports, **counted):
         texts = list(reports)
         found.append([NodeReport.model_validate_json(text).matches for text in texts])
         settle(self, query, number, texts, **counted)
 
-    monkeypatch.setattr(TickDriver, "settle", noted)
+    monkeypatch.setattr(RunningTick, "settle", noted)
     return found
 
 

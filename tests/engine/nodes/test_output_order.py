@@ -15,8 +15,10 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, plan_of, stream
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import matches, results
+from watersmeet.engine.tasks.write import FLUSH_ROWS
 from watersmeet.kernel.match import probe
 from watersmeet.state.store import MemoryStore
 
@@ -49,20 +51,20 @@ def ticks_of(rng: np.random.Generator, ticks: int = 5, rows: int = 60) -> list[t
     return found
 
 
-def job_of(kind: str, on: str, store: MemoryStore | None = None, **options: Any) -> LocalJob:
+def job_of(
+    kind: str, on: str, flush_rows: int = FLUSH_ROWS, store: MemoryStore | None = None, **options: Any
+) -> LocalJob:
     columns = "l.i AS li" if kind in ("LEFT SEMI", "LEFT ANTI") else "l.i AS li, r.i AS ri"
     plan = plan_of(
         f"SELECT {columns} FROM l {kind} JOIN r ON {on}",
         {"l": stream(lag=LAG), "r": stream(lag=LAG)},
         **options,
     )
-    return LocalJob(plan, MemoryStore() if store is None else store)
+    settings = TickSettings(flush_rows=flush_rows)
+    return LocalJob(plan, MemoryStore() if store is None else store, settings=settings)
 
 
-def outputs(
-    job: LocalJob, ticks: Sequence[tuple[list[Row], list[Row]]], flush_rows: int
-) -> list[list[tuple[Any, ...]]]:
-    job.driver.flush_rows = flush_rows
+def outputs(job: LocalJob, ticks: Sequence[tuple[list[Row], list[Row]]]) -> list[list[tuple[Any, ...]]]:
     found = [job.tick(arriving(l=left, r=right)) for left, right in ticks]
     found.append(job.tick({}, end=True))
     return [[tuple(row.values()) for row in output.rows[QUERY]] for output in found]
@@ -104,7 +106,7 @@ def small(request, monkeypatch):
 )
 def test_left_rows_then_right_rows_then_pads(kind, on, small, rng):
     ticks = ticks_of(rng)
-    found = outputs(job_of(kind, on), ticks, small)
+    found = outputs(job_of(kind, on, small), ticks)
     seen_left: list[Row] = []
     seen_right: list[Row] = []
     for (left, right), rows in zip(ticks, found, strict=False):
@@ -144,8 +146,7 @@ def test_rows_that_wait_for_nothing_are_padded_as_they_came(small, rng):
         "SELECT l.i AS li, r.i AS ri FROM l LEFT JOIN r ON l.k = r.k AND r.t = l.t + 1000 AND l.v = 0",
         {"l": stream(lag=LAG), "r": stream(lag=0)},
     )
-    job = LocalJob(plan, MemoryStore())
-    job.driver.flush_rows = small
+    job = LocalJob(plan, MemoryStore(), settings=TickSettings(flush_rows=small))
     ((rows, _),) = ticks_of(rng, ticks=1)
     job.tick(arriving(r=[{"t": 100_000, "k": "x", "v": 0, "i": 0}]))
     output = job.tick(arriving(l=[*rows, *({**row, "v": 1, "i": 1000 + row["i"]} for row in rows)]))
@@ -156,7 +157,7 @@ def test_rows_that_wait_for_nothing_are_padded_as_they_came(small, rng):
 @pytest.mark.parametrize("on", [KEYED, KEYLESS])
 def test_semi_joins(on, small, rng):
     ticks = ticks_of(rng)
-    found = outputs(job_of("LEFT SEMI", on), ticks, small)
+    found = outputs(job_of("LEFT SEMI", on, small), ticks)
     seen_right: list[Row] = []
     for (left, right), rows in zip(ticks, found, strict=False):
         seen_right += right
@@ -171,8 +172,7 @@ def test_asof_joins(small, rng):
         "SELECT l.i AS li, r.i AS ri FROM l LEFT ASOF JOIN r MATCH_CONDITION (l.t >= r.t) ON l.k = r.k",
         {"l": stream(lag=LAG), "r": stream(lag=LAG)},
     )
-    job = LocalJob(plan, MemoryStore())
-    job.driver.flush_rows = small
+    job = LocalJob(plan, MemoryStore(), settings=TickSettings(flush_rows=small))
     for left, right in ticks_of(rng):
         right.append({**left[0], "i": -1})  # at least one left row is decided at once
         rows = [tuple(row.values()) for row in job.tick(arriving(l=left, r=right)).rows[QUERY]]
@@ -193,8 +193,7 @@ def test_chains_of_joins(small, rng):
         "LEFT JOIN x ON l.k = x.k AND x.t BETWEEN l.t AND l.t + 9",
         streams,
     )
-    job = LocalJob(plan, MemoryStore())
-    job.driver.flush_rows = small
+    job = LocalJob(plan, MemoryStore(), settings=TickSettings(flush_rows=small))
     ((left, right),) = ticks_of(rng, ticks=1)
     output = job.tick(arriving(l=left, r=right, x=[{**row, "t": row["t"] + 1} for row in right]))
     rows = [(row["li"], row["ri"]) for row in output.rows[QUERY]]
@@ -218,17 +217,15 @@ def test_chains_of_joins(small, rng):
 )
 def test_repeated_tick_emits_rows_in_the_same_order(kind, partitions, small, rng):
     ticks = ticks_of(rng, ticks=at_effort(quick=10, full=12))
-    job = job_of(kind, KEYED)
+    job = job_of(kind, KEYED, small)
     job.partitions = partitions
-    job.driver.flush_rows = small
     for left, right in ticks[:-1]:
         job.tick(arriving(l=left, r=right))
     left, right = ticks[-1]
     again = []
     for _ in range(2):
-        repeated = job_of(kind, KEYED, copy.deepcopy(job.store))
+        repeated = job_of(kind, KEYED, small, copy.deepcopy(job.store))
         repeated.partitions = partitions
-        repeated.driver.flush_rows = small
         tick = repeated.tick(arriving(l=left, r=right)).rows[QUERY]
         again.append([tick, repeated.tick({}, end=True).rows[QUERY]])
     assert any(again[0])

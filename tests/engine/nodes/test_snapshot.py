@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.tables import LocalSnapshot
 from watersmeet.engine.nodes import snapshot as node
 from watersmeet.engine.values import HeldTables
@@ -33,6 +38,10 @@ def values(row: dict[str, Any]) -> Row:
     return tuple("nan" if v != v else v + 0.0 if isinstance(v, float) else v for v in row.values())
 
 
+class Killed(Exception):
+    """Stands for a kill: nothing after it runs."""
+
+
 class Table:
     """A job over what a table holds, and what it has put out in sum."""
 
@@ -44,8 +53,15 @@ class Table:
         self.last: list[tuple[Row, int]] = []
         self.open()
 
-    def open(self) -> None:
-        self.job = LocalJob(self.plan, self.store, partitions=self.partitions, tables=self.held)
+    def open(self, settings: TickSettings | None = None, *, repeats: bool = False) -> None:
+        self.job = LocalJob(
+            self.plan,
+            self.store,
+            partitions=self.partitions,
+            tables=self.held,
+            settings=settings,
+            drive=partial(TickDriver, repeats=repeats),
+        )
 
     def becomes(self, rows: list[dict[str, Any]]) -> Any:
         """A tick in which the table holds these rows."""
@@ -161,18 +177,18 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
     table.becomes([{"id": 1, "x": 1.0, "name": "a"}])
     driver = table.job.driver
     table.held.change(table.job._sources.tables["t"], [({"id": 1, "x": 1.0, "name": "b"}, 1)])
-    start = driver.begin(5)
-    driver.advance(start, [])
     if where == "after-reading":
-        driver.node_task("console", 0)
+        driver.begin(5).advance([]).node_task("console", 0)
     else:
-        for query in table.plan.queries:
-            table.job._run(query)
-        driver.conclude()
+
+        def killed(*_: Any) -> None:
+            raise Killed
+
+        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
+            table.job.tick({}, clock_us=5)
     # The table changes again before the next attempt.
     table.held.change(table.job._sources.tables["t"], [({"id": 1, "x": 1.0, "name": "c"}, 1)])
-    table.open()
-    table.job.driver.repeat()
+    table.open(repeats=True)
     table.take(table.job.tick({}, clock_us=5))
     names = {"a", "b"}
     assert table.sums == Counter((1, one, other, None) for one in names for other in names)
@@ -202,14 +218,10 @@ def test_all_inputs_that_read_a_table_have_one_reading(monkeypatch):
 
 def test_what_another_run_with_other_settings_read_is_not_taken():
     table = Table(TABLE.replace("{columns}", WHOLE) + "SELECT id FROM t")
-    driver = table.job.driver
-    driver.settings = "before"
-    driver.advance(driver.begin(5), [])
-    driver.node_task("console", 0)
+    table.open(TickSettings(digest="before"))
+    table.job.driver.begin(5).advance([]).node_task("console", 0)
     table.held.change(table.job._sources.tables["t"], [({"id": 7, "x": 1.0, "name": "b"}, 1)])
-    table.open()
-    table.job.driver.settings = "now"
-    table.job.driver.repeat()
+    table.open(TickSettings(digest="now"), repeats=True)
     table.take(table.job.tick({}))
     assert table.sums == {(7,): 1}
 
@@ -255,7 +267,7 @@ def test_rows_of_one_hash_are_compared_in_full(monkeypatch):
     """Whatever is of one hash is still told apart, and a part of a task's range is compared at a time."""
     monkeypatch.setattr(node, "run_bytes", lambda memory: 1)
     table = Table(TABLE.replace("{columns}", KEYED) + "SELECT id, x, name FROM t")
-    table.job.driver.placing = lambda hashes: hashes & BUCKET_MASK & 0
+    table.open(TickSettings(placing=lambda hashes: hashes & BUCKET_MASK & 0))
     rows = [{"id": n, "x": 0.5, "name": str(n % 3)} for n in range(50)]
     table.becomes(rows)
     assert table.sums == Counter(map(values, rows))

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.phases import replaced
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.replay import near_borders
 from watersmeet.errors import StateError
@@ -192,7 +194,7 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
     for tick in range(14):
         clock += r.choice([0, 1, 5])
         if job is None or r.random() < 0.3:
-            job = LocalJob(plan, store, placing=placing, clock_us=clock * SECOND)
+            job = LocalJob(plan, store, settings=TickSettings(placing=placing), clock_us=clock * SECOND)
         job.partitions = r.choice([1, 2, 4])
         given: dict[str, list[tuple[dict[str, Any], int]]] = {"c": [], "o": []}
         for _ in range(r.choice([0, 1, 3, 12])):
@@ -216,10 +218,11 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
         }
         if r.random() < 0.3:
             phase = r.choice(["node_task", "settle", "conclude", "commit"])
-            monkeypatch.setattr(job.driver, phase, killed)
-            with pytest.raises(Killed):
+            with replaced(phase, killed), pytest.raises(Killed):
                 job.tick(written, clock_us=(clock + 100) * SECOND)  # what it decided does not count
-            job = LocalJob(plan, store, partitions=3, placing=placing, clock_us=clock * SECOND)
+            job = LocalJob(
+                plan, store, partitions=3, settings=TickSettings(placing=placing), clock_us=clock * SECOND
+            )
         output = job.tick(written, clock_us=clock * SECOND)
         for table in tables.values():
             table.end(clock)

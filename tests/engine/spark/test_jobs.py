@@ -118,10 +118,10 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
     put("orders", order(1, "10:00:00"))
     plain = Ticks.run
 
-    def killed(self, *arguments, end=False, **named):
-        if end:
+    def killed(self, reading, host, given):
+        if given.end:
             raise EngineError("killed", code="test")
-        return plain(self, *arguments, end=end, **named)
+        return plain(self, reading, host, given)
 
     with monkeypatch.context() as patched:
         patched.setattr(Ticks, "run", killed)

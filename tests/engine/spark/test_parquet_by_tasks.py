@@ -20,7 +20,7 @@ from tests.support.effort import at_effort
 from watersmeet import at_once as threads
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.nodes import task
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
@@ -389,7 +389,7 @@ def reader_of(spark, tmp_path, wanted):
     hold_fixed(spark, plan.queries[0].options.time_zone)
     scanned = scan(spark, plan, partial(read, spark))
     reader = ReadByTasks(spark, plan, scanned, store, FileReader.AUTO, 400)
-    start = TickDriver.open(plan, scanned.schemas, store).begin(0)
+    start = TickDriver(restore(plan, scanned.schemas, store)).begin(0).start
     spark.sparkContext.setLocalProperty(START, start_text(start))  # for tasks
 
     def told(*paths: Path):

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from watersmeet import MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.spark.properties import PARTS
 from watersmeet.engine.spark.sources.views import BranchView, SourceView
 from watersmeet.engine.spark.tick.reading import by_tasks
@@ -31,11 +31,11 @@ INSERT INTO out SELECT a.k FROM a JOIN b ON a.k = b.k AND a.t = b.t;
 def told(tmp_path, monkeypatch):
     """What tasks tell of the files of a, by their numbers; its k is ``__ws_0`` of the frame."""
     schema = pa.schema([("k", pa.int64()), ("t", US)])
-    driver = TickDriver.open(plan_job(parse_job(JOB)), {"out/a": schema, "out/b": schema}, MemoryStore())
-    start = driver.begin(clock_us=0)
+    store, plan = MemoryStore(), plan_job(parse_job(JOB))
+    start = TickDriver(restore(plan, {"out/a": schema, "out/b": schema}, store)).begin(clock_us=0).start
     view = SourceView("a", (BranchView("out/a", 0, (("k", "__ws_0"), ("t", "__ws_1"))),))
     columns = {"__ws_0": ("k", sql_type("BIGINT")), "__ws_1": ("t", sql_type("TIMESTAMP"))}
-    function = IngestFiles({0: by_tasks._Source(view, columns, ParquetRows())}, driver.store)
+    function = IngestFiles({0: by_tasks._Source(view, columns, ParquetRows())}, store)
 
     def of(*shares):
         parts = json.dumps([[(0, str(tmp_path / path), 0, None) for path in share] for share in shares])

@@ -216,24 +216,23 @@ def batch(first, rows):
         "t": np.arange(first, first + rows) % 1000, "k": ["hot"] * rows,
         "v": [f"{n:010}" * (SIZE // 10) for n in range(first, first + rows)]})
 def tick(**given):
-    start = driver.begin(0)
+    begun = driver.begin(0)
     reports = []
     for name, rows in given.items():
-        writer = IngestWriter(start, f"{QUERY}/{name}", 0, driver.store)
+        writer = IngestWriter(begun.start, f"{QUERY}/{name}", 0, driver.store)
         for first in range(0, rows, 500):
             writer.add(batch(first, min(500, rows - first)))
         reports.append(writer.finish())
-    driver.advance(start, reports)
-    task = driver.node_task(QUERY, 0)
+    running = begun.advance(reports)
+    task = running.node_task(QUERY, 0)
     rows, last, largest, text = 0, None, 0, 0
     for found in task.run(0, 1):
         last = found
         if found.column(CONTROL).null_count:
             rows += found.num_rows
             largest = max(largest, found.nbytes)
-    driver.settle(QUERY, 0, [last.column(CONTROL)[0].as_py()])
-    driver.conclude()
-    driver.commit()
+    running.settle(QUERY, 0, [last.column(CONTROL)[0].as_py()])
+    running.conclude({}).commit()
     return rows, largest
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 first = tick(l=LEFT, r=RIGHT)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, bag, plan_of, stream
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import per_key
 from watersmeet.errors import EngineError, PlanError
@@ -81,8 +82,9 @@ def test_the_tick_that_would_keep_more_is_the_one_that_fails(kind, seed):
 def test_keys_of_one_bucket_are_counted_apart():
     """All keys in one place of the hash space: together they are more than the limit, none of them alone."""
     query = f"SELECT l.t AS lt FROM l JOIN r ON {BAND}"
-    job = LocalJob(plan_of(query, max_rows_per_key=5), MemoryStore())
-    job.driver.placing = np.zeros_like
+    job = LocalJob(
+        plan_of(query, max_rows_per_key=5), MemoryStore(), settings=TickSettings(placing=np.zeros_like)
+    )
     job.tick(arriving(l=[{"i": key, "t": 1} for key in range(10) for _ in range(5)]))
     with pytest.raises(
         EngineError, match=r"max_rows_per_key = 5 rows for each of these keys: i = 3 of l: 6\nHint"

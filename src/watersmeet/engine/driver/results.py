@@ -73,7 +73,7 @@ class TickResult:
     per source and part of it (``files``, or a topic's partition) how far it was read by then: of files the
     number of Spark's lists of them, of a partition the offset behind the last record. ``began``: of parts of
     which this tick read the first, or went on elsewhere than reading had ended, where that was. Both empty
-    where nobody knows."""
+    where nobody knows. ``seconds``: how long its parts took, on Spark."""
 
     tick: int
     clock_us: int
@@ -89,6 +89,7 @@ class TickResult:
     state: Manifest | None = field(default=None, repr=False, compare=False)
     read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     began: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def measured(self) -> dict[str, dict[str, MeasuredSide]]:
         """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
@@ -60,7 +61,7 @@ class _LocalCase:
             self._plan,
             self._store,
             partitions=partitions,
-            placing=self._placing,
+            settings=TickSettings(placing=self._placing),
             clock_us=clock_us,
             watcher=self._tracer,
             tables=self._tables,

@@ -24,7 +24,7 @@ from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
 from watersmeet.engine.tasks.per_key import check_keys
 from watersmeet.engine.tasks.results import note_least
-from watersmeet.engine.tasks.share import Share, Spent
+from watersmeet.engine.tasks.share import ManyMatches, Share, Spent
 from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.kernel.batches import one_batch, size
 from watersmeet.state.store import Store
@@ -75,12 +75,9 @@ class NodeTask:
         """
         yield from self._run(self._share(partition, partitions))
 
-    def alone(self, most_matches: int, shares: int = 1) -> Alone:
-        """Run the whole node in this process, as so many shares, each in a thread of its own.
-
-        Raises:
-            ManyMatches: a share has more than its part of ``most_matches``, or as much else to do (`Share`).
-        """
+    def alone(self, most_matches: int, shares: int = 1) -> Alone | None:
+        """Run the whole node in this process, as so many shares, each in a thread of its own. None: a share
+        has more than its part of ``most_matches``, or as much else to do (`Share`)."""
         most, whole = -(-most_matches // shares), self._share(0, shares)
 
         def one(number: int) -> tuple[list[pa.RecordBatch], list[str]]:
@@ -96,7 +93,10 @@ class NodeTask:
                 rows.append(batch.drop_columns([CONTROL]))
             return rows, texts
 
-        ran = at_once(one, range(shares))
+        try:
+            ran = at_once(one, range(shares))
+        except ManyMatches:
+            return None
         return Alone([rows for rows, _ in ran], [text for _, texts in ran for text in texts])
 
     def _run(self, share: Share) -> Iterator[pa.RecordBatch]:

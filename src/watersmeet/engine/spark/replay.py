@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, Row, replay
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job import session
@@ -24,9 +25,11 @@ from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.outputs import Outputs
 from watersmeet.engine.spark.tick.reading.of_tick import Reading
 from watersmeet.engine.spark.tick.taken import Takings
-from watersmeet.engine.spark.tick.tick import Outputs, Ticks
+from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.engine.tick import TickInput
 from watersmeet.engine.values import HeldTables, to_json, to_table
 from watersmeet.names import DIFF, PARTITION, ROW
 from watersmeet.plan.model.job import JobPlan
@@ -111,13 +114,16 @@ class _SparkCase:
 
     def open(self, partitions: int, clock_us: int) -> None:
         scanned = scan(self._spark, self._plan, lambda source: self._frame(source, []), keep_late=True)
-        driver = TickDriver.open(
+        settings = TickSettings(keep_late=True, tasks_asked=True)
+        restored = restore(
             self._plan,
             scanned.schemas,
             self._store,
+            settings,
             started_us=clock_us,
             tables=table_readers(self._plan, scanned, self._table),
         )
+        driver = TickDriver(restored)
         outputs = Outputs({QUERY: self._out}, late=self._late)
         takings, told = Takings(self._spark), Descriptions(self._spark, "replay")
         self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, takings, told)
@@ -140,9 +146,8 @@ class _SparkCase:
             )
             reading = Reading(reports_of(scanned.sources, self._store))
         try:
-            result = self._ticks.run(
-                reading, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end
-            )
+            given = TickInput(step.clock_us, advances=step.advances, idle=step.idle, end=step.end)
+            result = self._ticks.run(reading, {}, given)
         except Exception as error:
             raise readable_error(error) from None
         return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])

@@ -15,7 +15,6 @@ from watersmeet.state.store import Store
 _TIMES = 5
 """More ticks in a row are not committed while one is opened."""
 
-_Class = TypeVar("_Class")
 _Plan = TypeVar("_Plan")
 _Schemas = TypeVar("_Schemas")
 _More = ParamSpec("_More")
@@ -23,21 +22,21 @@ _Opened = TypeVar("_Opened")
 
 
 def again_if_moved_on(
-    opened: Callable[Concatenate[_Class, _Plan, _Schemas, Store, _More], _Opened],
-) -> Callable[Concatenate[_Class, _Plan, _Schemas, Store, _More], _Opened]:
+    opened: Callable[Concatenate[_Plan, _Schemas, Store, _More], _Opened],
+) -> Callable[Concatenate[_Plan, _Schemas, Store, _More], _Opened]:
     """``opened`` again where something is missing of a state of which there is a newer one by then."""
 
     @wraps(opened)
     def once_more(
-        cls: _Class, plan: _Plan, schemas: _Schemas, store: Store, /, *args: _More.args, **named: _More.kwargs
+        plan: _Plan, schemas: _Schemas, store: Store, /, *args: _More.args, **named: _More.kwargs
     ) -> _Opened:
         for _ in range(_TIMES):
             newest = manifest_names(store)[-1:]
             try:
-                return opened(cls, plan, schemas, store, *args, **named)
+                return opened(plan, schemas, store, *args, **named)
             except StateError as error:
                 if error.code != "state-missing" or manifest_names(store)[-1:] == newest:
                     raise
-        return opened(cls, plan, schemas, store, *args, **named)
+        return opened(plan, schemas, store, *args, **named)
 
     return once_more

@@ -1,6 +1,6 @@
 """How a tick ends: the sinks show its rows, then its manifest is created. In this order, on any engine:
 
-    conclude ──> identify ──> check all sinks ──> publish each ──> commit
+    check all sinks ──> publish each ──> commit
 
 A sink that shows rows of a tick which no manifest has yet is asked for the same tick again, and sees by its
 identity that it is there. The other way round rows would be lost. Rows that come in one transaction with the
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.identity import Identity
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.errors import WatersmeetError
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 
@@ -52,62 +54,66 @@ class Joint(Protocol):
         """As `state.commits.commit`, with the rows that ``attempt`` staged, or nothing."""
 
 
-def end_tick(
-    driver: TickDriver,
-    staged: Sequence[tuple[Shows, str]],
-    attempt: str,
-    *,
-    host: Mapping[str, Any],
-    told: Mapping[str, str],
-    completion: Completion | None = None,
-    joint: Joint | None = None,
-    mark: Callable[[str], None] = lambda part: None,
-    leave: Callable[[], None] = lambda: None,
-) -> TickResult:
-    """End the open tick, all nodes of which are settled.
+@dataclass(frozen=True)
+class Staged:
+    """What the tasks of a tick have staged.
 
     Args:
-        staged: sinks that have staged rows of it, each with the insert that they are of.
-        attempt: by which they were staged.
+        parts: sinks that have rows of it, each with the insert that they are of.
+        completion: what is told when all of them show their rows.
+        joint: of some of ``parts``; with a ``completion`` there is none, for that comes after all rows.
+    """
+
+    parts: Sequence[tuple[Shows, str]] = ()
+    completion: Completion | None = None
+    joint: Joint | None = None
+
+
+def end_tick(
+    tick: ConcludedTick,
+    staged: Staged,
+    host: Mapping[str, Any],
+    *,
+    mark: Callable[[str], None] = lambda part: None,
+    leave: Callable[[], None] = lambda: None,
+) -> None:
+    """Publish what a tick has staged, and commit it.
+
+    Args:
         host: what the manifest remembers for the engine.
-        told: what tells the tick from others of its number; see `identity_of`.
-        joint: of some of ``staged``; with a ``completion`` there is none, for that comes after all rows.
-        mark: is told that a part of it is done, for timings.
+        mark: is told that a part of the work is done, for timings.
         leave: is told that rows may be out from now on.
     """
-    result = driver.conclude()
-    identity = driver.identify(told)
-    for sink, insert in staged:
-        with _named(driver, insert):
-            sink.check(insert, result.tick, identity)
+    plan, number, attempt = tick.begun.run.plan, tick.result.tick, tick.begun.start.attempt
+    completion, joint = staged.completion, staged.joint
+    for sink, insert in staged.parts:
+        with _named(plan, insert):
+            sink.check(insert, number, tick.identity)
     if completion is not None:
-        completion.check(result.tick, identity)
+        completion.check(number, tick.identity)
     leave()
-    parts = []
-    for sink, insert in staged:
+    published = []
+    for sink, insert in staged.parts:
         if joint is not None and insert in joint.inserts:
             continue
-        with _named(driver, insert):
-            parts += [insert] if sink.publish(insert, result.tick, attempt, identity) else []
+        with _named(plan, insert):
+            published += [insert] if sink.publish(insert, number, attempt, tick.identity) else []
     if completion is not None:
-        parts += completion.tell(result, attempt, identity)
+        published += completion.tell(tick.result, attempt, tick.identity)
     mark("publish")
-    if joint is None:
-        driver.commit(host, parts)
-    else:
-        driver.commit(host, parts, partial(joint.create, attempt=attempt, identity=identity))
+    create = None if joint is None else partial(joint.create, attempt=attempt, identity=tick.identity)
+    tick.commit(host, published, create)
     mark("commit")
-    return result
 
 
 @contextmanager
-def _named(driver: TickDriver, insert: str) -> Iterator[None]:
+def _named(plan: JobPlan, insert: str) -> Iterator[None]:
     """Of several INSERTs an error says which one it is of: sinks know what they are called, and several
     INSERTs may go to one."""
     try:
         yield
     except WatersmeetError as error:
         if f'"{insert}"' not in error.message:
-            is_query = any(query.name == insert for query in driver.plan.queries)
+            is_query = any(query.name == insert for query in plan.queries)
             error.message = f'{"INSERT " if is_query else ""}"{insert}": {error.message}'
         raise

@@ -17,14 +17,14 @@ from watersmeet.engine.spark.job_conf import conf_of
 from watersmeet.engine.spark.preflight.sources import notes_of_tables
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
-from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
-from watersmeet.engine.spark.tick.tick import (
+from watersmeet.engine.spark.tick.outputs import (
     BROKEN_INSERT,
     LATE_INSERT,
     PROGRESS_INSERT,
     SHED_INSERT,
     Outputs,
 )
+from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 from watersmeet.errors import SpecError, raise_all
 from watersmeet.kernel.embedded import connection
 from watersmeet.objects.remote import RemoteStore

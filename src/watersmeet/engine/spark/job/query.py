@@ -21,9 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.driver.amount import small_rows_in, threads_of_driver
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
+from watersmeet.engine.driver.opening.checks import check_not_finished
+from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.engine.spark.checkpoint.host import BATCH, COMPACT_INTERVAL, TOPICS, ends_in
@@ -59,16 +61,17 @@ from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, t
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.outputs import Outputs
 from watersmeet.engine.spark.tick.reading.again import Rereading
 from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
 from watersmeet.engine.spark.tick.reading.listing import listing_of
 from watersmeet.engine.spark.tick.reading.of_tick import Reading, SparkReads
 from watersmeet.engine.spark.tick.taken import Takings
-from watersmeet.engine.spark.tick.tick import Outputs, Ticks
+from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.engine.tick import TickInput
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.options.files import reader_in
-from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
 
@@ -124,16 +127,16 @@ class JobRun:
         with self.checkpoint.locked(), self._sinks_closed():
             self.checkpoint.forget_stop()
             self._build()
-            manifest = self.driver.manifest
+            manifest = self.restored.manifest
             repeated = self.begun.intent(manifest)
             if manifest is not None and manifest.finished:
                 if not self.settings.finish:
-                    self.driver.begin(self.settings.clock())  # says that the job takes no more
+                    check_not_finished(manifest)
                 self.result.finished = True
                 self.result.changed = changed_in(manifest.host)
                 return self.result
             interval = int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10)
-            self.telling.note(*self.begun.fit(self.driver.tick + 1, manifest, self.plan, interval))
+            self.telling.note(*self.begun.fit(self.restored.tick + 1, manifest, self.plan, interval))
             other_sources = manifest is not None and are_others(manifest, self.plan)
             if manifest is not None and other_sources:
                 self._host = batch_in(manifest)
@@ -162,14 +165,12 @@ class JobRun:
             self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
             self.files.start(max_line_bytes(self.spark))
             pending = repeated is not None or self._batch_is_due()
-            if not self._as_begun(pending):
-                self.driver.forget()
+            as_begun = self._as_begun(pending)
+            if not as_begun:
+                self.restored.forget_begun()
                 self.begun.forget()
-            elif pending:
-                self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
-            aside = self.settings.replace_newer_files
-            self.telling.note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
+            self._drive(owner, pending=pending, repeats=pending and as_begun)
             self.telling.starts(self.driver, lambda: self.brokers.to_be_read(ends_in(self._host)))
             if repeated is not None:
                 self.begun.intend(self.driver.manifest, repeated)  # it may have been forgotten just now
@@ -183,19 +184,20 @@ class JobRun:
                     self._keep_files()
                 if self.settings.finish and not self.settings.stop.is_set():
                     self._own_tick(self._intended(end=True))
-            self.driver.commits.check()
+            self.driver.ledger.check()
         self.result.stopped = self.settings.stop.is_set()
         return self.result
 
     def _as_begun(self, pending: bool) -> bool:
         """Whether the next tick, if it was begun, was begun with the settings of this run."""
-        settings = all_settings(self.plan, self.settings.run, self.spark.sparkContext, self.settings.secrets)
-        self.driver.settings = digest_of(settings)
-        begun = self.driver.begun_with() if pending else None
-        manifest, aside = self.driver.manifest, self.settings.replace_newer_files
-        owner = "" if begun is None else self.checkpoint.owner(None if manifest is None else manifest.owner)
-        out = [] if begun is None else self.ticks.may_be_out(owner, set_aside=aside)
-        return check_settings(self.checkpoint, settings, begun, out)
+        begun = self.restored.begun_with() if pending else None
+        out: list[str] = []
+        if begun is not None:
+            manifest, aside = self.restored.manifest, self.settings.replace_newer_files
+            owner = self.checkpoint.owner(None if manifest is None else manifest.owner)
+            following = self.restored.tick + 1
+            out = self.outputs.may_be_out(self.checkpoint.store, following, owner, set_aside=aside)
+        return check_settings(self.checkpoint, self.run_settings, begun, out)
 
     @contextmanager
     def _sinks_closed(self) -> Iterator[None]:
@@ -210,6 +212,7 @@ class JobRun:
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
         self.plan = as_kept(self.plan, load_newest(self.checkpoint.store))
+        self.run_settings = all_settings(self.plan, settings.run, spark.sparkContext, settings.secrets)
         sources = self.plan.sources
         self.topics = Topics(spark, sources)  # by their places, which are those of the state
         self.brokers = Brokers(spark, sources)
@@ -222,26 +225,44 @@ class JobRun:
             keep_broken=self.outputs.broken is not None,
         )
         store, read_table = self.checkpoint.store, partial(table_of, spark, makers=settings.makers)
-        self.driver = TickDriver.open(
+        threads = threads_of_driver(cores_of_driver(spark.sparkContext))
+        few = small_rows_in(settings.run, threads)
+        tick_settings = TickSettings(
+            digest=digest_of(self.run_settings),
+            change_queries=settings.change_queries,
+            keep_ticks=settings.keep_ticks,
+            keep_late=self.outputs.late is not None or self.outputs.shed is not None,
+            keep_broken=self.outputs.broken is not None,
+            tasks_asked=settings.partitions is not None,
+            small_rows=few,
+            threads=threads,
+        )
+        self.restored = restore(
             self.plan,
             scanned.schemas,
             store,
+            tick_settings,
             started_us=self.settings.clock(),
             tables=table_readers(self.plan, scanned, read_table),
             snapshots=snapshot_readers(self.plan, scanned, read_table, self.telling.note),
-            change_queries=settings.change_queries,
         )
-        self.driver.kept = KeptTicks(store, settings.keep_ticks)
-        self.telling.note(*self.driver.said)
-        self.driver.inputs.declare_partitions(partitions)
-        self.alignment = Alignment(spark, sources, self.driver)
+        self.telling.note(*self.restored.said)
+        self.restored.context.inputs.declare_partitions(partitions)
         self._scanned = scanned.sources
         self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
-        self.driver.threads = threads = threads_of_driver(cores_of_driver(spark.sparkContext))
-        self.driver.small_rows = few = small_rows_in(settings.run, threads)
         self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run), few, threads)
+        self.outputs.lend(spark, store)
+
+    def _drive(self, owner: str, *, pending: bool, repeats: bool) -> None:
+        """Make the driver, and let the sinks check what they can. ``pending``: the next tick was begun by an
+        earlier run; ``repeats``: and is repeated as that one began it."""
+        spark, settings = self.spark, self.settings
+        self.driver = TickDriver(self.restored, owner, repeats=repeats)
+        self.alignment = Alignment(spark, self.plan.sources, self.driver)
         told, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, tasks, self.takings, told)
+        aside = settings.replace_newer_files
+        self.telling.note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
@@ -371,16 +392,15 @@ class JobRun:
         self.telling.begins(self.driver.tick + 1)
         self.driver.look(self.settings.clock())  # a batch of an earlier run has that one's clock
         try:
-            result = self.ticks.run(
-                reading,
+            given = TickInput(
                 clock_us,
-                host=host,
-                told=told_of(host, self.driver.settings),
+                told=told_of(host, self.driver.settings.digest),
                 unread=lambda names: self._unread(names, host),
                 check=check,
                 end=end,
                 ends=partial(self._ends, host) if self.settings.until_caught_up else None,
             )
+            result = self.ticks.run(reading, host, given)
         except SparkReads:
             raise
         except Exception as error:
@@ -390,7 +410,7 @@ class JobRun:
         self._last_tick = time.monotonic()
         self.result.ticks += 1
         self.result.last = result
-        self.telling.ended(result, self.ticks.timings.parts, lambda: self._backlog(host))
+        self.telling.ended(result, lambda: self._backlog(host))
 
     def _backlog(self, host: Mapping[str, Any]) -> Backlog:
         """What is not read yet, as far as it is known."""

@@ -52,20 +52,16 @@ class Telling:
         if self._asked.on_begin is not None:
             self._asked.on_begin(tick)
 
-    def ended(self, result: TickResult, parts: Mapping[str, float], backlog: Callable[[], Backlog]) -> None:
-        """The tick that was begun has ended well.
-
-        Args:
-            parts: seconds of its parts.
-            backlog: what is not read yet; asked for where somebody wants to know.
-        """
+    def ended(self, result: TickResult, backlog: Callable[[], Backlog]) -> None:
+        """The tick that was begun has ended well. ``backlog``: what is not read yet; asked for where somebody
+        wants to know."""
         self._tell_broken(result)
         self._tell_far_ahead(result)
         self._tell_rounded(result)
         if self._asked.on_backlog is not None:
             self._asked.on_backlog(backlog())
         if self._asked.on_tick is not None:
-            self._asked.on_tick(result, time.perf_counter() - self._since, parts)
+            self._asked.on_tick(result, time.perf_counter() - self._since, result.seconds)
 
     def _tell_broken(self, result: TickResult) -> None:
         """Note the first tick in which records of a source did not parse, and each first one in which none

@@ -40,6 +40,7 @@ from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
 from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.spark.unresolved import naming
+from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
 from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
 from watersmeet.sinks.base import ArrowPart, Sink, StagedPart
@@ -250,7 +251,7 @@ class SinkFrame:
         task: NodeTask,
         attempt: str,
         partitions: int,
-        alone: Callable[[Callable[[Alone], Alone]], Alone | None],
+        alone: Callable[[Callable[[Alone], Alone | None]], Alone | None],
     ) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
         (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do,
@@ -305,11 +306,16 @@ class SinkFrame:
             return list(texts.values()), None
         return list(texts.values()), rows if self._counter is not None or took is None else took.rows
 
-    def _summed(self, tick: int, ran: Alone) -> Alone:
-        """Rows of changes as they are when they are summed. Raises: ManyMatches, where they become many."""
+    def _summed(self, tick: int, ran: Alone) -> Alone | None:
+        """Rows of changes as they are when they are summed. None: they are too many for this process."""
         plain = self._plain
         assert plain is not None
-        return replace(ran, shares=[list(plain.rows(ran.rows, tick))]) if plain.summed else ran
+        if not plain.summed:
+            return ran
+        try:
+            return replace(ran, shares=[list(plain.rows(ran.rows, tick))])
+        except ManyMatches:
+            return None
 
     def _stage(self, takes: ArrowPart | Shows, ran: Alone, task: NodeTask, attempt: str) -> int:
         """Stage the rows of a node that this process has run; how many they are."""

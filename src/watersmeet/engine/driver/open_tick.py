@@ -1,0 +1,326 @@
+"""A tick between its begin and its commit. Each phase is a value that gives the next one:
+
+    BegunTick ──reports of ingest──> RunningTick ──reports of every node──> ConcludedTick ──> the manifest
+
+Nothing of a tick is state before `ConcludedTick.commit`: one that fails anywhere is begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet.engine.driver.amount import MOST_MATCHES, Amount
+from watersmeet.engine.driver.broken import check_broken
+from watersmeet.engine.driver.context import RunContext
+from watersmeet.engine.driver.counts import RowsRead, rows_read
+from watersmeet.engine.driver.identity import Identity, identity_of
+from watersmeet.engine.driver.inputs.advances import AdvanceBack, advances_back
+from watersmeet.engine.driver.inputs.idleness import FIRST_WORK, decisions
+from watersmeet.engine.driver.inputs.partitions import seen_in
+from watersmeet.engine.driver.kinds.registry import driver_of
+from watersmeet.engine.driver.ledger import Committed, Ledger
+from watersmeet.engine.driver.query_tick import QueryTick
+from watersmeet.engine.driver.results import DRIVER, INGEST, QueryResult, TickResult
+from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
+from watersmeet.engine.driver.settling.job_limits import check_job_limits
+from watersmeet.engine.driver.settling.shed_job import shed_of_job
+from watersmeet.engine.driver.sharing import sharing_of
+from watersmeet.engine.messages.reports import IngestReport, PadFile
+from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.nodes.task import Alone, NodeTask
+from watersmeet.event_time import Watermark
+from watersmeet.plan.identity.fingerprint import place_of
+from watersmeet.plan.model.nodes import LookupPlan
+from watersmeet.state.commits import Create
+from watersmeet.state.manifest import Manifest, QueryState, TableCopy
+from watersmeet.state.sealed import sealed
+from watersmeet.state.traffic import Traffic, taken_of
+from watersmeet.watermark import tracker
+
+
+@dataclass(frozen=True)
+class BegunTick:
+    """A tick whose rows are being read.
+
+    Args:
+        start: what the ingest tasks are told.
+        inputs: the watermarks that the tick moves, per query and alias.
+        late_below: rows with lesser times are late, per query and watermark key.
+    """
+
+    run: RunContext
+    ledger: Ledger
+    before: Committed
+    start: TickStart
+    inputs: dict[str, dict[str, tracker.InputState]]
+    late_below: dict[str, dict[str, Watermark]]
+
+    def going_idle(self, reports: Sequence[str]) -> frozenset[str]:
+        """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
+        return self.run.inputs.going_idle(self.inputs, reports, self.start.clock_us)
+
+    def give_up(self) -> None:
+        """Forget this attempt: nothing of it went out, or will. Earlier attempts count."""
+        store, began = self.run.store, f"work/{self.start.tick}-{self.start.attempt}"
+        own = [name for name in store.names("work") if name.startswith(began)]
+        for name in sorted(own, key=lambda name: name.endswith(FIRST_WORK)):  # by the last one it is known
+            store.delete(name)
+
+    def advance(
+        self,
+        reports: Iterable[str],
+        *,
+        advances: Mapping[str, Mapping[str, int]] | None = None,
+        idle: Mapping[str, Iterable[str]] | None = None,
+        busy: Mapping[str, Iterable[str]] | None = None,
+        by_key: Mapping[str, int] | None = None,
+        end: bool = False,
+        ends: Callable[[str], bool] | None = None,
+    ) -> RunningTick:
+        """Move the watermarks of the inputs by what the tick brought.
+
+        Args:
+            reports: of all ingest tasks.
+            advances: explicit watermarks, per source name and source column.
+            idle: partitions declared idle, per source name; none named: all of the source.
+            busy: partitions known to have unread rows, per source name.
+            by_key: explicit watermarks per ``alias.column``, of all sources of that input.
+            end: end of input: every watermark becomes +∞.
+            ends: of a bounded run, whether it has read all of a source.
+
+        Raises:
+            StateError: the manifest that the tick goes on from may not stay (see `state.commits`).
+            EngineError: see `check_broken`.
+        """
+        self.ledger.check()
+        run, start, before = self.run, self.start, self.before
+        ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
+        read = rows_read(run.plan, ingest_reports)
+        check_broken(run.plan, before.manifest, read, ingest_reports, ends)
+        ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
+        ingest_reports += [contents.report(start, run.store) for contents in before.contents]
+        sharing = sharing_of(run.shapes, before.manifest, before.incomplete)
+        back: dict[str, tuple[AdvanceBack, ...]] = {}
+        queries: dict[str, QueryTick] = {}
+        for query in run.plan.queries:
+            inputs, rules = self.inputs[query.name], run.inputs.rules[query.name]
+            seen = seen_in(query, ingest_reports, advances or {}, idle or {}, busy or {}, by_key or {})
+            run.inputs.idleness.apply(query.name, seen)
+            own = advances_back(query, inputs, rules, seen)
+            back[query.name] = with_advances_elsewhere(query, own, back)
+            tracker.advance(inputs, rules, seen, start.clock_us)
+            if end:
+                tracker.end(inputs, rules)
+            queries[query.name] = QueryTick(
+                tick=start.tick,
+                query=query,
+                shapes=run.shapes[query.name],
+                before=before.query(query.name),
+                inputs=inputs,
+                rules=rules,
+                late_below=self.late_below[query.name],
+                reports=ingest_reports,
+                store=run.store,
+                clock_us=start.clock_us,
+                keep_late=run.settings.keep_late,
+                readings=lambda: run.snapshots.take(
+                    before.manifest, run.store, start, run.settings.placing, run.settings.digest
+                ),
+                tells_broken=run.tells_broken,
+                sharing=sharing,
+                most_gone=run.most_gone,
+                others=queries,
+                begins=query.name in before.begins,
+            )
+        return RunningTick(self, queries, read, back, ingested, end)
+
+
+@dataclass(frozen=True)
+class RunningTick:
+    """A tick whose rows are read and whose watermarks have moved: its nodes are run, those beneath first.
+
+    Args:
+        queries: per query its nodes, in the plan's order.
+        read: what came of the sources.
+        advances_back: per query explicit advances that were below their watermarks.
+        ingested: the traffic of ingest tasks with the store.
+        ended: the input has ended.
+    """
+
+    begun: BegunTick
+    queries: Mapping[str, QueryTick]
+    read: RowsRead
+    advances_back: Mapping[str, tuple[AdvanceBack, ...]]
+    ingested: tuple[Traffic, ...]
+    ended: bool
+
+    @property
+    def start(self) -> TickStart:
+        return self.begun.start
+
+    def node_task(self, query: str, number: int) -> NodeTask:
+        """Return a node's task, to be run once per partition; those beneath it are settled. Writes the work
+        file that the tasks read."""
+        run, tick, start = self.begun.run, self.queries[query], self.start
+        place = [planned.name for planned in run.plan.queries].index(query)
+        node, shape, work = tick.query.nodes[number], run.shapes[query][number], tick.work(number)
+
+        def met(node: LookupPlan, table: SideShape) -> TableCopy | None:
+            return run.tables.as_of(
+                table.arrangement,
+                (place, number),
+                node,
+                work,
+                tick.table_before(number),
+                start.clock_us,
+                lambda reader: reader.read(table, run.store, work.tick, run.settings.placing),
+            )
+
+        work.table, work.tasks = driver_of(node).table(node, shape, met) or work.table, start.tasks
+        name = f"{work.tick}-{start.attempt}-{place}-{number}.json"
+        if name.endswith(FIRST_WORK):
+            work.idle, work.settings = decisions(self.begun.inputs), run.settings.digest
+        lasting = name.endswith(FIRST_WORK) or work.table is not None  # a repeated tick goes by it
+        name = f"work/{'' if lasting else 'passing-'}{name}"
+        run.store.write(name, sealed(name, work.model_dump_json()), lasting=lasting)
+        return NodeTask(shape, run.store, name, work.tick, run.settings.placing)
+
+    def amount(self, query: str, number: int) -> Amount:
+        """How much a node has to do, whose task was asked for."""
+        return self.queries[query].amount(number)
+
+    def run_small(
+        self,
+        query: str,
+        number: int,
+        task: NodeTask,
+        then: Callable[[Alone], Alone | None] | None = None,
+    ) -> Alone | None:
+        """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage.
+
+        Args:
+            then: what becomes of its rows next; gives None where that is much, too.
+        """
+        settings, store = self.begun.run.settings, self.begun.run.store
+        amount, fetched = self.amount(query, number), store.traffic is not None
+        if amount.of_join and settings.tasks_asked:
+            return None
+        if not amount.is_small(settings.small_rows, fetched=fetched):
+            return None
+        with store.together():
+            shares = 1 if fetched or self.start.ordered else amount.shares(settings.threads)
+            alone = task.alone(MOST_MATCHES, shares)
+            return alone if alone is None or then is None else then(alone)
+
+    def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
+        """Take the control texts of a node's tasks, one per partition (of one attempt each).
+
+        ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.
+
+        Raises:
+            EngineError: a limit was reached (see `limits`).
+        """
+        self.queries[query].settle(number, reports, rows_out)
+        if all(tick.is_settled for tick in self.queries.values()):
+            shed_of_job(self.begun.run.plan, self.queries)
+
+    def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
+        """Files of late rows of stages, and of rows that were shed, per alias; see `TickSettings`."""
+        return self.queries[query].accounted.aside
+
+    def broken(self, query: str) -> Mapping[str, Sequence[PadFile]]:
+        """Files of records of tables that do not parse, per source; see `TickSettings`."""
+        return self.queries[query].accounted.broken
+
+    def conclude(self, told: Mapping[str, str]) -> ConcludedTick:
+        """Return what the tick has come to; all nodes are settled, and nothing is stored yet.
+
+        Args:
+            told: what tells the tick from others of its number; see `identity_of`.
+
+        Raises:
+            EngineError: a limit of the job was reached; or (a bug) a promise is broken (see `monotony`).
+        """
+        run, start, before = self.begun.run, self.start, self.begun.before.manifest
+        states: dict[str, QueryState] = {}
+        results: dict[str, QueryResult] = {}
+        holdings = run.inputs.holding(self.begun.inputs, start.clock_us)
+        for name, query in self.queries.items():
+            states[name], of_query = query.result()
+            results[name] = replace(
+                of_query,
+                holding=holdings[name],
+                idle=tuple(alias for alias, state in query.every_input.items() if state.idle),
+                advances_back=self.advances_back[name],
+                late_below=self.begun.late_below[name],
+            )
+        check_job_limits(run.plan, run.shapes, states)
+        manifest = Manifest(
+            tick=start.tick,
+            clock_us=start.clock_us,
+            **run.names_of_queries,
+            sources=[source.name for source in run.plan.sources],
+            places={source.name: place_of(source) for source in run.plan.sources},
+            queries=states,
+            finished=self.ended,
+        )
+        identity = identity_of(run.plan, before, manifest, self.read.rows, told)
+        manifest = manifest.model_copy(update={"identity": identity})
+        result = TickResult(
+            start.tick,
+            start.clock_us,
+            results,
+            self.ended,
+            self.read.rows,
+            self.read.broken,
+            self.read.far_ahead,
+            self.read.rounded,
+            held=run.inputs.ahead(self.begun.inputs),
+            traffic=self._traffic(),
+            state=manifest,
+        )
+        return ConcludedTick(self.begun, manifest, result)
+
+    def _traffic(self) -> dict[str, tuple[Traffic, ...]]:
+        """See `TickResult`."""
+        own = taken_of(self.begun.run.store)
+        if own is None:
+            return {}
+        of_nodes = (told for query in self.queries.values() for told in query.traffic())
+        return {INGEST: self.ingested, **dict(of_nodes), DRIVER: (own,)}
+
+
+@dataclass(frozen=True)
+class ConcludedTick:
+    """A tick all nodes of which are settled.
+
+    Args:
+        manifest: the state after it, not stored yet.
+        result: what there is to say of it.
+    """
+
+    begun: BegunTick
+    manifest: Manifest
+    result: TickResult
+
+    @property
+    def identity(self) -> Identity:
+        """From what its rows were made; see `identity_of`."""
+        return self.manifest.identity
+
+    def commit(
+        self,
+        host: Mapping[str, Any] | None = None,
+        published: Collection[str] = (),
+        create: Create | None = None,
+    ) -> None:
+        """Store the state after the tick; see `Ledger.commit`."""
+        run, ledger = self.begun.run, self.begun.ledger
+        ledger.commit(self.manifest, host or {}, published, create)
+        run.inputs.idleness.committed(self.manifest.clock_us)
+        run.tables.committed()
+        run.snapshots.committed()
+        ledger.collect_garbage()

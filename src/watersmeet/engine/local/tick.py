@@ -1,0 +1,253 @@
+"""One tick in this process: rows that were given are read, and what leaves the last node is kept as tables
+(`engine.tick` says in which order)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.driver.settling.ending import Staged
+from watersmeet.engine.local.evaluate import Projection
+from watersmeet.engine.local.gathered import Gathered
+from watersmeet.engine.local.given import Change, Given, Row, given_of, zoned
+from watersmeet.engine.local.kept import kept_now
+from watersmeet.engine.local.output import StepOutput
+from watersmeet.engine.local.sources import JobSources
+from watersmeet.engine.messages.shapes import CONTROL
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.tasks.ingest import LATE, IngestWriter, Judgement
+from watersmeet.engine.tick import Ran
+from watersmeet.engine.values import to_json
+from watersmeet.event_time import Mask
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.state.store import Store
+
+Result = TypeVar("Result")
+
+RowsOut = tuple[list[str], Any]
+"""Names of columns, which may be equal, and an Arrow table."""
+
+
+@dataclass(frozen=True)
+class ToSinks:
+    """How the rows of a tick go to sinks.
+
+    Args:
+        stage: stages the rows of queries, by name; what there is to publish.
+        host: what the manifest remembers then.
+        told: what tells the tick from others of its number.
+    """
+
+    stage: Callable[[RunningTick, Mapping[str, RowsOut]], Staged]
+    host: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tasks(Protocol):
+    """How the attempts of a tick's tasks are run: of the results of one task any will do."""
+
+    def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
+        """What ``task`` gives. It may run more than once, and go on when nobody waits for it any more; it and
+        its arguments can be pickled."""
+
+
+class Once:
+    """Each task runs once, at once."""
+
+    def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
+        return task(*arguments)
+
+
+class Watcher(Protocol):
+    """Looks on while a tick runs; changes nothing."""
+
+    def began(self, tick: BegunTick) -> None:
+        """A tick began."""
+
+    def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
+        """Ingest took rows of a branch, in order, and judged them."""
+
+    def ran(self, query: str, task: NodeTask) -> None:
+        """A node ran; the files of its tasks and of those beneath are still there."""
+
+
+@dataclass(frozen=True)
+class LocalParts:
+    """What all ticks of a job in this process share.
+
+    Args:
+        gathered: what came in since the last tick.
+        tasks: how the tasks of a tick are run.
+        projections: per query what makes its result of the rows of its last node.
+        empty: per query that puts rows out a table without any.
+        all_given, keep_output: see `LocalJob`.
+    """
+
+    plan: JobPlan
+    store: Store
+    sources: JobSources
+    gathered: Gathered
+    tasks: Tasks
+    watcher: Watcher | None
+    projections: Mapping[str, Projection]
+    empty: Mapping[str, pa.Table]
+    all_given: bool
+    keep_output: bool
+
+
+@dataclass(frozen=True)
+class LocalTick:
+    """One tick in this process; see `Backend`.
+
+    Args:
+        parts: of the job.
+        rows: more than what was pushed, per source.
+        tasks: into how many shares the nodes are cut.
+        told_host: what the manifest remembers, but for the output.
+        arrived: per stream its rows; ``late``: which of them were late for some input.
+        rows_out: per query its rows; ``late_of_stages``, ``shed``: (alias, row) that were set aside.
+    """
+
+    parts: LocalParts
+    rows: Mapping[str, Sequence[Change]]
+    tasks: int
+    told_host: Mapping[str, Any]
+    to_sinks: ToSinks | None
+    arrived: dict[str, Given] = field(default_factory=dict)
+    late: dict[str, Mask] = field(default_factory=dict)
+    rows_out: dict[str, RowsOut] = field(default_factory=dict)
+    late_of_stages: list[tuple[str, Row]] = field(default_factory=list)
+    shed: list[tuple[str, Row]] = field(default_factory=list)
+
+    @property
+    def ordered(self) -> bool:
+        return self.tasks == 1
+
+    def mark(self, part: str) -> None:
+        """Nobody asks how long the parts of a tick take here."""
+
+    def ingest(self, tick: BegunTick) -> Sequence[str]:
+        parts, sources, pushed = self.parts, self.parts.sources, self.parts.gathered
+        if parts.watcher is not None:
+            parts.watcher.began(tick)
+        zone = parts.plan.queries[0].options.time_zone
+        for name, source in sources.streams.items():
+            if self.rows.get(name) or pushed.rows(name):
+                given = given_of(source, self.rows.get(name, ()), pushed.rows(name), zone)
+                self.arrived[name] = given
+                self.late[name] = np.zeros(given.table.num_rows, dtype=np.bool_)
+        reports = []
+        for (arrangement, number), (source_name, evaluate) in sources.branches.items():
+            if source_name not in self.arrived:
+                continue
+            batch = evaluate(self.arrived[source_name].table)
+            judgement, report = parts.tasks.run(
+                _ingested, tick.start, arrangement, number, parts.store, batch
+            )
+            self.late[source_name] |= judgement == LATE
+            if parts.watcher is not None:
+                for rows in _pieces(batch, tick.start.flush_rows):
+                    parts.watcher.judged(arrangement, number, batch[rows], judgement[rows])
+            reports.append(report)
+        return reports
+
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+        parts, task = self.parts, tick.node_task(query.name, node.number)
+        batches: list[pa.RecordBatch] = []
+        reports: list[str] = []
+        for partition in range(self.tasks):
+            *others, last = parts.tasks.run(_node_rows, task, partition, self.tasks)
+            batches += others
+            reports.append(last.column(CONTROL)[0].as_py())
+        count = 0
+        if node is query.root and not query.is_index and batches:
+            table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
+            self.rows_out[query.name] = _, projected = parts.projections[query.name](table, task.tick)
+            count = projected.num_rows
+        if parts.watcher is not None:
+            parts.watcher.ran(query.name, task)
+        return Ran(reports, count)
+
+    def stage(self, tick: RunningTick) -> Staged:
+        plan = self.parts.plan
+        at_limit = plan.queries[0].options.at_limit.value
+        for query in plan.queries:
+            self.late_of_stages.extend(rows_aside(tick, query, ""))
+            self.shed.extend(rows_aside(tick, query, at_limit))
+        return Staged() if self.to_sinks is None else self.to_sinks.stage(tick, self.rows_out)
+
+    def host(self, result: TickResult) -> Mapping[str, Any]:
+        if self.to_sinks is not None:
+            return self.to_sinks.host
+        if not self.parts.keep_output:
+            return self.told_host
+        return {**self.told_host, **kept_now(self.output(result), self.parts.store)}
+
+    def output(self, result: TickResult) -> StepOutput:
+        """What the tick put out."""
+        parts = self.parts
+        named = {query: table.rename_columns(names) for query, (names, table) in self.rows_out.items()}
+        late_tables, late_rows = dict[str, pa.Table](), list[tuple[str, Row]]()
+        for name, mask in self.late.items():
+            late_rows += [(name, row) for row in self.arrived[name].late_changes(mask)]
+            table = self.arrived[name].late_pushed(mask)
+            if table is not None:
+                columns = parts.sources.declared[name].columns
+                late_tables[name] = zoned(table, columns) if parts.all_given else table
+        return StepOutput(
+            result.tick,
+            {**parts.empty, **named},
+            late_tables,
+            {name: of.output_watermarks for name, of in result.queries.items()},
+            self.told_host.get("position"),
+            result.finished,
+            result=result,
+            given_late=[*late_rows, *self.late_of_stages],
+            shed=self.shed,
+        )
+
+    def discard(self, tick: BegunTick) -> None:
+        """Who stages removes what it staged, if it fails; files of a tick that failed are garbage."""
+
+    def give_up(self, tick: BegunTick) -> None:
+        """The next try repeats the tick."""
+
+    def leave(self) -> None:
+        """Nobody asks whether rows are out."""
+
+
+def rows_aside(tick: RunningTick, query: QueryPlan, reason: str) -> Iterator[tuple[str, Row]]:
+    """Rows of a query that a tick set aside, as (alias, the columns that the query keeps): late rows of
+    stages (without a reason), or those that were shed by it."""
+    for alias, files in tick.aside(query.name).items():
+        for file in (file for file in files if file.reason == reason):
+            table = pa.ipc.open_file(pa.BufferReader(tick.begun.run.store.read(file.name))).read_all()
+            for row in table.column("record").to_pylist():
+                yield alias, {name: to_json(value) for name, value in row.items()}
+
+
+def _pieces(batch: pa.RecordBatch, rows: int) -> list[slice]:
+    return [slice(first, first + rows) for first in range(0, batch.num_rows, rows)]
+
+
+def _ingested(
+    start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch
+) -> tuple[Judgement, str]:
+    """An ingest task: what became of each row, and its report."""
+    writer = IngestWriter(start, arrangement, branch, store)
+    judgements = [np.zeros(0, dtype=np.int8)]
+    judgements += [writer.add(batch[part]) for part in _pieces(batch, start.flush_rows)]
+    return np.concatenate(judgements), writer.finish()
+
+
+def _node_rows(task: NodeTask, partition: int, partitions: int) -> list[pa.RecordBatch]:
+    """A task of a node: its rows, and last the control row."""
+    return list(task.run(partition, partitions))
