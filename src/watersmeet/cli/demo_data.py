@@ -22,7 +22,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ class Layout:
     seed: int = 2013
     version: int = 1
 
+    @property
+    def text(self) -> str:
+        """What is written beside the files."""
+        return json.dumps({"files": self.files, "seed": self.seed, "version": self.version})
+
 
 def prepare(directory: Path, layout: Layout | None = None) -> Path:
     """The directory with all streams, prepared if it is not yet.
@@ -95,14 +100,14 @@ def prepare(directory: Path, layout: Layout | None = None) -> Path:
     """
     layout = layout or Layout()
     target, mark = directory / "streams", directory / "streams" / "complete.json"
-    if mark.is_file() and json.loads(mark.read_text()) == asdict(layout):
+    if mark.is_file() and mark.read_text() == layout.text:
         return target
     data = _data_files()
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".preparing-", dir=directory) as scratch:
         fresh = Path(scratch) / "streams"
         _write(data, fresh, Path(scratch), layout)
-        (fresh / mark.name).write_text(json.dumps(asdict(layout)))
+        (fresh / mark.name).write_text(layout.text)
         shutil.rmtree(target, ignore_errors=True)
         os.rename(fresh, target)
     return target

@@ -90,11 +90,14 @@ def known_to_tasks(part: ArrowPart) -> bool:
 
 
 def plain_part(part: ArrowPart) -> dict[str, Any]:
-    """``part`` as plain values that JSON knows, but for its secrets, for `part_from`."""
+    """``part`` as plain values that JSON knows, but for its secrets, for `part_from`. Tasks of this run read
+    them: they are not stored."""
     wanted = (type(part).__module__, type(part).__name__)
     kind = next(kind for kind, part_class in PARTS.items() if part_class == wanted)
-    secret = getattr(type(part), "SECRETS", ())
-    return {**{name: value for name, value in vars(part).items() if name not in secret}, "kind": kind}
+    values = dict(vars(part))
+    for name in getattr(type(part), "SECRETS", ()):
+        del values[name]
+    return {**values, "kind": kind}
 
 
 def part_from(plain: Mapping[str, Any], secrets: Mapping[str, str] = MappingProxyType({})) -> ArrowPart:

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +58,20 @@ class Exported:
     partial: bool
     columns: dict[str, str]
     matched: str | None = None
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """What `INDEX` says of it."""
+        return {
+            "file": self.file,
+            "query": self.query,
+            "node": self.node,
+            "input": self.input,
+            "rows": self.rows,
+            "partial": self.partial,
+            "columns": self.columns,
+            "matched": self.matched,
+        }
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> t
     for old in folder.iterdir():
         old.unlink()
     files = [_file(store, kept, folder, number) for number, kept in enumerate(_kept(manifest, plan), 1)]
-    index = {"tick": manifest.tick, "clock_us": manifest.clock_us, "files": [asdict(file) for file in files]}
+    index = {"tick": manifest.tick, "clock_us": manifest.clock_us, "files": [file.entry for file in files]}
     (folder / INDEX).write_text(json.dumps(index, ensure_ascii=False, indent=1), "utf-8")
     return manifest.tick, files
 

@@ -131,7 +131,7 @@ class Snapshots:
                 store.delete(name)
             name = f"work/{start.tick}-{start.attempt}{SNAPSHOTS}"
             told = _ReadInTick(taken=taken, settings=settings)
-            store.write(name, sealed(name, told.model_dump_json(by_alias=True)))
+            store.write(name, sealed(name, told.model_dump_json()))
             self._decided = taken
         return self._decided
 

@@ -161,6 +161,7 @@ _NAMES: Mapping[type, str] = {
 """Class -> its stored name, then those of its fields, in the order of the class."""
 
 _ENUMS: Mapping[type[Enum], str] = {Side: "Side"}
+"""Class -> its stored name. That of a member is its value in capitals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +203,7 @@ def stored_text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(stored_text, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Enum):
-        return f"<{_ENUMS[type(value)]}.{value.name}: {value.value!r}>"
+        return f"<{_ENUMS[type(value)]}.{value.value.upper()}: {value.value!r}>"
     if not dataclasses.is_dataclass(value):
         return repr(value)
     names = stored_names(type(value))

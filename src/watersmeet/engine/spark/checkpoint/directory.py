@@ -308,7 +308,7 @@ class Checkpoint:
             is_own = begun is not None and "clock_us" in begun
             return Intent(tick, int(begun["clock_us"]), bool(begun["end"])) if begun and is_own else None
         stored = read_value(self.root / "intent", _INTENT_HINT)
-        return Intent(**stored) if stored is not None else None
+        return None if stored is None else Intent(stored["tick"], stored["clock_us"], stored["end"])
 
     def forget_begun(self, after: int) -> None:
         """Nothing is known any more of what ticks after that one were begun with."""
