@@ -33,7 +33,7 @@ from slipcover import FileMatcher, Slipcover, __version__
 from slipcover.branch import preinstrument
 from slipcover.importer import SlipcoverLoader, SlipcoverMetaPathFinder
 
-from tests.support.package_paths import PACKAGE, REPOSITORY
+from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
 
 KEPT = REPOSITORY / ".cache" / "probes"
 _DIGEST = 32
@@ -194,4 +194,4 @@ def _keep(file: Path) -> None:
 if __name__ == "__main__":
     KEPT.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor() as processes:
-        list(processes.map(_keep, PACKAGE.rglob("*.py"), chunksize=20))
+        list(processes.map(_keep, find_paths(PACKAGE, "**/*.py"), chunksize=20))

@@ -5,10 +5,15 @@ Most tools check nothing, and report nothing, when a folder that they are given 
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
+
+import pytest
 
 from tests.support.package_paths import REPOSITORY, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 MAKEFILE = REPOSITORY / "Makefile"
 TOOLS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]
@@ -58,3 +63,49 @@ def test_markers_that_make_leaves_out_are_registered():
     left_out = re.findall(r"\bnot (\w+)", "".join(re.findall(r'-m "(.+)"', MAKEFILE.read_text())))
     assert left_out
     assert set(left_out) - registered == set()
+
+
+ROOTS = {"__file__", "PACKAGE", "REPOSITORY"}
+SEARCHES = {"glob", "rglob", "iterdir", "walk", "listdir", "scandir"}
+
+
+def searches(tree: ast.Module) -> Iterator[int]:
+    """Yield lines that search a folder of the repository, and find nothing in one that is missing."""
+    named = set(ROOTS)
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            named |= {alias.asname for alias in node.names if alias.name in ROOTS and alias.asname}
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names = {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
+            if names & named and "find_paths" not in names:
+                named.add(node.targets[0].id)
+    for node in nodes_of(tree):
+        is_search = (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SEARCHES
+        )
+        if is_search and named & {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}:
+            yield node.lineno
+
+
+def test_tests_search_by_find_paths():
+    files = find_paths(REPOSITORY, "tests/**/*.py")
+    places = [
+        f"{file.relative_to(REPOSITORY)}:{line}"
+        for file in files
+        for line in searches(tree_of(file.read_text()))
+    ]
+    assert places == [], "find_paths(folder, pattern) fails if nothing is there"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_seen"),
+    [
+        ("(REPOSITORY / 'tests').rglob('*.py')", True),
+        ("ROOT = Path(__file__).parents[2]\nPAGES = ROOT / 'docs'\nfor page in PAGES.glob('*'): ...", True),
+        ("from tests.support.package_paths import REPOSITORY as ROOT\nos.listdir(ROOT / 'docs')", True),
+        ("find_paths(REPOSITORY, 'tests/**/*.py')", False),
+        ("(PACKAGE,) = find_paths(REPOSITORY, 'src')\ntmp_path.glob('*')", False),
+    ],
+)
+def test_a_search_that_finds_nothing_in_a_missing_folder_is_seen(source, is_seen):
+    assert bool([*searches(tree_of(source))]) == is_seen

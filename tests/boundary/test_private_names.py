@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.support.package_paths import find_paths
 from tests.support.syntax import nodes_of, tree_of
 
 PATCHES = {"setattr", "delattr", "setitem", "delitem", "object", "dict", "multiple", "patch"}
@@ -54,7 +55,7 @@ def patched(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_no_test_patches_a_private_name():
     places = [
         f"{path.relative_to(REPOSITORY)}:{line}: {name}"
-        for path in sorted((REPOSITORY / "tests").rglob("*.py"))
+        for path in find_paths(REPOSITORY, "tests/**/*.py")
         for line, name in patched(tree_of(path.read_text()))
     ]
     assert places == [], "observe what comes out, use a parameter, or make the name public"

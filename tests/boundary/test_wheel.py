@@ -73,11 +73,7 @@ def built(tmp_path_factory) -> SimpleNamespace:
 
 def tracked() -> set[str]:
     """Files of the package, from its folder on, but for what Python and tools leave there."""
-    return {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    return {path.relative_to(PACKAGE).as_posix() for path in find_paths(PACKAGE, "**/*") if path.is_file()}
 
 
 def test_the_wheel_has_every_file_of_the_package_and_no_other(built):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.boundary.test_docs import problems_of, section
 from tests.support.lent_jvms import lent
+from tests.support.package_paths import find_paths
 from watersmeet.cli.init import DEFAULT_KIND, ENDING, kinds, make_project
 from watersmeet.cli.install.origin import requirement
 from watersmeet.errors import SpecError
@@ -42,7 +43,7 @@ def files_of(kind: str) -> dict[str, bytes]:
 
 
 def test_kinds_are_the_folders_of_templates():
-    assert set(kinds()) == {path.name for path in TEMPLATES.iterdir()}
+    assert set(kinds()) == {path.name for path in find_paths(TEMPLATES, "*")}
     assert {"files", "kafka", "python", "pipeline"} <= set(kinds())
     assert DEFAULT_KIND in kinds()
 

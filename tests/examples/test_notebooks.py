@@ -9,9 +9,10 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.support.notebook_cells import code_cells, read, run, texts_of
+from tests.support.package_paths import find_paths
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOKS = find_paths(ROOT, "examples/*.ipynb")
 
 
 def test_all_notebooks_are_run_here():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.package_paths import find_paths
 from watersmeet.front.sql import parse_job
 from watersmeet.spec.model import Expr, Job, Join, Query, Relation, StageBranch
 
@@ -53,7 +54,7 @@ def _job(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", find_paths(GOLDEN, "*.sql"), ids=lambda path: path.stem)
 def test_job_of_the_text(path: Path) -> None:
     found = _job(parse_job(path.read_text()))
     expected = path.with_suffix(".txt")

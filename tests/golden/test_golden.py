@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.package_paths import find_paths
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.explain import explain
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 FAIL = "-- fail="
 
 
-@pytest.mark.parametrize("path", sorted(HERE.glob("*.sql")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", find_paths(HERE, "*.sql"), ids=lambda path: path.stem)
 def test_golden(path):
     sql = path.read_text()
     if sql.startswith(FAIL):
@@ -38,7 +39,7 @@ def test_golden(path):
     assert got == golden.read_text()
 
 
-@pytest.mark.parametrize("path", sorted(HERE.glob("*.mermaid")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", find_paths(HERE, "*.mermaid"), ids=lambda path: path.stem)
 def test_golden_mermaid(path):
     """Each ``*.mermaid`` beside a ``*.sql``: the flowchart."""
     got = mermaid(plan_job(parse_job(path.with_suffix(".sql").read_text())))

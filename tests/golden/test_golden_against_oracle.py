@@ -42,7 +42,7 @@ NOT_HERE = {
 NOTHING = {"inverted": "no pair can satisfy its condition"}
 ACCEPTED = [
     path
-    for path in sorted(HERE.glob("*.sql"))
+    for path in find_paths(HERE, "*.sql")
     if not path.read_text().startswith("-- fail=") and path.stem not in NOT_HERE
 ]
 SEMI_JOINS = {

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.columns import column
+from tests.support.package_paths import find_paths
 from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
@@ -203,4 +204,4 @@ def test_rule(name):
 
 
 def test_no_golden_file_is_of_no_rule():
-    assert {path.stem for path in HERE.iterdir()} == {rule.name for rule in RULES}
+    assert {path.stem for path in find_paths(HERE, "*")} == {rule.name for rule in RULES}

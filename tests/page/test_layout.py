@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import watersmeet
+from tests.support.package_paths import find_paths
 from watersmeet.errors import WatersmeetError
 from watersmeet.history.planned import Drawing, DrawnEdge, DrawnNode
 from watersmeet.page.layout import MOST_CHARACTERS, MOST_LINES, PORT, laid_out
@@ -14,7 +15,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def drawings():
-    for file in sorted(GOLDEN.glob("*.sql")):
+    for file in find_paths(GOLDEN, "*.sql"):
         text = file.read_text()
         if not text.startswith("-- fail="):
             try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.package_paths import find_paths
 from watersmeet import conditions as vocabulary
 from watersmeet.front.sql import parse_job
 from watersmeet.measure import Measured
@@ -43,7 +44,7 @@ def found(text: str) -> dict[str, str]:
 
 
 def good() -> list[Path]:
-    return [path for path in sorted(GOLDEN.glob("*.sql")) if not path.read_text().startswith("-- fail=")]
+    return [path for path in find_paths(GOLDEN, "*.sql") if not path.read_text().startswith("-- fail=")]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.case_files import OWN_CASE_FILES
+from tests.support.package_paths import find_paths
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.sql import parse_job
@@ -39,7 +40,7 @@ def plans() -> Iterator[tuple[str, JobPlan]]:
     jobs: dict[str, Callable[[], Job]] = {
         case["case"]: partial(case_job, case) for file in OWN_CASE_FILES for case in load_cases(file)
     }
-    for path in GOLDEN.glob("*.sql"):
+    for path in find_paths(GOLDEN, "*.sql"):
         jobs[f"golden/{path.stem}"] = partial(parse_job, path.read_text())
     for name, job in sorted(jobs.items()):
         with suppress(WatersmeetError):  # what is refused has no state

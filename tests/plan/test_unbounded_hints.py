@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.package_paths import find_paths
 from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -162,7 +163,9 @@ APPLIED = {
 
 
 def test_every_golden_with_such_a_hint_is_tried():
-    found = {path.stem for path in GOLDENS.glob("*.explain") if "[unbounded-state]" in path.read_text()}
+    found = {
+        path.stem for path in find_paths(GOLDENS, "*.explain") if "[unbounded-state]" in path.read_text()
+    }
     assert found == set(APPLIED)
 
 

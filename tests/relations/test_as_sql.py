@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from tests.support.as_calls import NoCall, relation_of
 from tests.support.case_files import OWN_CASE_FILES, file_id
+from tests.support.package_paths import find_paths
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.front import sql as front
@@ -122,7 +123,7 @@ def check(both: Both) -> None:
             assert ands(again) == ands(condition), "the text that Spark gets says the same"
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", find_paths(GOLDEN, "*.sql"), ids=lambda path: path.stem)
 def test_golden_queries_are_the_same_by_calls(path, monkeypatch):
     both = Both(monkeypatch)
     try:

@@ -15,6 +15,7 @@ from unittest.mock import patch
 from PIL import Image
 
 from tests.support.browser import browser
+from tests.support.package_paths import find_paths
 from tests.support.recorded import OPEN, RecordedJob
 from watersmeet.history.past import read
 from watersmeet.page.document import document_of
@@ -112,7 +113,7 @@ def main() -> None:
             context.close()
     finally:
         page_file.unlink()
-    for file in PICTURES.glob("*.png"):  # 64 colours are enough, and take a third of the room
+    for file in find_paths(PICTURES, "*.png"):  # 64 colours are enough, and take a third of the room
         Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
 
 
