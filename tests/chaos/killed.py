@@ -45,7 +45,7 @@ from tests.support.kafka import consume_all
 from tests.support.parquet_rows import table_in
 from tests.support.s3 import store_at
 from tests.support.tables import tables_at
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.sinks.base import CallsInTasks, StagesInState
 from watersmeet.sinks.by_tasks import numbered_here
@@ -154,8 +154,8 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
         _make_picky(job)
     runs.Threads = _Inline  # type: ignore[misc, assignment]
     points.after(StoredJob, "begin", "begun")
-    points.after(TickDriver, "advance", "read")
-    points.after(TickDriver, "settle", "node")
+    points.after(BegunTick, "advance", "read")
+    points.after(RunningTick, "settle", "node")
     points.after(sinking, "write_part", "half-staged")
     points.after(type(sink), "take_parts", "staged")
     points.after(type(sink), "check", "checked")

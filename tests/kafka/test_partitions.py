@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
 from tests.kafka.away import away
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job import query
 from watersmeet.errors import EngineError
@@ -271,12 +271,12 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
     topics.left((0, 100), (1, 20))
     topics.right(50)
     pad = {"k": None, "t": None, "rk": "b", "rt": 50}
-    commit = TickDriver.commit
+    commit = ConcludedTick.commit
 
-    def dies(self, host=None, published=()):
-        if self._open.manifest.queries["out"].inputs["l"].watermarks["t"] == 95:
+    def dies(self, *told):
+        if self.manifest.queries["out"].inputs["l"].watermarks["t"] == 95:
             raise EngineError("killed", code="test")
-        commit(self, host, published)
+        commit(self, *told)
 
     def until_it_is_idle() -> None:
         with Running(spark, text, tmp_path / "state", clock=clock) as run:
@@ -287,7 +287,7 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
             run.wait_for(lambda: False, timeout_s=30)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TickDriver, "commit", dies)
+        patched.setattr(ConcludedTick, "commit", dies)
         with pytest.raises(EngineError, match="killed"):
             until_it_is_idle()
     assert MemorySink.rows("out") == [pad]

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
@@ -45,7 +45,7 @@ def test_progress_in_a_topic(spark, tmp_path, kafka_broker, monkeypatch, deliver
     text = JOB.replace("{servers}", kafka_broker.bootstrap_servers).replace("{folder}", str(tmp_path))
     text = text.replace("{delivery}", delivery)
     there: list[tuple[int, int, int]] = []
-    write, commit = kind.write, TickDriver.commit
+    write, commit = kind.write, ConcludedTick.commit
 
     def watched(self, frame, insert, tick, attempt):
         if insert == "tick-progress":
@@ -54,15 +54,15 @@ def test_progress_in_a_topic(spark, tmp_path, kafka_broker, monkeypatch, deliver
         write(self, frame, insert, tick, attempt)
 
     def stopped(self, *others):
-        if self.tick == 1:
+        if self.result.tick == 2:
             raise RuntimeError("broken on purpose")
         commit(self, *others)
 
     monkeypatch.setattr(kind, "write", watched)
-    monkeypatch.setattr(TickDriver, "commit", stopped)
+    monkeypatch.setattr(ConcludedTick, "commit", stopped)
     with pytest.raises(WatersmeetError, match="broken on purpose"):
         until_caught_up(spark, text, tmp_path / "state")
-    monkeypatch.setattr(TickDriver, "commit", commit)
+    monkeypatch.setattr(ConcludedTick, "commit", commit)
     until_caught_up(spark, text, tmp_path / "state")
     assert there == [(1, 2, 1), (2, 4, 2), (2, 6 if again else 4, 2)]
     told = [(key, json.loads(value)) for _, key, value in kafka_broker.consume_all(ticks)]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -37,17 +37,17 @@ def test_a_repeated_tick_has_the_same_ids(spark, tmp_path, kafka_broker, monkeyp
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / "in" / f"{number}.json").write_text(text)
     job = JOB.format(folder=tmp_path, servers=kafka_broker.bootstrap_servers)
-    commit = TickDriver.commit
+    commit = ConcludedTick.commit
 
     def stopped(self, *others):
-        if self.tick == 1:
+        if self.result.tick == 2:
             raise RuntimeError("broken on purpose")
         commit(self, *others)
 
-    monkeypatch.setattr(TickDriver, "commit", stopped)
+    monkeypatch.setattr(ConcludedTick, "commit", stopped)
     with pytest.raises(WatersmeetError, match="broken on purpose"):
         until_caught_up(spark, job, tmp_path / "state")
-    monkeypatch.setattr(TickDriver, "commit", commit)
+    monkeypatch.setattr(ConcludedTick, "commit", commit)
     until_caught_up(spark, job, tmp_path / "state")
 
     ids: dict[bytes, Counter[tuple[bytes | None, bytes | None]]] = {}

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
@@ -87,7 +87,7 @@ class Running:
 @contextmanager
 def killed_at_commit(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
     """Within, the commit of that number (from 0) fails, when its rows are out already."""
-    plain, calls = TickDriver.commit, itertools.count()
+    plain, calls = ConcludedTick.commit, itertools.count()
 
     def dies(*arguments: Any, **named: Any) -> Any:
         if next(calls) == number:
@@ -95,7 +95,7 @@ def killed_at_commit(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[N
         return plain(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TickDriver, "commit", dies)
+        patched.setattr(ConcludedTick, "commit", dies)
         yield
 
 

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick, RunningTick
 from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick import tick as tick_module
 from watersmeet.engine.spark.tick.plain import Plain
@@ -88,7 +88,7 @@ def killed(*_: Any) -> None:
 def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Queries whose rows of a tick the driver stages itself."""
     names: list[str] = []
-    run_small = TickDriver.run_small
+    run_small = RunningTick.run_small
 
     def noted(self, query, number, task, then=None):
         rows = run_small(self, query, number, task, then)
@@ -96,7 +96,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(query)
         return rows
 
-    monkeypatch.setattr(TickDriver, "run_small", noted)
+    monkeypatch.setattr(RunningTick, "run_small", noted)
     return names
 
 
@@ -105,7 +105,7 @@ def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch, stage
     own_job = JOB.format(folder=tmp_path, out=tmp_path / "own")
     with monkeypatch.context() as patched:
         patched.setattr(plain_module, "SUMMED_BYTES", 1)
-        patched.setattr(TickDriver, "commit", killed)
+        patched.setattr(ConcludedTick, "commit", killed)
         with pytest.raises(EngineError, match="killed"):
             until_caught_up(spark, own_job, tmp_path / "c1")
     assert not staged  # what the driver was not to hold went to Spark; the tick is repeated by the driver

@@ -16,7 +16,7 @@ import pytest
 from tests.engine.spark.running import Running
 from tests.support.effort import at_effort
 from tests.support.ordered_files import put_rows
-from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_refused_or_its_rows_are_right(spark, tmp_path, 
         def dies(*_: Any, **__: Any) -> None:
             raise RuntimeError("killed")
 
-        patched.setattr(TickDriver, "commit", dies)
+        patched.setattr(ConcludedTick, "commit", dies)
         with pytest.raises(WatersmeetError, match="killed"):
             place.run()
     place.keep()

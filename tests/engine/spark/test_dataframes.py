@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import watersmeet as ws
-from watersmeet.engine.driver.driver import TickDriver
+from tests.support.phases import PHASES
 from watersmeet.running import run_planned
 
 pytestmark = pytest.mark.spark
@@ -170,7 +170,7 @@ def test_a_tick_that_dies_is_repeated_with_nothing_doubled(shop, monkeypatch, wh
     """The second one: before its rows are out, and when they are."""
     shop.add(0, 30)
     shop.add(30, 30)
-    plain, calls = getattr(TickDriver, where), itertools.count()
+    plain, calls = getattr(PHASES[where], where), itertools.count()
 
     def dies(*arguments: Any, **named: Any) -> Any:
         if next(calls) == 1:
@@ -178,7 +178,7 @@ def test_a_tick_that_dies_is_repeated_with_nothing_doubled(shop, monkeypatch, wh
         return plain(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TickDriver, where, dies)
+        patched.setattr(PHASES[where], where, dies)
         job = shop.job(finish=True).start()
         with pytest.raises(ws.EngineError, match="killed"):
             job.await_termination(120)

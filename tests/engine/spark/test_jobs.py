@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.phases import PHASES
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -147,8 +148,6 @@ def test_a_run_that_ended_is_not_kept_by_the_session(job, put):
 
 @pytest.mark.parametrize("where", [pytest.param("conclude", marks=pytest.mark.full), "commit"])
 def test_a_tick_that_dies_is_repeated_with_nothing_doubled(job, put, monkeypatch, where):
-    from watersmeet.engine.driver.driver import TickDriver
-
     put("orders", order(1, "10:00:00"))
     put("deliveries", delivery(1, 1, "10:40:00"))
     with monkeypatch.context() as patched:
@@ -156,7 +155,7 @@ def test_a_tick_that_dies_is_repeated_with_nothing_doubled(job, put, monkeypatch
         def dies(*args, **kwargs):
             raise EngineError("killed", code="test")
 
-        patched.setattr(TickDriver, where, dies)
+        patched.setattr(PHASES[where], where, dies)
         with pytest.raises(EngineError, match="killed"):
             job()
     job()
@@ -474,8 +473,6 @@ def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put,
 
 
 def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monkeypatch):
-    from watersmeet.engine.driver.driver import TickDriver
-
     put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
     put("deliveries", delivery(1, 7, "18:00:00"))
     with monkeypatch.context() as patched:
@@ -483,7 +480,7 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
         def dies(*args, **kwargs):
             raise EngineError("killed", code="test")
 
-        patched.setattr(TickDriver, "commit", dies)
+        patched.setattr(PHASES["commit"], "commit", dies)
         with pytest.raises(EngineError, match="killed"):
             job()
     changed = (ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS")
@@ -505,8 +502,6 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
 
 
 def test_an_interrupted_tick_of_which_nothing_is_out_may_be_made_in_another_way(job, put, monkeypatch):
-    from watersmeet.engine.driver.driver import TickDriver
-
     put("orders", order(1, "10:00:00"), order(2, "18:00:00"))
     put("deliveries", delivery(1, 7, "18:00:00"))
     with monkeypatch.context() as patched:
@@ -514,7 +509,7 @@ def test_an_interrupted_tick_of_which_nothing_is_out_may_be_made_in_another_way(
         def dies(*args, **kwargs):
             raise EngineError("killed", code="test")
 
-        patched.setattr(TickDriver, "conclude", dies)
+        patched.setattr(PHASES["conclude"], "conclude", dies)
         with pytest.raises(EngineError, match="killed"):
             job()
     job((ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS"))
