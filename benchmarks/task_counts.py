@@ -20,15 +20,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 from benchmarks import measure
 from benchmarks.workloads import KINDS, Workload, format_in, prepare
+from watersmeet.engine.driver.amount import Amount
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import JobRun
+from watersmeet.engine.spark.job.run import JobRun
 from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 
@@ -81,25 +84,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         warm = WARM_ROUNDS * len(asked.ways) if len(asked.ways) > 1 else 1
         took: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
-        def way(tick: int) -> str:
-            number = asked.ways[tick % len(asked.ways)]
-            run.ticks._tools.counts._asked = None if number == "auto" else int(number)
-            return str(number)
+        kinds, next_way = TaskCounts.of, [str(asked.ways[0])]
+
+        def by_turn(self: TaskCounts, query: str, node: int, amount: Amount) -> int:
+            """As many as the way says whose turn it is; what is chosen, where it says none."""
+            count, number = kinds(self, query, node, amount), next_way[0]
+            return count if number == "auto" else int(number)
 
         def on_tick(result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
             if warm < result.tick <= asked.ticks:
                 took[asked.ways[(result.tick - 1) % len(asked.ways)]].append(
                     (parts["join and write"], seconds)
                 )
-            way(result.tick)
+            next_way[0] = str(asked.ways[result.tick % len(asked.ways)])
 
         settings = RunSettings(str(folder / "checkpoint"), until_caught_up=True, on_tick=on_tick)
         checkpoint = Checkpoint(folder / "checkpoint", settings.store)
-        run: JobRun = JobRun(spark, plan, settings, outputs_of(job, plan, None), checkpoint)
         if len(asked.ways) == 1:
             settings = replace(settings, partitions=None if asked.ways == ["auto"] else int(asked.ways[0]))
-            run = JobRun(spark, plan, settings, outputs_of(job, plan, None), checkpoint)
-        run.execute()
+        with patch.object(TaskCounts, "of", by_turn):
+            JobRun(spark, plan, settings, outputs_of(job, plan, None), checkpoint).execute()
         print(f"{asked.rows:,} rows a side, {asked.kind}, {asked.master}")
         for name, ticks in took.items():
             join, whole = (sorted(seconds) for seconds in zip(*ticks, strict=True))

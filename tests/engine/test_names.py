@@ -173,7 +173,7 @@ INSERT INTO out SELECT {l}.*, {r}.{n} + 1 AS m FROM l {l} LEFT JOIN r {r} ON upp
 @pytest.mark.spark
 def test_names_say_nothing_on_spark(spark, tmp_path):
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.sinks.memory import MemorySink
 

@@ -4,9 +4,12 @@ come again with other partitions, records of another shape."""
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -15,6 +18,7 @@ from tests.engine.spark.running import Running
 from tests.kafka.away import away
 from tests.support.effort import at_effort
 from watersmeet.engine.spark.job import waiting
+from watersmeet.engine.spark.job.ticks import JobTicks
 from watersmeet.errors import EngineError
 from watersmeet.sinks.memory import MemorySink
 
@@ -136,9 +140,16 @@ def test_rows_that_expire_while_the_job_runs(spark, kafka_broker, tmp_path):
     job.send(*range(10))
 
     def expire(run: Running) -> None:
-        with run._run._lock:  # no tick can begin
+        gate, of_batch = threading.Event(), JobTicks.of_batch
+
+        def held(*told: Any) -> None:
+            assert gate.wait(60)
+            of_batch(*told)
+
+        with patch.object(JobTicks, "of_batch", held):  # no tick can begin
             job.send(*range(10, 30))
             job.expire(12, 11)
+            gate.set()
 
     error = job.fails(expire)
     assert error.code == "offsets-expired"

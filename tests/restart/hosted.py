@@ -104,7 +104,7 @@ class Hosted:
     def run(
         self, *, until: int | None = None, kill: tuple[int, str] | None = None, finish: bool = False
     ) -> None:
-        """One run, as `engine.spark.job.query.JobRun` does it.
+        """One run, as `engine.spark.job.run.JobRun` does it.
 
         Args:
             until: it stops when so many batches are planned.

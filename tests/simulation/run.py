@@ -1,4 +1,4 @@
-"""A run of a job in a world, step by step as `engine.spark.job.query.JobRun` does it: what is left of Spark
+"""A run of a job in a world, step by step as `engine.spark.job.run.JobRun` does it: what is left of Spark
 is that tasks run somewhere, more than once perhaps."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from watersmeet.engine.driver.driver import Restored, TickDriver
 from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.driver.settling.overtaken import unless_overtaken
+from watersmeet.engine.driver.settling.overtaken import GoesOnFrom, unless_overtaken
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.evaluate import near_borders
 from watersmeet.engine.local.tick import ToSinks, rows_aside
@@ -105,6 +105,7 @@ class Run:
     change_queries: bool = False
     stops_after: int | None = None
     job: Any = None
+    goes_on_from: GoesOnFrom | None = None
     is_anew: bool = False
     """Nobody has begun the next tick, as far as it knows."""
 
@@ -113,10 +114,8 @@ class Run:
         try:
             return self._execute()
         except WatersmeetError as error:
-            driver = None if self.job is None else self.job.driver
-            raise unless_overtaken(
-                error, driver, StoredJob(self.store).begun if self.is_anew else None
-            ) from None
+            begun = StoredJob(self.store).begun if self.is_anew else None
+            raise unless_overtaken(error, self.goes_on_from, begun) from None
 
     def _execute(self) -> bool:
         plan, draw = plan_for(self.queries), self.draw
@@ -127,7 +126,7 @@ class Run:
 
         def drive(restored: Restored) -> TickDriver:
             nonlocal record
-            newest = restored.manifest
+            self.goes_on_from, newest = restored, restored.manifest
             if newest is not None and newest.finished:
                 return TickDriver(restored)
             record = stored.begun(restored.tick + 1, "" if newest is None else newest.writer)
@@ -145,6 +144,7 @@ class Run:
             change_queries=self.change_queries,
         )
         self.job, driver = job, job.driver
+        self.goes_on_from = driver
         manifest = driver.manifest
         if driver.is_finished:
             return True

@@ -42,7 +42,7 @@ class Backlogs:
 
     def start(self, plan) -> None:
         self.job = LocalJob(plan, self.store, clock_us=self.clock)
-        self.job.driver.inputs.used_up = frozenset(name for name, rows in self.rows.items() if not rows)
+        self.job.driver.inputs.have_ended(name for name, rows in self.rows.items() if not rows)
 
     def tick(self) -> dict[str, Ahead]:
         """As Spark's query does it: what is held gives no row."""
@@ -58,7 +58,7 @@ class Backlogs:
         self.out += bag(output)
         assert not any("late" in counts for counts in output.result.queries[QUERY].counts.values())
         self.most |= Counter(output.result.queries[QUERY].state)
-        self.job.driver.inputs.used_up = frozenset(name for name, rows in self.rows.items() if not rows)
+        self.job.driver.inputs.have_ended(name for name, rows in self.rows.items() if not rows)
         return dict(output.result.held)
 
     def run(self, plan, restarts: random.Random | None = None) -> None:

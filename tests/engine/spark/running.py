@@ -17,7 +17,7 @@ from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import JobRun
+from watersmeet.engine.spark.job.run import JobRun
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.errors import EngineError

@@ -127,7 +127,8 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
     )
     with Running(spark, text, tmp_path / "state", trigger="300 milliseconds") as run:
         run.wait_for(lambda: run.total("in", "out", "r") == 40)
-        query = str(run._run._query.runId)
+        (active,) = spark.streams.active
+        query = str(active.runId)
         assert run.total("in", "out", "l") == 8
         assert run.ticks[-1].held["l"].behind == "r"
         if goes_idle:
@@ -140,7 +141,7 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
             send(kafka_broker, right, *range(40, 96 + rows))
             run.wait_for(lambda: run.total("in", "out", "l") == rows)
             assert most_kept(run) <= 4 * (SKEW + 1) + 8 + 20
-        assert str(run._run._query.runId) == query
+        assert [str(one.runId) for one in spark.streams.active] == [query]
 
 
 MADE_UP = "Generator OPTIONS ('rate' = '0.001', 'rows' = '{rows}', 'start' = '2024-01-01 {start}')"

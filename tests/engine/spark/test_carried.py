@@ -174,7 +174,7 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
 )
 def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, code):
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()

@@ -47,7 +47,7 @@ XY = "INSERT INTO xy SELECT x.n AS l, y.n AS r FROM x JOIN y ON x.k = y.k EMIT C
 @pytest.fixture
 def job(spark, tmp_path):
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
     for name in "abcxy":

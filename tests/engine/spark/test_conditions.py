@@ -76,7 +76,7 @@ def put(folder, number: int, found: list[dict]) -> None:
 
 def play(spark, sql: str, checkpoint, **settings):
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
     job = parse_job(sql)

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from watersmeet.engine.spark.job.query import FilesRead
+from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.errors import EngineError
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ import pytest
 from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
-from watersmeet.engine.spark.job.query import JobRun
+from watersmeet.engine.spark.job.ticks import is_read_to_its_end
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table, reader_path
@@ -331,8 +331,7 @@ def test_only_what_is_known_to_be_read_to_its_end_is_so(job):
     """A bounded run stops where all records of a source are broken and there are no others."""
 
     def ends(name, **unread):
-        seen = SimpleNamespace(files=job.files, _reading=None, _unread=lambda names, host: unread)
-        return JobRun._ends(seen, {}, name)
+        return is_read_to_its_end(name, job.files.is_read(name, None), unread)
 
     job.files.start()
     assert not ends("generator")

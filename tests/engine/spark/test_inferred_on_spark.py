@@ -15,7 +15,7 @@ from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import JobRun
+from watersmeet.engine.spark.job.run import JobRun
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.files.inferred import infer
 from watersmeet.engine.spark.sources.tables import table_of

@@ -43,7 +43,7 @@ INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_it
 def job(spark, tmp_path):
     """Runs the job of a SQL text over ``tmp_path``; a new memory sink for every test."""
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -417,7 +417,7 @@ def test_a_trigger_that_is_none_is_refused(job):
 def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import JobRun
+    from watersmeet.engine.spark.job.run import JobRun
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -442,7 +442,7 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import JobRun
+    from watersmeet.engine.spark.job.run import JobRun
     from watersmeet.engine.spark.job.settings import RunSettings
 
     MemorySink.clear()

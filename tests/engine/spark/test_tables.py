@@ -20,8 +20,8 @@ from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.files.table_files import local_files, version_of
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.query import JobRun
-from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.job.run import JobRun
+from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.engine.spark.sources.tables import _listed
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> JobRun:
+def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> RunResult:
     """The job until it has caught up; after its n-th tick, the n-th change is made."""
     job = parse_job(text)
     plan = plan_job(job)
@@ -96,9 +96,8 @@ def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> J
         until_caught_up=True,
         on_tick=lambda *_: next(left, lambda: None)(),
     )
-    run = JobRun(spark, plan, asked, outputs_of(job, plan, None), Checkpoint(folder.path / "state"))
-    run.execute()
-    return run
+    outputs = outputs_of(job, plan, None)
+    return JobRun(spark, plan, asked, outputs, Checkpoint(folder.path / "state")).execute()
 
 
 def test_a_row_meets_the_table_as_of_its_tick(spark, folder):
@@ -119,7 +118,7 @@ def test_a_row_meets_the_table_as_of_its_tick(spark, folder):
             ),
         ],
     )
-    assert run.result.ticks == 3
+    assert run.ticks == 3
     assert folder.result() == Counter(
         {
             ("1", "Ann", "2020-02-29"): 1, ("2", None, None): 1, ("3", None, None): 1,
@@ -128,7 +127,7 @@ def test_a_row_meets_the_table_as_of_its_tick(spark, folder):
             ("8", None, None): 1, ("9", None, None): 1,
         }
     )  # fmt: skip
-    ((name, counts),) = run.result.last.queries["out"].account.items()
+    ((name, counts),) = run.last.queries["out"].account.items()
     account = InputAccount.of(name, counts, counts["retained"])
     assert account.adds_up()
     assert (account.rows_in, account.matched, account.padded, account.retained) == (9, 4, 5, 0)

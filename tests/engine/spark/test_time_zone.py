@@ -38,7 +38,7 @@ ROWS = """n,t
 @pytest.mark.parametrize("zone", ["America/New_York", pytest.param("UTC", marks=pytest.mark.full)])
 def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
     from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.query import run
+    from watersmeet.engine.spark.job.run import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
     (tmp_path / "raw").mkdir()

@@ -56,6 +56,10 @@ class Restored:
     said: tuple[str, ...] = ()
 
     @property
+    def store(self) -> Store:
+        return self.context.store
+
+    @property
     def manifest(self) -> Manifest | None:
         """The newest one; None before the first tick."""
         return self.committed.manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -22,8 +22,7 @@ States = Mapping[str, Mapping[str, tracker.InputState]]
 
 
 class InputStates:
-    """Of one driver. ``rules``: what makes the watermarks, per query, alias and branch. ``used_up``: the
-    sources that are at their end.
+    """Of one driver. ``rules``: what makes the watermarks, per query, alias and branch.
 
     Args:
         started_us: the clock when the job was started; None: that of the first tick.
@@ -33,7 +32,11 @@ class InputStates:
         self._plan = plan
         self.rules = {query.name: tracker_rules(query) for query in plan.queries}
         self.idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
-        self.used_up = frozenset[str]()
+        self._ended = set[str]()
+
+    def have_ended(self, sources: Iterable[str]) -> None:
+        """Sources (by name) have no more rows: nobody waits for them."""
+        self._ended.update(sources)
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
         """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""
@@ -61,7 +64,7 @@ class InputStates:
 
     def ahead(self, states: States) -> dict[str, Ahead]:
         """The sources that are further ahead of others than ``max_drift``, by these states."""
-        return sources_ahead(self._plan, states, self.rules, self.used_up)
+        return sources_ahead(self._plan, states, self.rules, self._ended)
 
     def ahead_of(self, manifest: Manifest | None) -> dict[str, Ahead]:
         """The same by the committed ones."""

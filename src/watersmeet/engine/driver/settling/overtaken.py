@@ -8,10 +8,11 @@ restore anything then: what is wrong is that two runs are at work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.errors import StateError, WatersmeetError
-from watersmeet.state.manifest import manifest_name, manifest_names, writer_of
+from watersmeet.state.manifest import Manifest, manifest_name, manifest_names, writer_of
+from watersmeet.state.store import Store
 
 _LOOKS_LIKE = frozenset({"state-missing", "sink-ahead"})
 """Codes of errors that being overtaken may come as."""
@@ -21,18 +22,30 @@ Begun = Callable[[int, str], object | None]
 """With what a tick was begun by who goes on from the manifest of that writer, if it was."""
 
 
-def unless_overtaken(error: Exception, driver: TickDriver | None, begun: Begun | None = None) -> Exception:
+class GoesOnFrom(Protocol):
+    """What a run goes on from: the newest manifest that it knows, of a store."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def manifest(self) -> Manifest | None: ...
+
+
+def unless_overtaken(
+    error: Exception, goes_on_from: GoesOnFrom | None, begun: Begun | None = None
+) -> Exception:
     """The error with which a run is to end: ``error``, unless others have committed meanwhile, or put rows of
     the next tick out, which is still to be committed.
 
     Args:
-        driver: the run's, which has the manifest that it goes on from; None: it had none yet.
+        goes_on_from: None: the run has not read its state yet.
         begun: tells of the next tick; None: the run knew, before it asked its sinks, that it was begun, or
             began it itself.
     """
-    if driver is None or not isinstance(error, WatersmeetError) or error.code not in _LOOKS_LIKE:
+    if goes_on_from is None or not isinstance(error, WatersmeetError) or error.code not in _LOOKS_LIKE:
         return error
-    store, own = driver.store, driver.manifest
+    store, own = goes_on_from.store, goes_on_from.manifest
     tick, is_begun = 0 if own is None else own.tick, False
     try:
         if begun is not None and error.code == "sink-ahead":  # before the manifests: one takes its place

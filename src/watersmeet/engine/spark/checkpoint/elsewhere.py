@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.changed_sources import are_others
-from watersmeet.engine.driver.settling.overtaken import unless_overtaken
+from watersmeet.engine.driver.settling.overtaken import GoesOnFrom, unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID
 from watersmeet.engine.spark.checkpoint.rebuild import find_damage, put_aside, rebuild
@@ -105,10 +104,12 @@ class Begun:
         said = fitted(self._checkpoint, batch_in(manifest), begun, plan, interval)
         return [] if said is None else [said]
 
-    def told(self, error: Exception, driver: TickDriver | None) -> Exception:
+    def told(self, error: Exception, goes_on_from: GoesOnFrom | None) -> Exception:
         """The error with which the run is to end; see `unless_overtaken`."""
         stored = self._checkpoint.stored_job
-        return unless_overtaken(error, driver, None if stored is None or self._is_known else stored.begun)
+        return unless_overtaken(
+            error, goes_on_from, None if stored is None or self._is_known else stored.begun
+        )
 
     def forget(self) -> None:
         """The run's first tick is made of something else than it was begun with, and nothing of it is out."""

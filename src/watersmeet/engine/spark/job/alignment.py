@@ -100,7 +100,7 @@ class Alignment:
         free = [source for source in self._sources if source.name not in held]
         if generator.have_more(self._sources, offsets, passed_over=held):
             return True
-        self._driver.inputs.used_up |= {source.name for source in free}
+        self._driver.inputs.have_ended(source.name for source in free)
         return bool(held)
 
     def _no_rows(self) -> dict[bool, Any]:

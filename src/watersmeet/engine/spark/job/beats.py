@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 _LONGEST_S, _SHORTEST_S = 5.0, 1.0
+
+
+class LastTick:
+    """When the last tick of a run was; before the first one, when the run began."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+
+    def is_now(self) -> None:
+        """A tick has just ended."""
+        self._at = time.monotonic()
+
+    @property
+    def seconds_ago(self) -> float:
+        return time.monotonic() - self._at
 
 
 def pause_between(timeouts_us: Iterable[int]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job import gateway
 from watersmeet.errors import WatersmeetError
 
@@ -11,6 +12,16 @@ BY_SIGNAL = "the stop signal also ended another process of the job: the next run
 _PROCESS_GONE = ("spark-gone", "worker-gone")
 _SIGNAL_S, _JAVA_S = 1.0, 10.0
 """By then a signal that was sent to all processes of a run has come here; and a Java that it ends is gone."""
+
+
+POLL_S = 0.2
+"""So often a run looks whether it is to stop."""
+
+
+def stop_if_asked(checkpoint: Checkpoint, stop: threading.Event) -> None:
+    """Stop if `watersmeet stop` says so, as from another machine that has the directory."""
+    if checkpoint.stop_asked():
+        stop.set()
 
 
 class Stopping(Exception):
@@ -23,6 +34,42 @@ class Failed(Exception):
     Spark keeps what a batch raises, in a thread that never ends. The error itself would be kept with all
     frames that it passed, and what these hold: at exit, libraries would report what they could not free.
     """
+
+
+class Failure:
+    """Why a run ends before its input does, told by whichever thread ran the tick.
+
+    False while nothing has failed.
+    """
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def __bool__(self) -> bool:
+        return self._error is not None
+
+    def note(self, error: BaseException) -> None:
+        """A tick has failed. A stop is no failure where there is one."""
+        if self._error is None or not isinstance(error, Stopping):
+            self._error = error
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    @property
+    def is_stop(self) -> bool:
+        """Whether the run was stopped between two ticks."""
+        return isinstance(self._error, Stopping)
+
+    def throw(self) -> None:
+        """Raise the error, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def forget(self) -> None:
+        """Let go of the error, and of all that the frames which it passed hold."""
+        self._error = None
 
 
 def ended_by_signal(failed: WatersmeetError, signalled: threading.Event) -> bool:

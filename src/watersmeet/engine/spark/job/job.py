@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.errors import java_needed
 from watersmeet.engine.spark.job import gateway, session
-from watersmeet.engine.spark.job.query import run
+from watersmeet.engine.spark.job.run import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.job_conf import conf_of

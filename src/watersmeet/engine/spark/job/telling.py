@@ -11,8 +11,9 @@ from watersmeet.engine.driver.counts import Broken
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.resumed import resumed
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import counted, without_hidden
 
 _YEAR_US = int(365.2425 * 86_400_000_000)
@@ -32,6 +33,8 @@ class Telling:
         self._broken_files: dict[str, tuple[int, int]] = {}
         self._far_ahead: set[str] = set()
         self._told_rounded: set[str] = set()
+        self._ticks = 0
+        self._last: TickResult | None = None
 
     def note(self, *texts: str) -> None:
         """What a person should know."""
@@ -55,6 +58,7 @@ class Telling:
     def ended(self, result: TickResult, backlog: Callable[[], Backlog]) -> None:
         """The tick that was begun has ended well. ``backlog``: what is not read yet; asked for where somebody
         wants to know."""
+        self._ticks, self._last = self._ticks + 1, result
         self._tell_broken(result)
         self._tell_far_ahead(result)
         self._tell_rounded(result)
@@ -62,6 +66,12 @@ class Telling:
             self._asked.on_backlog(backlog())
         if self._asked.on_tick is not None:
             self._asked.on_tick(result, time.perf_counter() - self._since, result.seconds)
+
+    def result(
+        self, *, finished: bool = False, stopped: bool, changed: Mapping[str, Changed] | None = None
+    ) -> RunResult:
+        """What the run has come to; see `RunResult`."""
+        return RunResult(self._ticks, self._last, finished, stopped, changed or {})
 
     def _tell_broken(self, result: TickResult) -> None:
         """Note the first tick in which records of a source did not parse, and each first one in which none

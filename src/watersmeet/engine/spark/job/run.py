@@ -1,0 +1,197 @@
+"""A job on Spark from start to end:
+
+    open_job ──> restore_job ──> driver, sinks ──> stream: batch → tick, … ──> (end of input) ──> result
+
+Stopping (SIGINT, SIGTERM, SIGHUP, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the
+next goes on with.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.opening.checks import check_not_finished
+from watersmeet.engine.driver.settling.overtaken import GoesOnFrom
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.elsewhere import Begun
+from watersmeet.engine.spark.checkpoint.host import ends_in
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.alignment import Alignment
+from watersmeet.engine.spark.job.breaking import BY_SIGNAL, POLL_S, ended_by_signal, stop_if_asked
+from watersmeet.engine.spark.job.restore import RestoredJob, open_job, restore_job
+from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.job.settings import RunResult, RunSettings
+from watersmeet.engine.spark.job.signals import stopped_by_signals
+from watersmeet.engine.spark.job.stream import Stream
+from watersmeet.engine.spark.job.telling import Telling
+from watersmeet.engine.spark.job.ticks import JobTicks
+from watersmeet.engine.spark.job.zone_rules import check_zone
+from watersmeet.engine.spark.sources.files.read import changed_in
+from watersmeet.engine.spark.tick.described import Descriptions
+from watersmeet.engine.spark.tick.outputs import Outputs
+from watersmeet.engine.spark.tick.reading.again import Rereading
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
+from watersmeet.engine.spark.tick.taken import Takings
+from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.options.files import reader_in
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """One run of a job. ``signalled``: set when a signal has come."""
+
+    spark: SparkSession
+    plan: JobPlan
+    settings: RunSettings
+    outputs: Outputs
+    checkpoint: Checkpoint
+    signalled: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """End the run after the tick in hand. May be called from any thread, and from a signal handler."""
+        self.settings.stop.set()
+
+    def execute(self) -> RunResult:
+        """The whole run, in this thread. Raises: WatersmeetError."""
+        settings, telling = self.settings, Telling(self.settings)
+        telling.note(*filter(None, [check_zone(self.spark, self.plan.queries[0].options.time_zone)]))
+        goes_on_from: GoesOnFrom | None = None
+        with ExitStack() as closing:
+            begun, takings = Begun(self.checkpoint), Takings(self.spark)
+            closing.callback(_quietly, begun.close)
+            closing.callback(_quietly, takings.close)
+            try:
+                closing.enter_context(self.checkpoint.locked())
+                for sink in self.outputs.sinks:
+                    closing.callback(sink.close)
+                self.checkpoint.forget_stop()
+                opened = open_job(self.spark, self.plan, settings, self.outputs, self.checkpoint, telling)
+                closing.callback(_quietly, opened.topics.close)
+                goes_on_from = opened.state
+                manifest = opened.state.manifest
+                if manifest is not None and manifest.finished:
+                    if not settings.finish:
+                        check_not_finished(manifest)
+                    return RunResult(finished=True, changed=changed_in(manifest.host))
+                self.outputs.lend(self.spark, self.checkpoint.store)
+                restored = restore_job(
+                    self.spark, opened, settings, self.outputs, self.checkpoint, begun, telling
+                )
+                driver = TickDriver(opened.state, restored.owner, repeats=restored.repeats)
+                closing.callback(driver.close)  # nothing is deleted beside the next run
+                goes_on_from = driver
+                job = self._ticks(restored, driver, begun, takings, telling)
+                try:
+                    self._run(job)
+                finally:
+                    job.failure.forget()
+                job.driver.ledger.check()
+            except Exception as error:
+                failed = readable_error(error)
+                if not ended_by_signal(failed, self.signalled):
+                    raise begun.told(failed, goes_on_from) from None
+                telling.note(BY_SIGNAL)
+                return telling.result(stopped=True)
+        return telling.result(
+            finished=job.driver.is_finished, stopped=settings.stop.is_set(), changed=restored.files.changed
+        )
+
+    def _ticks(
+        self,
+        restored: RestoredJob,
+        driver: TickDriver,
+        begun: Begun,
+        takings: Takings,
+        telling: Telling,
+    ) -> JobTicks:
+        """What makes the ticks of the run; the sinks have checked what they can."""
+        spark, settings, opened = self.spark, self.settings, restored.opened
+        plan, store, context = opened.plan, self.checkpoint.store, opened.state.context
+        described, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
+        ticks = Ticks(spark, plan, driver, self.outputs, tasks, takings, described)
+        aside = settings.replace_newer_files
+        telling.note(*ticks.prepare(restored.owner, pending=restored.pending, set_aside=aside))
+        few, threads = context.settings.small_rows, context.settings.threads
+        return JobTicks(
+            settings,
+            self.checkpoint,
+            begun,
+            telling,
+            restored,
+            driver,
+            ticks,
+            Alignment(spark, plan.sources, driver),
+            Rereading(spark, plan.sources, opened.scanned, store, restored.files.check),
+            ReadByTasks(spark, plan, opened.scanned, store, reader_in(settings.run), few, threads),
+        )
+
+    def _run(self, job: JobTicks) -> None:
+        """All ticks, from the one that is repeated to the end of the input."""
+        settings, restored, driver = self.settings, job.restored, job.driver
+        job.telling.starts(driver, lambda: restored.opened.brokers.to_be_read(ends_in(job.host)))
+        if restored.repeated is not None:
+            job.begun.intend(driver.manifest, restored.repeated)  # it may have been forgotten just now
+            job.own(restored.repeated)
+        elif driver.said and not restored.pending:  # queries came or went: the state is to say so
+            job.own(job.intended())
+        if driver.is_finished:
+            return
+        self._stream(job)
+        host = job.host
+        if settings.until_caught_up and not settings.stop.is_set():
+            restored.files.finish()
+            host = job.keep_files()
+        if settings.finish and not settings.stop.is_set():
+            job.own(job.intended(end=True), host)
+
+    def _stream(self, job: JobTicks) -> None:
+        """Ticks from the stream until it is stopped, caught up, or fails."""
+        if not job.restored.opened.scanned.sources:
+            self._only_read_tables(job)
+            return
+        with job.while_idle():
+            while not self.settings.stop.is_set():
+                Stream(self.spark, job, job.by_tasks.begin_stream()).run()
+                if job.by_tasks.gave_up:  # the batch in hand comes again
+                    continue
+                if not (self.settings.until_caught_up and job.alignment.goes_on(ends_in(job.host) or [])):
+                    break
+        if self.settings.until_caught_up:
+            job.read_tables()
+
+    def _only_read_tables(self, job: JobTicks) -> None:
+        """Ticks of a job without streams: when a table that is compared may have changed."""
+        stop = self.settings.stop
+        while not stop.is_set():
+            job.read_tables()
+            if self.settings.until_caught_up:
+                return
+            wake = time.monotonic() + self.settings.trigger_ms / 1000
+            while not stop.wait(POLL_S) and time.monotonic() < wake:
+                stop_if_asked(self.checkpoint, stop)
+
+
+def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
+    """Run ``plan`` until it ends or a signal stops it (`stopped_by_signals`).
+
+    Raises:
+        WatersmeetError: whatever went wrong, readable.
+    """
+    hold_fixed(spark, plan.queries[0].options.time_zone)
+    with stopped_by_signals(settings.stop) as signalled:
+        checkpoint = Checkpoint(settings.checkpoint, settings.store)
+        return JobRun(spark, plan, settings, outputs, checkpoint, signalled).execute()
+
+
+def _quietly(close: Callable[[], None]) -> None:
+    """Java may be gone, and how the run ended is what counts."""
+    with suppress(Exception):
+        close()
