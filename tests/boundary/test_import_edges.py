@@ -328,7 +328,7 @@ def test_the_list_has_no_cycle():
     [
         ("watersmeet.kernel.match.bands", "from watersmeet.plan import model", "kernel -> plan"),
         ("watersmeet.kernel.match.bands", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
-        ("watersmeet.plan.rules", "from watersmeet import front", "plan -> front"),
+        ("watersmeet.plan.passes", "from watersmeet import front", "plan -> front"),
         ("watersmeet.engine.local", "import watersmeet.engine.spark.job", "engine.local -> engine.spark"),
         ("watersmeet.engine.tasks", "from pyspark.sql import types", "engine.tasks -> pyspark"),
         ("watersmeet.cli.run", "import pyspark.sql as sql", "cli -> pyspark"),

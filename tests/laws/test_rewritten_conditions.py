@@ -10,8 +10,8 @@ import pytest
 
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.plan.planner import as_written, by_rules, of_queries
-from watersmeet.plan.rules import Planning
+from watersmeet.plan.passes import run
+from watersmeet.plan.planner import as_written, of_queries
 
 SOURCES = """
 CREATE TABLE l (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, d DATE,
@@ -87,6 +87,5 @@ def test_a_state_by_conditions_as_written_goes_on(seed, condition, reach):
 def test_a_query_that_is_planned_as_it_is_written_is_not_planned_so_again(condition):
     (query,) = job_of(condition, 6).apart
     assert as_written(query) is None
-    written = replace(query.asked, as_written=True)
-    again, _ = by_rules(Planning(query.name, query.sink, query.options, written, query.sql))
+    again, _ = run(replace(query.asked, as_written=True), "tree")
     assert again.nodes == query.nodes

@@ -10,7 +10,7 @@ import pytest
 
 import watersmeet
 from watersmeet.engine.local import LocalJob
-from watersmeet.plan import planner
+from watersmeet.plan import passes
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.order.forecast import state_bytes
 from watersmeet.state.store import MemoryStore
@@ -257,10 +257,10 @@ def test_no_order_broadcasts_both_sides_of_a_join():
 def test_without_a_reason_no_other_order_is_planned(monkeypatch):
     calls = []
 
-    def counted(*args, own=planner.by_rules):
+    def counted(*args, own=passes.plan_nodes):
         calls.append(args)
         return own(*args)
 
-    monkeypatch.setattr(planner, "by_rules", counted)
+    monkeypatch.setattr(passes, "plan_nodes", counted)
     plan(chain(), type_="TIMESTAMP")
     assert len(calls) == 1

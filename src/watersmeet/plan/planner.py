@@ -1,8 +1,4 @@
-"""From a `Job` to a `JobPlan`, or all that is wrong with it together: `RULES`, asked in this order.
-
-A query is planned with its joins as they stand. Then it may be planned again, with outer joins narrowed to
-what WHERE leaves of them, or with its inner joins in another order.
-"""
+"""From a `Job` to a `JobPlan`, or all that is wrong with it together: each query by `plan.passes`."""
 
 from __future__ import annotations
 
@@ -10,11 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from watersmeet.errors import PlanError, flat_enough, raise_all
-from watersmeet.plan import rules
+from watersmeet.errors import PlanError, raise_all
 from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
-from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
 from watersmeet.plan.checks.source_limits import check_source_limits
 from watersmeet.plan.conditions.rewritten import is_plain
@@ -22,43 +16,19 @@ from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
 from watersmeet.plan.identity.described import Described, has_other_lookups
-from watersmeet.plan.mode import with_mode
-from watersmeet.plan.model.delta import ArrangePlan
-from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
-from watersmeet.plan.nodes.counted import counted, uncountable
+from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.nodes.for_others import ForOthers
-from watersmeet.plan.nodes.keyed import keyed
-from watersmeet.plan.nodes.limited import limited
-from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.order.kept import Order, in_orders
 from watersmeet.plan.order.kept_keys import (
     added_conditions,
     with_keys_in_order,
     with_tested,
 )
-from watersmeet.plan.order.narrowed import narrowed
-from watersmeet.plan.order.reorder import in_best_order
-from watersmeet.plan.rules import Planning, Rule
+from watersmeet.plan.passes import Planning, run, without_count
 from watersmeet.plan.shared import with_shared
 from watersmeet.plan.taken import MayTake, with_taken
-from watersmeet.spec.model import Job, Join, Options, OutputMode, PlanChoice, Query, Sink
+from watersmeet.spec.model import Job, Options, Query, Sink
 from watersmeet.spec.time_zones import UTC
-
-RULES = (
-    Rule("tree", rules.tree_grown),
-    Rule("event-times", rules.event_times_legal, is_last=True),
-    Rule("query", rules.query_legal),
-    Rule("aggregates", rules.aggregates_legal),
-    Rule("changelog", rules.changelog_run, is_last=True),
-    Rule("conditions", rules.conditions_understood, is_last=True),
-    Rule("bounded-state", rules.state_bounded, is_last=True),
-    Rule("nodes", rules.nodes_planned, is_last=True),
-    Rule("lateness", rules.lateness_ruled, is_last=True, applies=rules.goes_by_joins),
-    Rule("plan", rules.query_planned),
-)
-"""What happens to a query, in this order. Before: rankings learn how many rows are wanted
-(`plan.nodes.limited`), tables with a primary key are read through stages (`plan.nodes.keyed`), its inputs get
-names of their own, and stages that are all of it are folded into it (`plan.nodes.stages`)."""
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -154,19 +124,21 @@ def as_written(plan: QueryPlan) -> QueryPlan | None:
 
 def _again(plan: QueryPlan, **other: Any) -> QueryPlan | None:
     """The plan with something else about the query that is asked."""
-    assert plan.asked is not None
-    with flat_enough():
-        asked = replace(plan.asked, **other)
-        again = by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))[0]
+    again = _run(plan, "tree", **other)
     if again is None:
         return None
     return replace(
         again,
         of_sink=plan.of_sink,
         of_plan=plan.of_plan,
-        key_rows=plan.key_rows,
         reordered=plan.reordered,
     )
+
+
+def _run(plan: QueryPlan, start: str, **other: Any) -> QueryPlan | None:
+    """Run the passes from ``start`` again, with something else about the query that is asked."""
+    assert isinstance(plan.asked, Planning)
+    return run(replace(plan.asked, is_in_order=True, **other), start)[0].plan
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:
@@ -183,19 +155,12 @@ def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
 
 
 def _with_counts(plan: QueryPlan, counts: Counts) -> QueryPlan | None:
-    assert plan.asked is not None
-    with flat_enough():
-        planning = Planning(plan.name, plan.sink, plan.options, plan.asked, plan.sql, counts=counts)
-        return by_rules(planning)[0]
+    return _run(plan, "tree", counts=counts)
 
 
 def _with_more(plan: QueryPlan, for_others: ForOthers) -> QueryPlan:
     """The query planned again, its rows having what others need of them."""
-    assert plan.asked is not None
-    with flat_enough():
-        planning = Planning(plan.name, plan.sink, plan.options, plan.asked, plan.sql, for_others)
-        again, problems = by_rules(planning)
-    raise_all(problems)
+    again = _run(plan, "tree", for_others=for_others)
     assert again is not None
     return replace(plan, nodes=again.nodes)
 
@@ -216,72 +181,7 @@ def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPl
 def _plan(
     name: str, sink: Sink, query: Query, options: Options
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-    with flat_enough():
-        return _planned(name, sink, query, options)
-
-
-def _planned(
-    name: str, sink: Sink, query: Query, options: Options
-) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-    options = with_mode(options, query)
-    try:
-        query = limited(query)
-    except PlanError as error:
-        return None, [error]
-    plan, problems = _as_asked(name, sink, query, options)
-    names = {output.name for output in query.outputs}
-    if plan is None or not sink.primary_key or not names.issuperset(sink.primary_key):
-        return plan, problems
-    if has_one_row_per(query, sink.primary_key):
-        return replace(plan, key_rows=KeyRows.KNOWN), problems
-    why: str | None = "final rows are not counted"
-    if options.output_mode is OutputMode.CHANGELOG:
-        why = uncountable(query, sink.primary_key)
-        if why is None:
-            counting, refused = _as_asked(name, sink, counted(query, sink.primary_key), options)
-            if counting is not None:
-                return replace(counting, key_rows=KeyRows.COUNTED), problems
-            why = refused[0].message
-    key = ", ".join(sink.primary_key)
-    warning = (
-        f'the result may have several rows per ({key}), the PRIMARY KEY of "{sink.name}", which the job'
-        f" does not check ({why}): a later tick overwrites rows of earlier ones"
-    )
-    return replace(plan, of_plan=(*plan.of_plan, warning)), problems
-
-
-def _as_asked(
-    name: str, sink: Sink, query: Query, options: Options
-) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-    try:
-        asked = folded(named(keyed(query)))
-    except PlanError as error:
-        return None, [error]
-
-    def planned(asked: FoldedQuery) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-        return by_rules(Planning(name, sink, options, asked, query.sql))
-
-    plan, problems = planned(asked)
-    if any(problem.code == "unbounded-state" for problem in problems):
-        narrower = narrowed(asked.query)
-        if narrower is not None and (again := planned(replace(asked, query=narrower)))[0] is not None:
-            asked, (plan, problems) = replace(asked, query=narrower), again
-    keeps_order = options.plan is not PlanChoice.AUTO or any(map(_is_hinted, asked.query.every))
-    if plan is None or keeps_order or plan.every(ArrangePlan):
-        return plan, problems
-    return in_best_order(plan, asked.query, lambda other: planned(replace(asked, query=other))[0]), []
-
-
-def _is_hinted(query: Query) -> bool:
-    return isinstance(query.relation, Join) and query.relation.plan is PlanChoice.CASCADE
-
-
-def by_rules(query: Planning) -> tuple[QueryPlan | None, Sequence[PlanError]]:
-    """The plan with the joins in the order in which they stand, or what is wrong."""
-    problems: list[PlanError] = []
-    for rule in RULES:
-        if rule.applies(query):
-            problems += rule.ask(query)
-            if problems and rule.is_last:
-                return None, problems
-    return query.plan, []
+    planning, problems = run(Planning.of(name, sink, query, options))
+    if problems and planning.fallback is not None:
+        planning, problems = run(without_count(planning.fallback, problems[0].message), "keyed")
+    return planning.plan, problems

@@ -1,6 +1,6 @@
-"""Each rule of the planner by itself: what it is given of a query, and what it makes of that.
+"""Each pass of the planner by itself: what it is given of a query, and what it makes of that.
 
-Beside ``rules/*.sql`` the golden file of the rule of that name. After a wanted change:
+Beside ``passes/*.sql`` the golden file of the pass of that name. After a wanted change:
 ``WATERSMEET_GOLDEN=write pytest tests/golden``, then read the difference.
 """
 
@@ -24,29 +24,31 @@ from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.chain import Understood
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.nodes.tree import Node, Tree
-from watersmeet.plan.planner import RULES
-from watersmeet.plan.rules import Planning
+from watersmeet.plan.passes import PASSES, Planning
 from watersmeet.spec.model import Input, with_inputs
 
-HERE = Path(__file__).parent / "rules"
+HERE = Path(__file__).parent / "passes"
 
 Lines = Iterator[str]
 
 DECLARED = "-- declared "
+KEY = "-- primary key "
 EQUAL = {False: "=", True: "<=>"}
 
 
 def query_of(sql: str) -> Planning:
     job = parse_job(sql)
     (insert,) = job.inserts
-    asked = folded(named(insert.query))
+    query = insert.query
     if sql.startswith(DECLARED):  # the front itself refuses such a text; a job that is built may be like it
         name, type_ = sql.splitlines()[0].removeprefix(DECLARED).split()
-        relation = with_inputs(asked.query.relation, partial(declared, name=name, type_=type_))
-        asked = replace(asked, query=replace(asked.query, relation=relation))
-    return Planning(insert.name, insert.sink, job.options, asked, insert.query.sql)
+        relation = with_inputs(query.relation, partial(declared, name=name, type_=type_))
+        query = replace(query, relation=relation)
+    sink = insert.sink
+    if sql.startswith(KEY):  # of a console, which needs no server
+        sink = replace(sink, primary_key=tuple(sql.splitlines()[0].removeprefix(KEY).split(", ")))
+    return Planning.of(insert.name, sink, query, job.options)
 
 
 def declared(i: Input, name: str, type_: str) -> Input:
@@ -54,7 +56,7 @@ def declared(i: Input, name: str, type_: str) -> Input:
 
 
 def inputs(query: Planning) -> Lines:
-    for i in query.asked.query.inputs:
+    for i in query.query.inputs:
         columns = ", ".join(f"{column.name} {column.type}" for column in i.columns)
         branches = ", ".join("a query" if stage else "a source" for stage in map(is_stage, i.branches))
         yield f"{i.alias} ({columns}), event times {', '.join(i.event_times)}, of {branches}"
@@ -65,7 +67,7 @@ def is_stage(branch: object) -> bool:
 
 
 def outputs(query: Planning) -> Lines:
-    for output in query.asked.outputs:
+    for output in query.outputs:
         yield f"{text_of(output.expr)} AS {output.name}"
 
 
@@ -164,7 +166,46 @@ def nothing(query: Planning) -> Lines:
     return iter(())
 
 
+def mode(query: Planning) -> Lines:
+    own = query.options.output_mode
+    yield f"output mode {'of no one' if own is None else own.value}"
+
+
+def rankings(query: Planning) -> Lines:
+    yield f"WHERE {'' if query.query.where is None else text_of(query.query.where)}"
+    for part in query.query.every:
+        if part.aggregation is not None and part.aggregation.ranking is not None:
+            yield f"ROW_NUMBER() up to {part.aggregation.ranking.most}"
+
+
+def key_rows(query: Planning) -> Lines:
+    yield from stages(query)
+    yield f"key rows {None if query.key_rows is None else query.key_rows.value}"
+    yield from query.warnings
+
+
+def stages(query: Planning) -> Lines:
+    for part in query.query.every:
+        yield f"of {', '.join(i.alias for i in part.inputs)}"
+        yield from (f"  {text_of(output.expr)} AS {output.name}" for output in part.outputs)
+    if query.after is not None:
+        yield f"after {text_of(query.after)}"
+    yield from outputs(query)
+
+
+def order(query: Planning) -> Lines:
+    for node in query.plan.nodes:
+        yield f"node {node.number}: {' with '.join(side.title for side in node.sides)}"
+    yield from (f"reordered {', '.join(aliases)}" for aliases in query.plan.reordered)
+
+
 SHOWN: dict[str, tuple[Callable[[Planning], Lines], Callable[[Planning], Lines]]] = {
+    "mode": (mode, mode),
+    "rankings": (rankings, rankings),
+    "key-rows": (key_rows, key_rows),
+    "keyed": (stages, stages),
+    "names": (stages, stages),
+    "stages": (stages, stages),
     "tree": (inputs, tree),
     "event-times": (inputs, nothing),
     "query": (outputs, nothing),
@@ -175,33 +216,34 @@ SHOWN: dict[str, tuple[Callable[[Planning], Lines], Callable[[Planning], Lines]]
     "nodes": (understood, nodes),
     "lateness": (horizons, horizons),
     "plan": (outputs, plan),
+    "order": (order, order),
 }
-"""What a rule is given, and what it writes down; besides it says what is wrong."""
+"""What a pass is given, and what it works out; besides it says what is wrong."""
 
 
 def shown(name: str, sql: str) -> Lines:
     query = query_of(sql)
     before, after = SHOWN[name]
-    for rule in RULES:
-        if rule.name == name:
-            assert rule.applies(query)
+    for own in PASSES:
+        if own.name == name:
+            assert own.applies(query)
             yield from ("given", *(f"  {line}" for line in before(query)))
-            problems = rule.ask(query)
+            query, problems = own.run(query)
             yield from ("made of it", *(f"  {line}" for line in after(query)))
             yield from ("problems", *(f"  {problem}" for problem in problems))
             return
-        if rule.applies(query):
-            rule.ask(query)
+        if own.applies(query):
+            query, _ = own.run(query)
 
 
-@pytest.mark.parametrize("name", [rule.name for rule in RULES])
-def test_rule(name):
-    golden = HERE / f"{name}.rule"
+@pytest.mark.parametrize("name", [own.name for own in PASSES])
+def test_pass(name):
+    golden = HERE / f"{name}.pass"
     got = "\n".join(shown(name, golden.with_suffix(".sql").read_text())) + "\n"
     if os.environ.get("WATERSMEET_GOLDEN") == "write":
         golden.write_text(got)
     assert got == golden.read_text()
 
 
-def test_no_golden_file_is_of_no_rule():
-    assert {path.stem for path in find_paths(HERE, "*")} == {rule.name for rule in RULES}
+def test_no_golden_file_is_of_no_pass():
+    assert {path.stem for path in find_paths(HERE, "*")} == {own.name for own in PASSES}
