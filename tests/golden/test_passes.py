@@ -20,6 +20,7 @@ from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.delta.paths import NoDelta
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.chain import Understood
@@ -162,6 +163,15 @@ def plan(query: Planning) -> Lines:
     yield f"fingerprint {query.plan.fingerprint}"
 
 
+def delta(query: Planning) -> Lines:
+    found = query.understood.delta
+    if isinstance(found, NoDelta):
+        yield f"a cascade: {found.why}"
+        return
+    for path in found.paths:
+        yield f"changes of {path.start.alias} look up {', '.join(i.alias for i in path.order)}"
+
+
 def nothing(query: Planning) -> Lines:
     return iter(())
 
@@ -212,6 +222,7 @@ SHOWN: dict[str, tuple[Callable[[Planning], Lines], Callable[[Planning], Lines]]
     "aggregates": (tree, nothing),
     "changelog": (tree, nothing),
     "conditions": (conditions, understood),
+    "delta": (understood, delta),
     "bounded-state": (understood, nothing),
     "nodes": (understood, nodes),
     "lateness": (horizons, horizons),

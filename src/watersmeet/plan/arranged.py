@@ -75,9 +75,7 @@ class _Kept:
         return {self.columns[name] for name in _not_null(self.side)}
 
 
-def with_arranged(
-    queries: Sequence[QueryPlan], may_share: MayShare = lambda own, other, more: True
-) -> tuple[QueryPlan, ...]:
+def with_arranged(queries: Sequence[QueryPlan], may_share: MayShare) -> tuple[QueryPlan, ...]:
     """The queries, with inputs of delta joins that others before them keep."""
     plans, keepers = list(queries), dict[object, list[_Kept]]()
     for place, query in enumerate(queries):

@@ -6,7 +6,7 @@ returns it with what the pass works out, and what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from watersmeet.plan.conditions.placement import place
 from watersmeet.plan.conditions.residual import after_join
 from watersmeet.plan.delta.chain import plan_delta
 from watersmeet.plan.delta.counted import NO_COUNTS, Counts
-from watersmeet.plan.delta.paths import NO_DELTA, DeltaJoin, NoDelta, chosen, delta_join
+from watersmeet.plan.delta.paths import DeltaJoin, chosen, delta_join
 from watersmeet.plan.delta.told import plan_told
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.join_inputs import JoinInputs, check_event_times
@@ -36,8 +36,7 @@ from watersmeet.plan.nodes.aggregate import check_calls
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.counted import counted, uncountable
-from watersmeet.plan.nodes.feed import Derived
-from watersmeet.plan.nodes.for_others import ForOthers, StageKey
+from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers
 from watersmeet.plan.nodes.horizon import with_horizon
 from watersmeet.plan.nodes.join import draft_of
 from watersmeet.plan.nodes.keyed import keyed
@@ -77,7 +76,7 @@ class Planning(FoldedQuery):
     sink: Sink
     options: Options
     sql: str
-    for_others: ForOthers = field(default_factory=ForOthers)
+    for_others: ForOthers = field(default_factory=dict)
     counts: Counts = NO_COUNTS
     is_in_order: bool = False
     fallback: Planning | None = None
@@ -86,7 +85,7 @@ class Planning(FoldedQuery):
     tree: Tree = _LATER
     understood: Understood = _LATER
     nodes: tuple[NodePlan, ...] = ()
-    derived: Mapping[StageKey, Derived] = field(default_factory=dict)
+    derived: DerivedColumns = field(default_factory=dict)
     plan: QueryPlan | None = None
 
     @classmethod
@@ -223,15 +222,15 @@ def is_changelog(query: Planning) -> bool:
 
 def conditions_understood(query: Planning) -> Result:
     """Conjuncts go to the node that asks them, and are taken apart there: keys, bands, bounds, residual."""
-    understood, problems = _understood(query.tree, query.options, query.counts)
+    understood, problems = _understood(query.tree)
     return replace(query, understood=understood), problems
 
 
-def _understood(tree: Tree, options: Options, counts: Counts) -> tuple[Understood, list[PlanError]]:
+def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
     """The query and its stages."""
     stages, problems = {}, []
     for key, stage in tree.stages.items():
-        stages[key], of_stage = _understood(stage, options, counts)
+        stages[key], of_stage = _understood(stage)
         problems += of_stage
     aggregation = tree.query.aggregation
     having = None if aggregation is None else aggregation.having
@@ -242,12 +241,26 @@ def _understood(tree: Tree, options: Options, counts: Counts) -> tuple[Understoo
         drafts.append(draft)
         problems += of_node
     problems += check_asof(drafts, changes=tree.changes)
-    delta: DeltaJoin | NoDelta = NO_DELTA
-    if not problems:
-        asked = chosen(tree, options.plan)
-        delta = delta_join(tree, conditions, asked, changes=tree.changes, counts=counts)
-        problems += check_per_key_of_delta(delta, options, changes=tree.changes)
-    return Understood(tree, conditions, tuple(drafts), stages, delta), problems
+    return Understood(tree, conditions, tuple(drafts), stages), problems
+
+
+def delta_chosen(query: Planning) -> Result:
+    """Joins are run as a delta join, or each keeps what it joins."""
+    understood, problems = _with_delta(query.understood, query.options, query.counts)
+    return replace(query, understood=understood), problems
+
+
+def _with_delta(part: Understood, options: Options, counts: Counts) -> tuple[Understood, list[PlanError]]:
+    """The query and its stages."""
+    stages, problems = {}, []
+    for key, stage in part.stages.items():
+        stages[key], of_stage = _with_delta(stage, options, counts)
+        problems += of_stage
+    tree = part.tree
+    asked = chosen(tree, options.plan)
+    delta = delta_join(tree, part.conditions, asked, changes=tree.changes, counts=counts)
+    problems += check_per_key_of_delta(delta, options, changes=tree.changes)
+    return replace(part, stages=stages, delta=delta), problems
 
 
 def state_bounded(query: Planning) -> Result:
@@ -279,11 +292,11 @@ def nodes_planned(query: Planning) -> Result:
     """Which columns each node keeps, what is computed of them, and what leaves it."""
     where = query.where
     after = [output.expr for output in query.outputs] + ([] if where is None else [where])
-    nodes, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
+    nodes, derived, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
     if not problems:
         problems += check_per_key(nodes, query.name, query.options)
         problems += check_shedding(nodes, query.name, query.options)
-    return replace(query, nodes=nodes), problems
+    return replace(query, nodes=nodes, derived=derived), problems
 
 
 def goes_by_joins(query: Planning) -> bool:
@@ -370,6 +383,7 @@ PASSES = (
     Pass("aggregates", aggregates_legal),
     Pass("changelog", changelog_run, is_last=True),
     Pass("conditions", conditions_understood, is_last=True),
+    Pass("delta", delta_chosen, is_last=True),
     Pass("bounded-state", state_bounded, is_last=True),
     Pass("nodes", nodes_planned, is_last=True),
     Pass("lateness", lateness_ruled, is_last=True, applies=goes_by_joins),

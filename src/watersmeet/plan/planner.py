@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet.errors import PlanError, raise_all
@@ -17,14 +17,14 @@ from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
 from watersmeet.plan.identity.described import Described, has_other_lookups
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.nodes.for_others import ForOthers
+from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers
 from watersmeet.plan.order.kept import Order, in_orders
 from watersmeet.plan.order.kept_keys import (
     added_conditions,
     with_keys_in_order,
     with_tested,
 )
-from watersmeet.plan.passes import Planning, run, without_count
+from watersmeet.plan.passes import Planning, Result, run, without_count
 from watersmeet.plan.shared import with_shared
 from watersmeet.plan.taken import MayTake, with_taken
 from watersmeet.spec.model import Job, Options, Query, Sink
@@ -56,10 +56,41 @@ def plan_job(job: Job) -> JobPlan:
     return of_queries(plans)
 
 
-def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
-    """The job of these queries, none of which takes rows of others yet."""
-    apart = tuple(plans)
-    return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
+@dataclass(frozen=True)
+class _Reuse:
+    """What queries may have of others."""
+
+    may_take: MayTake
+    may_share: MayShare
+
+
+_JobPass = Callable[[Sequence[QueryPlan], _Reuse], Sequence[QueryPlan]]
+
+JOB_PASSES: tuple[tuple[str, _JobPass], ...] = (
+    ("subplans", lambda queries, reuse: with_taken(queries, _with_more, reuse.may_take)),
+    ("runs", lambda queries, reuse: with_shared(queries)),
+    ("arrangements", lambda queries, reuse: with_arranged(queries, reuse.may_share)),
+    ("limits", lambda queries, reuse: with_limit_warnings(queries)),
+)
+"""What happens to the queries of a job together, in this order."""
+
+
+def of_queries(
+    plans: Sequence[QueryPlan],
+    may_take: MayTake = lambda query, node, other, there: True,
+    may_share: MayShare = lambda own, other, more: True,
+) -> JobPlan:
+    """The job of these queries, which make and keep rows for each other.
+
+    Args:
+        plans: none of which takes rows of others yet.
+        may_take: whether a query may take rows that another one makes.
+        may_share: whether a side may go by the rows that another one keeps.
+    """
+    queries, reuse = plans, _Reuse(may_take, may_share)
+    for _, job_pass in JOB_PASSES:
+        queries = job_pass(queries, reuse)
+    return JobPlan(tuple(queries), tuple(plans))
 
 
 def in_order_of(plan: QueryPlan, orders: Sequence[Order], said: Described) -> QueryPlan | None:
@@ -124,29 +155,16 @@ def as_written(plan: QueryPlan) -> QueryPlan | None:
 
 def _again(plan: QueryPlan, **other: Any) -> QueryPlan | None:
     """The plan with something else about the query that is asked."""
-    again = _run(plan, "tree", **other)
+    again = _rerun(plan, "tree", **other)[0].plan
     if again is None:
         return None
-    return replace(
-        again,
-        of_sink=plan.of_sink,
-        of_plan=plan.of_plan,
-        reordered=plan.reordered,
-    )
+    return replace(again, of_sink=plan.of_sink, of_plan=plan.of_plan, reordered=plan.reordered)
 
 
-def _run(plan: QueryPlan, start: str, **other: Any) -> QueryPlan | None:
+def _rerun(plan: QueryPlan, start: str, **other: Any) -> Result:
     """Run the passes from ``start`` again, with something else about the query that is asked."""
     assert isinstance(plan.asked, Planning)
-    return run(replace(plan.asked, is_in_order=True, **other), start)[0].plan
-
-
-def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:
-    """The plan, in which queries take of others' rows what they may, and look up what others keep."""
-    if not plan.apart:
-        return plan
-    taken = with_shared(with_taken(plan.apart, _with_more, may_take))
-    return replace(plan, queries=with_arranged(taken, may_share))
+    return run(replace(plan.asked, is_in_order=True, **other), start)
 
 
 def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
@@ -155,14 +173,14 @@ def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
 
 
 def _with_counts(plan: QueryPlan, counts: Counts) -> QueryPlan | None:
-    return _run(plan, "tree", counts=counts)
+    return _rerun(plan, "delta", counts=counts)[0].plan
 
 
-def _with_more(plan: QueryPlan, for_others: ForOthers) -> QueryPlan:
-    """The query planned again, its rows having what others need of them."""
-    again = _run(plan, "tree", for_others=for_others)
-    assert again is not None
-    return replace(plan, nodes=again.nodes)
+def _with_more(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:
+    """The query with rows that have what others need of them, and what is computed for that."""
+    again, problems = _rerun(plan, "nodes", for_others=for_others)
+    raise_all(problems)
+    return replace(plan, nodes=again.nodes), again.derived
 
 
 def _in_query(name: str, error: PlanError) -> PlanError:

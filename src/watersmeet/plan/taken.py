@@ -28,7 +28,7 @@ from watersmeet.plan.model.job import QueryPlan, Taken, TakenNode
 from watersmeet.plan.model.nodes import NodePlan, PassPlan, RestPlan
 from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.feed import Derived, needed
-from watersmeet.plan.nodes.for_others import ForOthers, StageKey, column_of
+from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers, StageKey, column_of
 from watersmeet.spec.model import (
     Expr,
     Input,
@@ -43,8 +43,8 @@ from watersmeet.spec.model import (
 Names = Mapping[str, str]
 """Own names -> those of the other query."""
 
-Replan = Callable[[QueryPlan, ForOthers], QueryPlan]
-"""Plans a query again, with what others need of its rows."""
+Replan = Callable[[QueryPlan, ForOthers], tuple[QueryPlan, DerivedColumns]]
+"""Plans the nodes of a query again, with what others need of its rows."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ MayTake = Callable[[str, int, str, int], bool]
 def with_taken(
     queries: Sequence[QueryPlan],
     replanned: Replan,
-    may_take: MayTake = lambda query, node, other, there: True,
+    may_take: MayTake,
 ) -> tuple[QueryPlan, ...]:
     """The queries, each with the rows that it takes of those before."""
     pairs = list(_found(queries, may_take)) if len(queries) > 1 else []
@@ -90,11 +90,10 @@ def with_taken(
         return tuple(queries)
     involved = {same.own.owner for same in pairs} | {same.other.owner for same in pairs}
     asked: dict[int, dict[StageKey, list[Expr]]] = {number: {} for number in involved}
-    wide, derived = list(queries), dict[int, Mapping[StageKey, Derived]]()
+    wide, derived = list(queries), dict[int, DerivedColumns]()
     wanted: list[tuple[_Same, Sequence[str], Mapping[str, Expr]]] = []
     for number in sorted(involved, reverse=True):  # what a query needs of those before depends on those after
-        others = ForOthers(asked[number])
-        wide[number], derived[number] = replanned(queries[number], others), others.derived
+        wide[number], derived[number] = replanned(queries[number], asked[number])
         for same in pairs:
             if same.own.owner != number:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from watersmeet.plan.explain.durations import rounded_up
@@ -25,16 +25,16 @@ def job_limit_lines(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None 
     yield from map(_told, job_limits(plan, measured))
 
 
-def with_limit_warnings(plan: JobPlan) -> JobPlan:
-    """The plan, its queries with a warning for each limit that does not hold by declared rates; those of
-    sources and of the job are the first query's."""
+def with_limit_warnings(plans: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
+    """The queries with a warning for each limit that does not hold by declared rates; those of sources and of
+    the job are the first query's."""
     queries = []
-    for query in plan.queries:
+    for query in plans:
         limits = [expected for _, of_node in node_limits(query.alone) for expected in of_node]
-        limits += job_limits(plan) if query is plan.queries[0] else []
+        limits += job_limits(JobPlan(tuple(plans))) if query is plans[0] else []
         warnings = [_told(expected, " by declared rates") for expected in limits if expected.holds is False]
         queries.append(replace(query, of_plan=(*query.of_plan, *warnings)) if warnings else query)
-    return replace(plan, queries=tuple(queries))
+    return tuple(queries)
 
 
 def _told(expected: Expected, known_by: str = "") -> str:

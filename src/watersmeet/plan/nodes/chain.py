@@ -47,7 +47,7 @@ from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_t
 from watersmeet.plan.nodes.asof import asof_of
 from watersmeet.plan.nodes.columns import Kept, kept_columns
 from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
-from watersmeet.plan.nodes.for_others import ForOthers, StageKey
+from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers, StageKey, column_of
 from watersmeet.plan.nodes.index import index_plan
 from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above
@@ -87,8 +87,9 @@ class Understood:
 
 def plan_nodes(
     query: Understood, after: Iterable[Expr], of_delta: OfDelta, for_others: ForOthers
-) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
-    """The plans of all nodes of a query, in order of their numbers, and what is wrong with them.
+) -> tuple[tuple[NodePlan, ...], DerivedColumns, list[PlanError]]:
+    """The plans of all nodes of a query in order of their numbers, what is computed of inputs' rows for them,
+    and what is wrong with them.
 
     Args:
         after: expressions over the rows of the last node.
@@ -96,7 +97,7 @@ def plan_nodes(
     """
     chain = Chain(query, of_delta, for_others)
     nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
-    return in_order(nodes), chain.errors
+    return in_order(nodes), chain.derived_of, chain.errors
 
 
 def _own_key(column: str) -> KeyPlan:
@@ -170,12 +171,14 @@ def _windowed(node: AggregateNode, ready: _Ready) -> WindowedFields:
 @dataclass
 class Chain:
     """The nodes of one query or stage. ``of_delta``: plans those of a delta join, of which ``leaving`` has to
-    leave. ``for_others``: what others need of the rows of its relation; ``stage``: which it is there."""
+    leave. ``for_others``: what others need of the rows of its relation; ``stage``: which it is there, and in
+    ``derived_of``, which the chains of all stages write."""
 
     query: Understood
     of_delta: OfDelta
-    for_others: ForOthers = field(default_factory=ForOthers)
+    for_others: ForOthers = field(default_factory=dict)
     stage: StageKey = None
+    derived_of: dict[StageKey, Derived] = field(default_factory=dict)
     derived: Derived = field(default_factory=Derived)
     leaving: dict[int, Collection[str]] = field(default_factory=dict)
     """Per node, the joined names of what has to leave it."""
@@ -201,7 +204,8 @@ class Chain:
     def plan(self, leaving: Collection[str]) -> list[NodePlan]:
         """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
         root = self.drafts[-1]  # rows without a column could not be counted
-        others = self.for_others.columns(self.stage, self.derived)
+        self.derived_of[self.stage] = self.derived
+        others = {column_of(expr, self.derived) for expr in self.for_others.get(self.stage, ())}
         if isinstance(root.node, GroupedNode):  # its side's columns do not leave it
             self.asked_of_groups, leaving = leaving, ()
             self.beneath_groups = others
@@ -480,7 +484,7 @@ class Chain:
         """The feed of a branch that is a stage; plans the stage."""
         stage, branch = self.query.stages[i.alias, number], i.branches[number]
         assert isinstance(branch, StageBranch)
-        chain = Chain(stage, self.of_delta, self.for_others, (i.alias, number))
+        chain = Chain(stage, self.of_delta, self.for_others, (i.alias, number), self.derived_of)
         feed = StageFeed(i, branch, stage.tree, stage.conditions.after, chain.derived)
         plan = feed.plan(
             columns, conditions.filters, conditions.one_sided, not_null, matchable=conditions.matchable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.sides import joined_name
@@ -13,20 +12,11 @@ from watersmeet.spec.model import Expr
 StageKey = tuple[str, int] | None
 """A stage: the alias of its input and the branch. None: the query itself."""
 
+ForOthers = Mapping[StageKey, Sequence[Expr]]
+"""Per stage, expressions over one input each of its relation, which have to leave it."""
 
-@dataclass
-class ForOthers:
-    """``asked``: per stage, expressions over one input each of its relation. ``derived``: per stage, what is
-    computed of its inputs' rows; written while they are planned."""
-
-    asked: Mapping[StageKey, Sequence[Expr]] = field(default_factory=dict)
-    derived: dict[StageKey, Derived] = field(default_factory=dict)
-
-    def columns(self, stage: StageKey, derived: Derived) -> set[str]:
-        """The joined names of what has to leave the relation of a stage; what is computed is added to
-        ``derived``."""
-        self.derived[stage] = derived
-        return {column_of(expr, derived) for expr in self.asked.get(stage, ())}
+DerivedColumns = Mapping[StageKey, Derived]
+"""Per stage, what is computed of its inputs' rows."""
 
 
 def column_of(expr: Expr, derived: Derived) -> str:

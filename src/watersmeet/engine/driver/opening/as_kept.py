@@ -19,7 +19,7 @@ from watersmeet.errors import StateError
 from watersmeet.plan.arranged import MayShare, SideKey
 from watersmeet.plan.model.job import JobPlan, QueryPlan, Taken
 from watersmeet.plan.model.nodes import SnapshotPlan, UpsertPlan
-from watersmeet.plan.planner import in_counted_order, of_queries, taking
+from watersmeet.plan.planner import in_counted_order, of_queries
 from watersmeet.plan.taken import MayTake
 from watersmeet.state.manifest import Manifest
 
@@ -35,7 +35,7 @@ def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
     if any(query.taken or _kept_by(query) for query in plan.queries):
         alone = frozenset[_Node]()
         while True:
-            kept = taking(plan, _may_take(plan, manifest, alone), _may_share(plan, manifest))
+            kept = of_queries(plan.apart, _may_take(plan, manifest, alone), _may_share(plan, manifest))
             makes = alone.union(_made_alone(kept, manifest))
             if makes == alone:
                 break
