@@ -6,6 +6,7 @@ Keys are hashed per side, so both sides have to be of one type before that.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -40,7 +41,12 @@ def typed(expr: Expr, inputs: JoinInputs) -> Expr:
 
 def _data_type(type_: SqlType) -> exp.DataType:
     """A type as sqlglot has it, who knows nothing of NULL's and of collations."""
-    name = "UNKNOWN" if type_.is_void or type_.is_collated else str(type_)
+    return _built("UNKNOWN" if type_.is_void or type_.is_collated else str(type_)).copy()
+
+
+@lru_cache(1024)
+def _built(name: str) -> exp.DataType:
+    """A plan asks for the types of its few columns hundreds of times."""
     return exp.DataType.build(name, dialect="spark")
 
 

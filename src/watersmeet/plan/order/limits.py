@@ -42,6 +42,8 @@ def node_limits(
 ) -> list[tuple[NodePlan, list[Expected]]]:
     """Of each node that keeps rows of streams the limits that are set for each, and what it is to keep."""
     rows, nbytes, sheds = query.options.max_rows, query.options.max_bytes, query.options.at_limit.sheds
+    if rows is None and nbytes is None:
+        return []
     return [
         (
             node,
@@ -57,6 +59,10 @@ def node_limits(
 def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> list[Expected]:
     """Of the limits of sources, and of those of the job. Rows that several sides keep in the same files are
     counted once."""
+    options = plan.queries[0].options
+    sources = limited_sources(node for query in plan.queries for node in query.nodes)
+    if not sources and options.max_job_rows is None and options.max_job_bytes is None:
+        return []
     by_files: dict[str, SideForecast] = {}
     for query in plan.queries:
         run = (measured or {}).get(query.name, MeasuredQuery()).sides
@@ -71,11 +77,10 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
                     by_files[files] = forecast
     every = list(by_files.values())
     expected: list[Expected] = []
-    for source in limited_sources(node for query in plan.queries for node in query.nodes):
+    for source in sources:
         of_source = [side for side in every if source.name in (b.source.name for _, b in side.side.sources)]
         expected += _rows(f"'max_rows' of \"{source.name}\"", source.max_rows, of_source)
         expected += _bytes(f"'max_bytes' of \"{source.name}\"", source.max_bytes, of_source)
-    options = plan.queries[0].options
     expected += _rows("max_job_rows", options.max_job_rows, every)
     expected += _bytes("max_job_bytes", options.max_job_bytes, every)
     return [replace(own, sheds=options.at_limit.sheds) for own in expected]
