@@ -11,7 +11,8 @@ import pytest
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.plan.passes import run
-from watersmeet.plan.planner import as_written, of_queries
+from watersmeet.plan.planner import of_queries
+from watersmeet.plan.query_evolution import as_written
 
 SOURCES = """
 CREATE TABLE l (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, d DATE,

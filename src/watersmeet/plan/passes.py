@@ -410,3 +410,9 @@ def run(query: Planning, start: str = PASSES[0].name, until: str | None = None) 
                 if problems and own.is_last:
                     break
     return query, problems
+
+
+def rerun(plan: QueryPlan, start: str, **other: Any) -> Result:
+    """Run the passes from ``start`` again, with something else about the query of a plan."""
+    assert isinstance(plan.asked, Planning)
+    return run(replace(plan.asked, is_in_order=True, **other), start)

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from watersmeet.errors import PlanError, raise_all
 from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
 from watersmeet.plan.checks.source_limits import check_source_limits
-from watersmeet.plan.conditions.rewritten import is_plain
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
-from watersmeet.plan.identity.described import Described, has_other_lookups
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers
-from watersmeet.plan.order.kept import Order, in_orders
-from watersmeet.plan.order.kept_keys import (
-    added_conditions,
-    with_keys_in_order,
-    with_tested,
-)
-from watersmeet.plan.passes import Planning, Result, run, without_count
+from watersmeet.plan.passes import Planning, rerun, run, without_count
 from watersmeet.plan.shared import with_shared
 from watersmeet.plan.taken import MayTake, with_taken
 from watersmeet.spec.model import Job, Options, Query, Sink
-from watersmeet.spec.time_zones import UTC
 
 
 def plan_job(job: Job) -> JobPlan:
@@ -93,92 +83,18 @@ def of_queries(
     return JobPlan(tuple(queries), tuple(plans))
 
 
-def in_order_of(plan: QueryPlan, orders: Sequence[Order], said: Described) -> QueryPlan | None:
-    """The plan with its joins in these orders, and rows found by the conditions of old; None: that is so, or
-    it has other results then, or cannot be run so.
-
-    Args:
-        plan: as it is before it takes rows of others.
-        said: what was described of the query when its state was made; may be empty.
-    """
-    if plan.asked is None:
-        return None
-    texts = [text for join in said.get("says", ()) for text in join["on"]]
-    query = in_orders(plan.asked.query, orders)
-    query = None if query is None else with_keys_in_order(query, texts, said.get("keys", ()))
-    again = plan if query is None or query == plan.asked.query else _again(plan, query=query)
-    again = None if again is None else _test_added(said, again, texts)
-    if again is None or again is plan or again.asked is None:
-        return None
-    planned, joined = (
-        [tuple(i.alias for i in stage.inputs) for stage in of.every]
-        for of in (plan.asked.query, again.asked.query)
-    )
-    return replace(
-        again,
-        reordered=tuple(order for order in plan.reordered if order in joined),
-        ordered_by_state=tuple(order for order in joined if order not in planned),
-    )
-
-
-def _test_added(said: Described, plan: QueryPlan, texts: Sequence[str]) -> QueryPlan:
-    """Return the plan with added conditions tested on pairs, as few as let rows be found as in the state; the
-    plan itself where they are found so, or cannot be."""
-    asked = plan.asked
-    if asked is None or said.get("keys") is None or not has_other_lookups(said, plan):
-        return plan
-
-    def testing(conditions: Collection[str]) -> QueryPlan | None:
-        return _again(plan, query=with_tested(asked.query, texts, conditions))
-
-    tested: list[str] = []
-    best = plan
-    for condition in added_conditions(asked.query, texts, said["keys"]):
-        again = testing([*tested, condition])
-        if again is not None:  # else nothing bounds the rows without it
-            best, tested = again, [*tested, condition]
-    if has_other_lookups(said, best):
-        return plan
-    for condition in tuple(tested):
-        fewer = [other for other in tested if other != condition]
-        if (again := testing(fewer)) is not None and not has_other_lookups(said, again):
-            best, tested = again, fewer
-    return best
-
-
-def as_written(plan: QueryPlan) -> QueryPlan | None:
-    """The plan by conditions as they are written (`FoldedQuery`); None: it is this one, or cannot be run."""
-    if plan.asked is None or (plan.options.time_zone == UTC and is_plain(plan.asked.query)):
-        return None
-    return _again(plan, as_written=True)
-
-
-def _again(plan: QueryPlan, **other: Any) -> QueryPlan | None:
-    """The plan with something else about the query that is asked."""
-    again = _rerun(plan, "tree", **other)[0].plan
-    if again is None:
-        return None
-    return replace(again, of_sink=plan.of_sink, of_plan=plan.of_plan, reordered=plan.reordered)
-
-
-def _rerun(plan: QueryPlan, start: str, **other: Any) -> Result:
-    """Run the passes from ``start`` again, with something else about the query that is asked."""
-    assert isinstance(plan.asked, Planning)
-    return run(replace(plan.asked, is_in_order=True, **other), start)
-
-
 def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
     """The plan, in which delta joins look inputs up by what was counted of them, per query."""
     return by_counts(plan, counts, _with_counts)
 
 
 def _with_counts(plan: QueryPlan, counts: Counts) -> QueryPlan | None:
-    return _rerun(plan, "delta", counts=counts)[0].plan
+    return rerun(plan, "delta", counts=counts)[0].plan
 
 
 def _with_more(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:
     """The query with rows that have what others need of them, and what is computed for that."""
-    again, problems = _rerun(plan, "nodes", for_others=for_others)
+    again, problems = rerun(plan, "nodes", for_others=for_others)
     raise_all(problems)
     return replace(plan, nodes=again.nodes), again.derived
 

@@ -13,19 +13,18 @@ what is beneath them. Where more has changed, the query is none that the state i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from watersmeet.plan.conditions.conjuncts import join_all
-from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of
+from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of, with_stages_changed
 from watersmeet.spec.model import (
     Input,
     Join,
     JoinKind,
     Query,
     Relation,
-    StageBranch,
     with_inputs,
 )
 
@@ -96,17 +95,6 @@ def _in_orders(query: Query, orders: Mapping[frozenset[str], Order]) -> Query:
         return with_stages_changed(i, lambda stage: _in_orders(stage, orders))
 
     return replace(query, relation=with_inputs(relation, with_stages))
-
-
-def with_stages_changed(i: Input, change: Callable[[Query], Query]) -> Input:
-    """The input, each stage of it changed."""
-    if not i.stages:
-        return i
-    branches = (
-        replace(branch, stage=change(branch.stage)) if isinstance(branch, StageBranch) else branch
-        for branch in i.branches
-    )
-    return replace(i, branches=tuple(branches))
 
 
 def _in_order(relation: Relation, order: Order) -> Relation:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.plan.conditions.conjuncts import join_all, text_of, written
-from watersmeet.plan.order.kept import with_stages_changed
+from watersmeet.plan.order.reorder import with_stages_changed
 from watersmeet.spec.model import Expr, Input, Query, Relation
 
 _EQUALITIES = (exp.EQ, exp.NullSafeEQ)

@@ -99,15 +99,20 @@ def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Q
         return replace(query, relation=relation)
 
     def with_relation(i: Input) -> Input:
-        branches = [
-            replace(branch, stage=_with_relation(branch.stage, names, relation))
-            if isinstance(branch, StageBranch)
-            else branch
-            for branch in i.branches
-        ]
-        return replace(i, branches=tuple(branches))
+        return with_stages_changed(i, lambda stage: _with_relation(stage, names, relation))
 
     return replace(query, relation=with_inputs(query.relation, with_relation))
+
+
+def with_stages_changed(i: Input, change: Callable[[Query], Query]) -> Input:
+    """The input, each stage of it changed."""
+    if not i.stages:
+        return i
+    branches = (
+        replace(branch, stage=change(branch.stage)) if isinstance(branch, StageBranch) else branch
+        for branch in i.branches
+    )
+    return replace(i, branches=tuple(branches))
 
 
 def _clusters(relation: Relation) -> Iterator[Join]:

@@ -11,7 +11,7 @@ from watersmeet.names import is_node_alias, is_ours, node_alias
 from watersmeet.plan.identity.described import described, hindrance
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.order.kept import Order
-from watersmeet.plan.planner import as_written, in_order_of
+from watersmeet.plan.query_evolution import as_written, in_order_of
 from watersmeet.state.manifest import Manifest, QueryState
 
 
