@@ -159,10 +159,11 @@ ALLOWED: dict[str, set[str]] = {
     "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text
     "relations": BASE | {"spec", "front", "plan", "observe", "started"},
-    # joins as data, and jobs over iterables: a door of its own to the same plans
-    "local": BASE | {"spec", "front", "plan", "state", "objects", "engine.local", "engine.values"},
+    # joins as data, which make relations, and jobs over iterables
+    "local": BASE
+    | {"spec", "front", "plan", "relations", "state", "objects", "engine.local", "engine.values"},
     # joins as data, of TOML too: relations from what a file or calls say
-    "pipelines": BASE | {"spec", "front", "plan", "observe", "local", "relations", "running", "started"},
+    "pipelines": BASE | {"spec", "front", "plan", "observe", "relations", "running", "started"},
     # the public names
     "watersmeet": BASE
     | {

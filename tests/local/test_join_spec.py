@@ -247,6 +247,19 @@ def test_what_is_wrong_with_a_spec(given: dict[str, Any], told: str) -> None:
     assert told in str(raised.value)
 
 
+def test_comparisons_that_spark_refuses_are_refused() -> None:
+    with pytest.raises(SpecError, match="Spark cannot compare BIGINT with BOOLEAN"):
+        spec_of(AllOf(BAND, Equal(left("v"), True)))
+
+
+def test_a_condition_of_hundreds_of_levels_is_refused() -> None:
+    nested: Any = BAND
+    for value in range(400):
+        nested = AnyOf(nested, AllOf(Equal(left("v"), value), BAND))
+    with pytest.raises(SpecError, match="nested too deeply"):
+        spec_of(nested)
+
+
 def test_all_of_it_is_told_together() -> None:
     with pytest.raises(SeveralErrors) as raised:
         spec_of(Equal(left("q"), right("r")), "outer", left_times=["x"], postpone={"c.t": {"a.t": 1}})

@@ -21,15 +21,16 @@ Length = int | Decimal | timedelta | str
 Constant = bool | int | float | Decimal | str | date
 """A date may be a datetime, which without a zone is UTC's."""
 
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
 Operator = Literal["=", "<>", "<", "<=", ">", ">="]
-OPERATORS: tuple[Operator, ...] = ("=", "<>", "<", "<=", ">", ">=")
 
 
 @dataclass(frozen=True)
 class ColumnRef:
     """A column of one side, ``plus`` so much. Made by `left` and `right`."""
 
-    side: Literal["left", "right"]
+    side: Side
     name: str
     plus: Length | None = None
     minus: Length | None = None

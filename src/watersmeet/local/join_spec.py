@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.errors import PlanError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.errors import PlanError, SpecError, WatersmeetError, flat_enough, near_names, raise_all
 from watersmeet.front.ddl.settings import Settings
 from watersmeet.front.types.columns import type_named
-from watersmeet.local.conditions import ColumnRef, Condition, Length
+from watersmeet.local.conditions import SIDES, ColumnRef, Condition, Length
 from watersmeet.local.trees import Trees, length_us
 from watersmeet.names import is_node_alias, is_ours
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.model import (
-    Branch,
-    Column,
-    EventTime,
-    Input,
-    Insert,
-    Job,
-    Join,
-    JoinKind,
-    OutputColumn,
-    Query,
-    Sink,
-    Source,
-)
+from watersmeet.relations.columns import named
+from watersmeet.relations.inputs import relation_of
+from watersmeet.relations.job import description_of
+from watersmeet.relations.outputs import memory
+from watersmeet.relations.relation import Relation
+from watersmeet.spec.model import Column, EventTime, Expr, Job, Join, Query, Source, inputs_of
 from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
 
 JOINED = "joined"
 """The name of the query of a join as data."""
 
-HOW = {
-    "inner": JoinKind.INNER,
-    "left": JoinKind.LEFT,
-    "right": JoinKind.RIGHT,
-    "full": JoinKind.FULL,
-    "semi": JoinKind.SEMI,
-    "anti": JoinKind.ANTI,
-}
+HOW = ("inner", "left", "right", "full", "semi", "anti")
 
 Times = Sequence[str] | Mapping[str, Length | None]
 
@@ -95,12 +80,23 @@ class JoinSpec:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        raise_all(list(self._reading.problems))
+        with flat_enough():
+            raise_all(self._reading.problems)
+        _ = self.relation
 
-    @property
+    @cached_property
+    def relation(self) -> Relation:
+        """The join as calls build it; ``postpone`` and ``options`` are no part of it."""
+        reading = self._reading
+        left, right = (relation_of(source) for source in reading.sources)
+        return left.join(right, on=reading.condition, how=self.how).select(*reading.items)
+
+    @cached_property
     def job(self) -> Job:
-        """What is asked, as from any other door; without ``postpone``, which `plan` checks."""
-        return self._reading.job
+        """What is asked, as `spec` has it; without ``postpone``, which `plan` checks."""
+        job = description_of([self.relation.to_sink(memory(JOINED))], self.options)
+        (insert,) = job.inserts
+        return replace(job, inserts=(replace(insert, query=_with_quotes(insert.query)),))
 
     @cached_property
     def plan(self) -> JobPlan:
@@ -125,48 +121,35 @@ class JoinSpec:
 
 
 class _Reading:
-    """A spec as a job, and all that is wrong with it."""
+    """What a relation is made of, and all that is wrong with a spec."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self.problems: list[WatersmeetError] = []
         self._spec = spec
         names = self._names(spec.names)
         self._columns = [
-            self._columns_of(side, columns) for side, columns in (("left", spec.left), ("right", spec.right))
+            self._columns_of(side, columns)
+            for side, columns in zip(SIDES, (spec.left, spec.right), strict=True)
         ]
-        sources = [
+        self.sources = [
             Source(name, tuple(columns.values()), "memory", {}, self._times(side, name, columns, times))
             for side, name, columns, times in zip(
-                ("left", "right"), names, self._columns, (spec.left_times, spec.right_times), strict=True
+                SIDES, names, self._columns, (spec.left_times, spec.right_times), strict=True
             )
         ]
-        kind = HOW.get(spec.how) if isinstance(spec.how, str) else None
-        if kind is None:
+        if spec.how not in HOW:
             self._problem(
                 f"how is {spec.how!r}", "bad-value", near_names(str(spec.how), HOW) or "inner is one"
             )
-            kind = JoinKind.INNER
         trees = Trees(
-            {
-                side: (name, columns)
-                for side, name, columns in zip(("left", "right"), names, self._columns, strict=True)
-            }
+            {side: (name, columns) for side, name, columns in zip(SIDES, names, self._columns, strict=True)}
         )
-        condition = trees.condition(spec.condition)
-        self.outputs = self._outputs(names, kind)
-        outputs = tuple(OutputColumn(name, trees.value(ref), f"{ref}") for name, ref in self.outputs.items())
+        self.condition = trees.condition(spec.condition)
+        self.outputs = self._outputs(names)
+        self.items = [named(trees.value(ref), name) for name, ref in self.outputs.items()]
         self.problems += trees.problems
-        self.postponed = self._postponed(sources)
-        settings = Settings()
-        for key, value in spec.options.items():
-            try:
-                settings.set(str(key), str(value))
-            except SpecError as error:
-                self.problems.append(error)
-        left, right = (_input(source) for source in sources)
-        text = f"{names[0]} {kind.value} JOIN {names[1]} ON {condition.sql('spark')}"
-        query = Query(Join(left, right, kind, condition), None, outputs, text)
-        self.job = Job((Insert(JOINED, Sink(JOINED, "memory"), query),), settings.options)
+        self.postponed = self._postponed()
+        self.problems += Settings().set_all(spec.options)
 
     def _problem(self, message: str, code: str, hint: str | None = None) -> None:
         self.problems.append(SpecError(message, code=code, hint=hint))
@@ -248,13 +231,13 @@ class _Reading:
             return None
         return units
 
-    def _outputs(self, names: tuple[str, str], kind: JoinKind) -> dict[str, ColumnRef]:
-        asked = self._spec.outputs
+    def _outputs(self, names: tuple[str, str]) -> dict[str, ColumnRef]:
+        asked, hides_right = self._spec.outputs, self._spec.how in ("semi", "anti")
         if asked is None:
-            sides = list(zip(("left", "right"), names, self._columns, strict=True))[: 2 - kind.hides_right]
+            sides = list(zip(SIDES, names, self._columns, strict=True))[: 2 - hides_right]
             all_names = [name.lower() for _, _, columns in sides for name in columns]
             chosen = [
-                (name if all_names.count(name.lower()) == 1 else f"{of}_{name}", _ref(side, name))
+                (name if all_names.count(name.lower()) == 1 else f"{of}_{name}", ColumnRef(side, name))
                 for side, of, columns in sides
                 for name in columns
             ]
@@ -279,9 +262,10 @@ class _Reading:
                     "bad-value",
                     'columns go out as they are: left("order_id")',
                 )
-            elif kind.hides_right and ref.side == "right":
+            elif hides_right and ref.side == "right":
                 self._problem(
-                    f'outputs: "{name}" is of the right side, and rows of {kind.value} joins are left ones',
+                    f'outputs: "{name}" is of the right side, and rows of LEFT {self._spec.how.upper()} joins'
+                    " are left ones",
                     "bad-value",
                     "choose columns of the left side",
                 )
@@ -289,11 +273,11 @@ class _Reading:
                 outputs[name] = ref
         return outputs
 
-    def _postponed(self, sources: Sequence[Source]) -> dict[tuple[str, str], int]:
+    def _postponed(self) -> dict[tuple[str, str], int]:
         """By (by, evicted) the bounds that the caller counts on."""
         types = {
             f"{source.name}.{time.column}": column.type
-            for source in sources
+            for source in self.sources
             for time in source.event_times
             if (column := source.column(time.column)) is not None
         }
@@ -314,15 +298,26 @@ class _Reading:
         return bounds_by_pair
 
 
-def _ref(side: str, name: str) -> ColumnRef:
-    return ColumnRef("left" if side == "left" else "right", name)
+def _with_quotes(query: Query) -> Query:
+    """The query with all names in quotes, as fingerprints of states of earlier versions have them."""
+    join = query.relation
+    assert isinstance(join, Join)
+    left, right = (
+        replace(
+            side, branches=tuple(replace(b, columns=tuple(map(_quoted, b.columns))) for b in side.branches)
+        )
+        for side in inputs_of(join)
+    )
+    on = None if join.on is None else _quoted(join.on)
+    outputs = tuple(replace(output, expr=_quoted(output.expr)) for output in query.outputs)
+    return replace(query, relation=replace(join, left=left, right=right, on=on), outputs=outputs)
 
 
-def _input(source: Source) -> Input:
-    columns = tuple(exp.column(exp.to_identifier(column.name, quoted=True)) for column in source.columns)
-    times = tuple(time.column for time in source.event_times)
-    lags = tuple(time.lag for time in source.event_times)
-    return Input(source.name, source.columns, times, (Branch(source, columns, lags=lags),))
+def _quoted(expr: Expr) -> Expr:
+    tree = expr.copy()
+    for name in tree.find_all(exp.Identifier):
+        name.set("quoted", True)
+    return tree
 
 
 def _derived(plan: JobPlan) -> dict[str, dict[str, int]]:

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.local.conditions import (
-    OPERATORS,
     AllOf,
     AnyOf,
     Between,
@@ -25,6 +24,7 @@ from watersmeet.local.conditions import (
     Condition,
     Equal,
 )
+from watersmeet.relations.columns import tree_of
 from watersmeet.spec.model import Column, Expr
 from watersmeet.types.intervals import IntervalError, read_interval, text_us
 from watersmeet.types.sql_type import SqlType
@@ -59,13 +59,13 @@ class Trees:
                 kind = exp.NullSafeEQ if condition.null_safe else exp.EQ
                 return kind(this=self.value(condition.first), expression=self.value(condition.second))
             case Comparison():
-                if condition.operator not in OPERATORS:
+                compared = _COMPARED.get(condition.operator) if isinstance(condition.operator, str) else None
+                if compared is None:
                     return self._problem(
                         f"{condition.operator!r} compares nothing",
                         "bad-condition",
-                        f"operators are {' '.join(OPERATORS)}",
+                        f"operators are {' '.join(_COMPARED)}",
                     )
-                compared = _COMPARED[condition.operator]
                 return compared(this=self.value(condition.first), expression=self.value(condition.second))
             case Between():
                 return exp.Between(
@@ -108,9 +108,7 @@ class Trees:
                 "unknown-column",
                 near_names(str(ref.name), columns),
             )
-        node = exp.column(
-            exp.to_identifier(ref.name, quoted=True), table=exp.to_identifier(name, quoted=True)
-        )
+        node = tree_of(ref.name, name)
         if not ref.is_moved:
             return node
         length = ref.minus if ref.plus is None else ref.plus

@@ -19,7 +19,6 @@ from watersmeet.pipelines.around import (
     settings_of,
     under,
 )
-from watersmeet.pipelines.columns import column_of
 from watersmeet.pipelines.model import Description
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.rules import ELSEWHERE
@@ -27,6 +26,7 @@ from watersmeet.pipelines.sources import Sources
 from watersmeet.pipelines.steps import joined, looked_up, windowed
 from watersmeet.pipelines.told import Place, Told
 from watersmeet.pipelines.values import Elsewhere
+from watersmeet.relations.columns import column_of
 from watersmeet.relations.job import Job, job
 from watersmeet.relations.outputs import sink
 from watersmeet.relations.relation import Relation

@@ -12,12 +12,12 @@ from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.front.ddl.create import Infer, TimeOf, described_source
 from watersmeet.front.types.columns import type_named
 from watersmeet.pipelines.around import connector_of
-from watersmeet.pipelines.columns import column_of, tree_of
 from watersmeet.pipelines.lengths import in_units
 from watersmeet.pipelines.model import EVENT_TS, Description, Source
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.told import OF_TIMES, Told
 from watersmeet.pipelines.values import Elsewhere
+from watersmeet.relations.columns import column_of, tree_of
 from watersmeet.relations.inputs import relation_of, selected
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import length_node

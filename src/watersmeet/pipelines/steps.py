@@ -7,18 +7,16 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from watersmeet.errors import SpecError, near_names, raise_all
-from watersmeet.local.conditions import AllOf, Between, ColumnRef, Equal, left, right
-from watersmeet.local.trees import Trees
-from watersmeet.pipelines.columns import column_of, named, tree_of
+from watersmeet.errors import SpecError, near_names
 from watersmeet.pipelines.lengths import in_units, is_less
 from watersmeet.pipelines.model import Join, Lookup, Window
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.rules import collision
 from watersmeet.pipelines.told import Told
+from watersmeet.relations.columns import column_of, named, tree_of
 from watersmeet.relations.fragments import read_fragment
 from watersmeet.relations.relation import Relation
-from watersmeet.relations.terms import Length, hop, session, tumble
+from watersmeet.relations.terms import Length, hop, length_node, session, tumble
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
 from watersmeet.types.sql_type import INTEGERS, SqlType
 
@@ -69,13 +67,15 @@ def joined(
             f" timestamp_millis({times[types[1] in INTEGERS]}) AS …",
         )
         return None
-    trees = Trees({side: (names[i], columns[i]) for i, side in enumerate(sides)})
-    equal = [Equal(left(one), right(other)) for one, other in zip(*keys, strict=True)]
+    first, second = (tree_of(time, name) for time, name in zip(times, names, strict=True))
+    equal = [
+        exp.EQ(this=tree_of(one, names[0]), expression=tree_of(other, names[1]))
+        for one, other in zip(*keys, strict=True)
+    ]
     with told.at(key):
-        low, high = (_moved(left(times[0]), delta, types[0]) for delta in join.deltas)
-        condition = trees.condition(AllOf(*equal, Between(right(times[1]), low, high)))
-        raise_all(trees.problems)
-        return both[0].join(both[1], on=condition, how=join.how).select(*outputs)
+        low, high = (_moved(first, delta, types[0]) for delta in join.deltas)
+        within = exp.Between(this=second, low=low, high=high)
+        return both[0].join(both[1], on=[*equal, within], how=join.how).select(*outputs)
     return None
 
 
@@ -202,11 +202,14 @@ def _time_key(join: Join, side: str) -> str:
     return "event_time_column" if own is None else f"{side}_event_time_column"
 
 
-def _moved(time: ColumnRef, delta: timedelta | int, type_: SqlType) -> ColumnRef:
+def _moved(time: exp.Expression, delta: timedelta | int, type_: SqlType) -> exp.Expression:
     if not delta:
-        return time
-    length = in_units(-delta if is_less(delta, 0) else delta, type_)
-    return time - length if is_less(delta, 0) else time + length
+        return time.copy()
+    is_back = is_less(delta, 0)
+    length: Length = in_units(-delta if is_back else delta, type_)
+    if isinstance(length, timedelta):  # fingerprints in checkpoints have this unit
+        length = f"{length // timedelta(microseconds=1)} microseconds"
+    return (exp.Sub if is_back else exp.Add)(this=time.copy(), expression=length_node(length, "delta"))
 
 
 def _read(text: str) -> exp.Expression:

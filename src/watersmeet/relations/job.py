@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.errors import SpecError, SqlError, WatersmeetError, raise_all
+from watersmeet.errors import SpecError, WatersmeetError, raise_all
 from watersmeet.front.ddl.settings import Settings, as_text, is_same_setting
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
-from watersmeet.observe.page import plan_page
 from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.model.job import JobPlan
@@ -89,6 +88,8 @@ class Job:
         return explain(self.plan)
 
     def _repr_html_(self) -> str:
+        from watersmeet.observe.page import plan_page  # loads rich
+
         return plan_page(self.plan)
 
     def mermaid(self) -> str:
@@ -124,7 +125,7 @@ def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str
         raise whole_error("job", f"is given {other!r}", "pass the result of relation.to_sink(…)")
     given = _all_given(output.relation for output in outputs)
     functions = {output.sink.name: output.function for output in outputs if output.function is not None}
-    made = Job(_described(outputs, _said(checkpoint, settings)), given, functions)
+    made = Job(description_of(outputs, _said(checkpoint, settings)), given, functions)
     _ = made.plan
     return made
 
@@ -221,14 +222,10 @@ def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[
     return said
 
 
-def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Description:
+def description_of(outputs: Sequence[Output], said: Mapping[str, Any]) -> Description:
     """Raises: SqlError, SeveralErrors, with all that is wrong."""
-    settings, problems = Settings(), list[WatersmeetError]()
-    for key, value in said.items():
-        try:
-            settings.set(key, as_text(value))
-        except SqlError as error:
-            problems.append(error)
+    settings = Settings()
+    problems = settings.set_all(said)
     inserts: list[Insert] = []
     sinks: dict[str, tuple[Sink, OfBatches | None]] = {}
     for output in outputs:

@@ -24,7 +24,6 @@ from watersmeet.front.query.views import is_summarized, select_flow
 from watersmeet.front.query.windows import OF_WINDOW
 from watersmeet.front.text.dialect import ImposeOrder, WindowTable
 from watersmeet.front.text.place import Refused
-from watersmeet.observe.page import plan_page, refusal_page
 from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.model.job import JobPlan
@@ -249,8 +248,8 @@ class Relation(WithSinks):
 
     def query(self) -> Query:
         """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors."""
-        tree, text, sql = self._whole(), self._text(), shown(self._tree)
-        return self._built(text, lambda: build_query(tree, self._catalog(), text, sql))
+        tree, text = self._whole(), self._text()
+        return self._built(text, lambda: build_query(tree, self._catalog(), text, shown(self._tree)))
 
     @property
     def plan(self) -> JobPlan:
@@ -266,6 +265,8 @@ class Relation(WithSinks):
         return mermaid(self.plan)
 
     def _repr_html_(self) -> str:
+        from watersmeet.observe.page import plan_page, refusal_page  # loads rich
+
         try:
             return plan_page(self.plan)
         except WatersmeetError as error:  # what is not whole yet is shown, too

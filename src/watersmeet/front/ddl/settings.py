@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from sqlglot.tokens import TokenType
 
 from watersmeet import earlier_names
-from watersmeet.errors import Location, SqlError, near_names
+from watersmeet.errors import Location, SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.amounts import (
     ROWS_HINT,
     bytes_hint,
@@ -124,6 +125,16 @@ class Settings:
     run: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
     durations: dict[str, bool] = field(default_factory=dict)
+
+    def set_all(self, values: Mapping[str, Any]) -> list[WatersmeetError]:
+        """Set these, and return what is wrong with them."""
+        problems: list[WatersmeetError] = []
+        for key, value in values.items():
+            try:
+                self.set(str(key), as_text(value))
+            except WatersmeetError as error:
+                problems.append(error)
+        return problems
 
     def set(self, key: str, value: str, location: Location | None = None) -> None:
         """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
