@@ -13,14 +13,18 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+from tests.pipelines.texts import edited
 from tests.support.case_files import OWN_CASE_FILES
 from tests.support.package_paths import find_paths
+from watersmeet import local
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.sql import parse_job
+from watersmeet.pipelines import Pipeline
 from watersmeet.plan.identity.described import described
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.job import JobPlan
@@ -42,9 +46,37 @@ def plans() -> Iterator[tuple[str, JobPlan]]:
     }
     for path in find_paths(GOLDEN, "*.sql"):
         jobs[f"golden/{path.stem}"] = partial(parse_job, path.read_text())
+    jobs |= {f"spec/{how}": partial(_job_of_spec, how) for how in ("inner", "left", "full", "anti")}
+    jobs |= {f"pipeline/{kind}": partial(_job_of_pipeline, kind) for kind in ("TIMESTAMP", "DATE", "BIGINT")}
     for name, job in sorted(jobs.items()):
         with suppress(WatersmeetError):  # what is refused has no state
             yield name, plan_job(job())
+
+
+def _job_of_spec(how: str) -> Job:
+    columns = {"at": "DATE", "id": "BIGINT", "a b": "STRING", "price": "DECIMAL(8,2)"}
+    one, other = local.left, local.right
+    return local.JoinSpec(
+        left=columns,
+        right=columns,
+        left_times={"at": "1 day"},
+        right_times=["at"],
+        how=how,
+        condition=local.AllOf(
+            local.Equal(one("id"), other("id"), null_safe=how == "full"),
+            local.Between(other("at"), one("at") - "1 day", one("at") + "36 hours"),
+            local.AnyOf(
+                local.Comparison(one("price"), "<", other("price") + Decimal("1.50")),
+                local.Equal(one("a b"), "x"),
+            ),
+        ),
+        options={"time_zone": "America/New_York", "allowed_lateness": "1 day"},
+    ).job
+
+
+def _job_of_pipeline(kind: str) -> Job:
+    toml = edited(*[('at = "TIMESTAMP"', f'at = "{kind}"')] * 2, ('min_delta = "0 s', 'min_delta = "-7 s'))
+    return Pipeline.from_toml(toml).job(settings={"time_zone": "America/New_York"}).description
 
 
 def digests_of(plan: JobPlan) -> str:
