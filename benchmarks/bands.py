@@ -104,6 +104,7 @@ def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -121,10 +122,7 @@ def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
     run_job(
         job,
         plan_job(job),
-        checkpoint=str(folder / "checkpoint"),
-        partitions=TASKS,
-        until_caught_up=True,
-        on_tick=on_tick,
+        RunSettings(str(folder / "checkpoint"), partitions=TASKS, until_caught_up=True, on_tick=on_tick),
     )
     cpu = [after - before for before, after in pairwise(used)]
     with duckdb.connect() as connection:

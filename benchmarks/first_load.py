@@ -52,6 +52,7 @@ def seconds(way: str, folder: Path) -> float:
     """How long it takes in this process."""
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.engine.spark.job.session import settings, start
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -70,7 +71,7 @@ def seconds(way: str, folder: Path) -> float:
                 spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
             spark.sql(QUERY).write.parquet(f"{made}/out/1")
         else:
-            run_job(job, plan_job(job), checkpoint=f"{made}/checkpoint", until_caught_up=True)
+            run_job(job, plan_job(job), RunSettings(f"{made}/checkpoint", until_caught_up=True))
         taken = time.perf_counter() - before
         (written,) = duckdb.execute(f"SELECT count(*) FROM '{made}/out/*/*.parquet'").fetchall()
         (wanted,) = duckdb.execute(f"SELECT count(*) FROM '{folder}/lines/*.parquet'").fetchall()

@@ -77,6 +77,7 @@ def ours(folder: Path, kind: str, width_us: int, tasks: int | None) -> list[floa
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -102,10 +103,7 @@ def ours(folder: Path, kind: str, width_us: int, tasks: int | None) -> list[floa
     run_job(
         job,
         plan_job(job),
-        checkpoint=str(folder / "checkpoint"),
-        partitions=tasks,
-        until_caught_up=True,
-        on_tick=on_tick,
+        RunSettings(str(folder / "checkpoint"), partitions=tasks, until_caught_up=True, on_tick=on_tick),
     )
     return seconds[:TICKS]
 

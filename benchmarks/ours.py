@@ -13,6 +13,7 @@ from benchmarks.workloads import KINDS
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.job import run_job
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.manifest import load_newest
@@ -74,11 +75,7 @@ def main() -> None:
             report.state_bytes = bytes_in(arguments.checkpoint / "state")
 
     run_job(  # in the session that runs
-        job,
-        plan,
-        checkpoint=str(arguments.checkpoint),
-        until_caught_up=True,
-        on_tick=on_tick,
+        job, plan, RunSettings(str(arguments.checkpoint), until_caught_up=True, on_tick=on_tick)
     )
     report.ended = commit_times(arguments.checkpoint / "spark" / "commits", ticks)
     report.write(arguments.work)

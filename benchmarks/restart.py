@@ -67,8 +67,8 @@ def run(folder: Path, store: str | None) -> None:
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.front.sql import parse_job
-    from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
 
     conf = {"spark.master": f"local[{CORES}]", "spark.ui.enabled": "false", "spark.driver.memory": "2g"}
@@ -89,11 +89,7 @@ def run(folder: Path, store: str | None) -> None:
     run_job(
         job,
         plan_job(job),
-        checkpoint=str(folder / "checkpoint"),
-        partitions=CORES,
-        until_caught_up=True,
-        store=store_of(job.run),
-        on_tick=on_tick,
+        RunSettings(str(folder / "checkpoint"), partitions=CORES, until_caught_up=True, on_tick=on_tick),
     )
     print(json.dumps({"first": ticks[0], "all": time.perf_counter() - started, "kept": kept[-1]}))
 

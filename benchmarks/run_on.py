@@ -70,6 +70,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.engine.spark.sources.files.read import BatchFiles
     from watersmeet.engine.spark.tick.reading.again import Reread, Rereading
     from watersmeet.front.sql import parse_job
@@ -107,10 +108,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
         run_job(
             job,
             plan_job(job),
-            checkpoint=str(folder / "checkpoint"),
-            partitions=2,
-            until_caught_up=True,
-            on_tick=on_tick,
+            RunSettings(str(folder / "checkpoint"), partitions=2, until_caught_up=True, on_tick=on_tick),
         )
     finally:
         patched.of_batch = own

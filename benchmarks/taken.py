@@ -54,6 +54,7 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.engine.spark.tick.taken import Takings, Took
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
@@ -102,10 +103,7 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
         run_job(
             job,
             plan_job(job),
-            checkpoint=str(folder / "checkpoint"),
-            partitions=2,
-            until_caught_up=True,
-            on_tick=on_tick,
+            RunSettings(str(folder / "checkpoint"), partitions=2, until_caught_up=True, on_tick=on_tick),
         )
     finally:
         kept.of = own

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(asked.ways) == 1:
             settings = replace(settings, partitions=None if asked.ways == ["auto"] else int(asked.ways[0]))
         with patch.object(TaskCounts, "of", by_turn):
-            JobRun(spark, plan, settings, outputs_of(job, plan, None), checkpoint).execute()
+            JobRun(spark, plan, settings, outputs_of(job, plan, settings), checkpoint).execute()
         print(f"{asked.rows:,} rows a side, {asked.kind}, {asked.master}")
         for name, ticks in took.items():
             join, whole = (sorted(seconds) for seconds in zip(*ticks, strict=True))

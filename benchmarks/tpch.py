@@ -258,6 +258,7 @@ def ran(
 ) -> Ran:
     """Run the job over the files of changes in ``folder``."""
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
     from watersmeet.state.manifest import load_newest
@@ -282,7 +283,7 @@ def ran(
             told = f"{done.rows_out:,} changes out, {sum(done.state.values()):,} rows of tables kept"
             print(f"tick {result.tick}: {taken:.2f} s, {told}", flush=True)
 
-    run_job(job, planned, checkpoint=str(checkpoint), until_caught_up=True, on_tick=on_tick)
+    run_job(job, planned, RunSettings(str(checkpoint), until_caught_up=True, on_tick=on_tick))
     manifest = load_newest(LocalStore(checkpoint / "state"))
     assert manifest is not None
     rows = Counter[str]()

@@ -109,7 +109,7 @@ def run(asked: Asked) -> None:
     from watersmeet.engine.spark.job import session
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
-    from watersmeet.running import run_planned
+    from watersmeet.running import RunSettings, run_planned
 
     folder = Path(asked.folder)
     conf = {
@@ -135,7 +135,7 @@ def run(asked: Asked) -> None:
 
     print(json.dumps({"tick": 0, "parts": {}}), flush=True)
     sys.stdin.readline()
-    run_planned(job, plan_job(job), checkpoint=str(folder / "checkpoint"), on_tick=on_tick)
+    run_planned(job, plan_job(job), RunSettings(str(folder / "checkpoint"), on_tick=on_tick))
     spark.stop()
 
 

@@ -97,6 +97,7 @@ def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path)
     """The first five ticks, which compile code and start workers, are not counted."""
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import RunSettings
 
     (folder / "s").mkdir()
     for tick in range(2 * asked.ticks + 1):
@@ -125,10 +126,9 @@ def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path)
     run_job(
         job,
         plan_job(job),
-        checkpoint=str(folder / "checkpoint"),
-        partitions=asked.partitions,
-        until_caught_up=True,
-        on_tick=on_tick,
+        RunSettings(
+            str(folder / "checkpoint"), partitions=asked.partitions, until_caught_up=True, on_tick=on_tick
+        ),
     )
     return figures_of(asked, seconds[5:], max(held), sum(out))
 

@@ -5,16 +5,17 @@ PySpark is loaded when a job is run, not before.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.engine.spark.job.settings import RunSettings as RunSettings
 from watersmeet.engine.spark.start_failures import check_pyspark
 from watersmeet.errors import SpecError, raise_all, without_hidden
-from watersmeet.front.ddl.settings import ON, as_text
+from watersmeet.front.ddl.settings import as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About, Recording
 from watersmeet.objects.setting import store_of
@@ -24,14 +25,13 @@ from watersmeet.page.asking import AskedJob
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.base import RowPrinter
-from watersmeet.spec.limits import LEAST_KEPT_TICKS
-from watersmeet.spec.model import Column, Job
-from watersmeet.spec.options.function import OfBatches
+from watersmeet.spec.limits import is_set
+from watersmeet.spec.model import Job
 from watersmeet.spec.watched.access import TOKEN_FILE, load_token
 from watersmeet.spec.watched.addresses import address_in
 
 if TYPE_CHECKING:
-    from watersmeet.engine.spark.job.job import OnTick as OnTick
+    from watersmeet.engine.spark.job.settings import OnTick as OnTick
     from watersmeet.engine.spark.job.settings import RunResult as RunResult
     from watersmeet.page.serving import Serving
 
@@ -99,14 +99,16 @@ def run(
     return run_planned(
         job,
         plan,
-        checkpoint=directory,
-        accept_loss=accept_loss,
-        accept_target=accept_target,
-        rebuild=rebuild,
-        inferred=infer.inferred,
-        on_tick=on_tick,
-        on_notice=on_notice,
-        console=console,
+        RunSettings(
+            directory,
+            accept_loss=accept_loss,
+            accept_target=accept_target,
+            rebuild=rebuild,
+            inferred=infer.inferred,
+            console=console,
+            on_notice=on_notice,
+            on_tick=on_tick,
+        ),
         of_text=AskedJob(text, "-", directory, asked),
     )
 
@@ -114,93 +116,52 @@ def run(
 def run_planned(
     job: Job,
     plan: JobPlan,
+    settings: RunSettings,
     *,
-    checkpoint: str,
-    accept_loss: Collection[str] = (),
-    accept_target: Collection[str] = (),
-    rebuild: bool = False,
-    inferred: Mapping[str, Sequence[Column]] | None = None,
-    given: Mapping[str, Any] | None = None,
-    functions: Mapping[str, OfBatches] | None = None,
-    stop: threading.Event | None = None,
     watchers: Sequence[Watcher] = (),
-    on_notice: Callable[[str], None] | None = None,
-    on_tick: OnTick | None = None,
-    console: RowPrinter | None = None,
     of_text: AskedJob | None = None,
     on_java: Callable[[], None] | None = None,
     shown_on: TextIO | None = None,
 ) -> RunResult:
-    """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
-    ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
-    process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
-    that its settings ask for; ``of_text``: the job as a text, for who asks its page what became of
-    rows; None: it was made otherwise; ``on_java``: called after all checks, before Java starts, which then
-    starts while the rest of the program is loaded, with no other job meanwhile; ``shown_on``: where alone
-    ``on_notice`` writes; None: it may write to a log, and the token of the page is not told.
+    """Check a job, watch it, and run it on Spark.
+
+    Args:
+        settings: those of the job are added.
+        watchers: are told of the run, beside those that its settings ask for.
+        of_text: the job as a text, for who asks its page what became of rows; None: it was made otherwise.
+        on_java: called after all checks, before Java starts, which then starts while the rest of the program
+            is loaded, with no other job meanwhile.
+        shown_on: where alone notices are written; None: they may go to a log, and the token of the page is
+            not told.
 
     Raises:
         WatersmeetError: as `run`.
     """
-    asked = job.run
-    directory = asked.get("checkpoint", checkpoint)
-    check_before_java(
-        job,
-        plan,
-        directory,
-        accept_loss=accept_loss,
-        accept_target=accept_target,
-        rebuild=rebuild,
-        functions=functions,
-        stop=stop,
-        on_notice=on_notice,
-    )
-    from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, RunSettings
+    settings = settings.resolve(job)
+    check_before_java(job, plan, settings)
     from watersmeet.engine.spark.job_conf import java_begun
 
-    store = store_of(asked)
-    place = Checkpoint(directory, store)
-    caught_up, finish = is_set(asked, "until_caught_up"), is_set(asked, "finish")
-    every = RunSettings(directory, trigger=asked.get("trigger", DEFAULT_TRIGGER))
-    pause_ms = 0 if caught_up or finish else every.trigger_ms
+    asked, on_notice = settings.run, settings.on_notice
+    place = Checkpoint(settings.checkpoint, settings.store)
+    pause_ms = 0 if settings.until_caught_up else settings.trigger_ms
 
     about = Watched(place.job, plan, pause_ms / 1000)
     recording = None
-    if is_set(asked, "history", unless_said=True):
+    if is_set(asked, "history", default=True):
         recording = Recording(lambda: place.store, About.of(job, plan))
 
     def run_watched(watching: Watching) -> RunResult:
         from watersmeet.engine.spark.job.job import run_job  # takes as long to load as Java to start
 
-        return run_job(
-            job,
-            plan,
-            checkpoint=directory,
-            partitions=int(asked["partitions"]) if "partitions" in asked else None,
-            trigger=asked.get("trigger"),
-            master=asked.get("master"),
-            jars=asked.get("jars"),
-            conf=dict(job.settings),
-            until_caught_up=caught_up,
-            finish=finish,
-            replace_newer_files=is_set(asked, "replace_newer_files"),
-            change_queries=is_set(asked, "change_queries"),
-            keep_ticks=int(asked.get("keep_ticks", LEAST_KEPT_TICKS)),
-            rebuild=rebuild,
-            store=store,
-            accept_loss=accept_loss,
-            accept_target=accept_target,
-            inferred=inferred,
-            given=given,
-            functions=functions,
-            stop=stop,
+        told = replace(
+            settings,
             on_start=watching.start,
             on_notice=each_of(watching.notice, on_notice),
             on_begin=watching.begin,
             on_backlog=watching.behind,
-            on_tick=each_of(watching.tick, on_tick),
-            console=console,
+            on_tick=each_of(watching.tick, settings.on_tick),
         )
+        return run_job(job, plan, told)
 
     def run_shown(watching: Watching) -> RunResult:
         if page is not None:
@@ -217,7 +178,7 @@ def run_planned(
         return result
 
     say = on_notice or (lambda said: None)
-    text = of_text or AskedJob(None, "-", directory)
+    text = of_text or AskedJob(None, "-", settings.checkpoint)
     with (
         _page_of(asked, place, recording is not None, text) as page,
         asked_watchers(asked, about, say) as own,
@@ -227,51 +188,16 @@ def run_planned(
         return watched([*kept, *watchers, *own], run_shown)
 
 
-def check_before_java(
-    job: Job,
-    plan: JobPlan,
-    directory: str,
-    *,
-    accept_loss: Collection[str] = (),
-    accept_target: Collection[str] = (),
-    rebuild: bool = False,
-    functions: Mapping[str, OfBatches] | None = None,
-    stop: threading.Event | None = None,
-    on_notice: Callable[[str], None] | None = None,
-    servers: bool = True,
-) -> None:
-    """Check all that can be known of a run without Java; its servers, too, unless ``servers`` is False. Other
-    arguments as `run_planned`.
+def check_before_java(job: Job, plan: JobPlan, settings: RunSettings, *, servers: bool = True) -> None:
+    """Check all that can be known of a run without Java; its servers, too, unless ``servers`` is False.
 
     Raises:
         WatersmeetError: all that is wrong.
     """
-    from watersmeet.engine.spark.preflight.run import (
-        IntendedRun,
-        problems_before_java,
-        problems_before_start,
-    )
-    from watersmeet.engine.spark.preflight.state import Resumption
+    from watersmeet.engine.spark.preflight.run import problems_before_java, problems_before_start
 
-    resumption = Resumption(
-        mends=rebuild or bool(accept_loss),
-        changes=is_set(job.run, "change_queries"),
-        finishes=is_set(job.run, "finish"),
-    )
-    run = IntendedRun(
-        job,
-        plan,
-        directory,
-        Checkpoint(directory, store_of(job.run)),
-        resumption,
-        accept_loss,
-        accept_target,
-        functions or {},
-    )
-    if servers:
-        raise_all(problems_before_java(run, stop or threading.Event(), each_of(on_notice)))
-    else:
-        raise_all(problems_before_start(run))
+    problems_of = problems_before_java if servers else problems_before_start
+    raise_all(problems_of(job, plan, settings.resolve(job)))
 
 
 @contextmanager
@@ -313,11 +239,6 @@ def no_checkpoint(hint: str) -> SpecError:
     """The refusal of a job that has none. ``hint``: how to say it."""
     message = "the job has no checkpoint: a directory for its state"
     return SpecError(message, code="no-checkpoint", hint=hint)
-
-
-def is_set(settings: Mapping[str, str], name: str, *, unless_said: bool = False) -> bool:
-    """Whether a setting of the run that is a switch is on. ``unless_said``: where it is not set."""
-    return settings[name].strip().lower() in ON if name in settings else unless_said
 
 
 def each_of(*told: Callable[..., None] | None) -> Callable[..., None]:

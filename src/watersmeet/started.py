@@ -19,7 +19,7 @@ from watersmeet.observe.progress import Recent, TickReport
 from watersmeet.observe.reports import TickResult, account_of, integer_times
 from watersmeet.observe.result import Result
 from watersmeet.observe.watching import Watcher
-from watersmeet.running import check_before_java, no_checkpoint, run_planned
+from watersmeet.running import RunSettings, check_before_java, no_checkpoint, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
 from watersmeet.spec.options.function import OfBatches
@@ -69,9 +69,19 @@ class StartedJob:
         checkpoint = description.run.get("checkpoint")
         if checkpoint is None:
             raise no_checkpoint("job(…, checkpoint='state/delivered')")
-        check_before_java(description, plan, checkpoint, functions=functions, servers=False)
         self.notices = list(notices)
         self._stop = threading.Event()
+        self._within = threading.local()
+        settings = RunSettings(
+            checkpoint,
+            inferred=inferred or {},
+            frames={name: self._of_a_table(frame) for name, frame in frames.items()},
+            functions={name: self._of_a_tick(function) for name, function in functions.items()},
+            is_background=True,
+            stop=self._stop,
+            on_notice=self.notices.append,
+        )
+        check_before_java(description, plan, settings, servers=False)
         self._begun = threading.Event()
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -84,21 +94,11 @@ class StartedJob:
         self._displays = Displays(self._repr_html_, self.__repr__)
         self._last: TickResult | None = None
         self._told = on_tick
-        self._within = threading.local()
 
         def work() -> None:
             try:
-                self._result = run_planned(
-                    description,
-                    plan,
-                    checkpoint=checkpoint,
-                    given={name: self._of_a_table(frame) for name, frame in frames.items()},
-                    inferred=inferred,
-                    functions={name: self._of_a_tick(function) for name, function in functions.items()},
-                    stop=self._stop,
-                    watchers=[_Within(self._begun.set, self._report)],
-                    on_notice=self.notices.append,
-                )
+                watcher = _Within(self._begun.set, self._report)
+                self._result = run_planned(description, plan, settings, watchers=[watcher])
             except BaseException as error:
                 self._error = error
             finally:

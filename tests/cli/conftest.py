@@ -23,18 +23,17 @@ class FakeEngine:
         self.waiting: dict = {}
         self.backlog: dict = {}
         self.notices: list[str] = []
-        self.called: dict = {}
-        self.job = self.plan = None
+        self.job = self.plan = self.settings = None
 
-    def run_job(self, job, plan, *, on_start, on_begin, on_tick, on_backlog, on_notice, console, **settings):
-        self.job, self.plan, self.called = job, plan, settings
-        on_backlog(self.backlog)
-        on_start(self.waiting, None)
+    def run_job(self, job, plan, settings):
+        self.job, self.plan, self.settings = job, plan, settings
+        settings.on_backlog(self.backlog)
+        settings.on_start(self.waiting, None)
         for notice in self.notices:
-            on_notice(notice)
+            settings.on_notice(notice)
         for tick in self.ticks:
-            on_begin(tick.tick)
-            on_tick(tick, 0.25, {"ingest": 0.1})
+            settings.on_begin(tick.tick)
+            settings.on_tick(tick, 0.25, {"ingest": 0.1})
         if self.error is not None:
             raise self.error
         return SimpleNamespace(

@@ -23,9 +23,9 @@ from watersmeet.engine.spark.checkpoint.held import Hold, holder
 from watersmeet.engine.spark.checkpoint.restart import host_of
 from watersmeet.engine.spark.checkpoint.spark_files import text_of
 from watersmeet.engine.spark.job import gateway, session
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.preflight import patience, topics
-from watersmeet.engine.spark.preflight.run import IntendedRun, problems_before_java
-from watersmeet.engine.spark.preflight.state import Resumption
+from watersmeet.engine.spark.preflight.run import problems_before_java
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
@@ -70,8 +70,7 @@ def folder(tmp_path, monkeypatch):
 
 def checked(text: str, **how) -> list[WatersmeetError]:
     asked = parse_job(text)
-    to_check = IntendedRun(asked, plan_job(asked), "state", Checkpoint("state"), Resumption(**how))
-    return problems_before_java(to_check, threading.Event(), lambda notice: None)
+    return problems_before_java(asked, plan_job(asked), RunSettings("state", **how))
 
 
 def codes(text: str, **how) -> list[str]:
@@ -167,12 +166,12 @@ def test_a_state_that_does_not_fit_is_told():
     assert codes(text.replace("SELECT k, t", "SELECT k, t, 1 AS n")) == [], "columns may change"
     other = text.replace("FROM a;", "FROM a WHERE k > 'b';")
     assert codes(other) == ["changed-query"]
-    assert codes(other, changes=True) == []
+    assert codes(other, change_queries=True) == []
     with checkpoint.locked():
         assert codes(text) == ["checkpoint-locked"]
     (checkpoint.spark / "metadata").rename("metadata")
     assert codes(text) == ["spark-checkpoint-lost"]
-    assert codes(text, mends=True) == []
+    assert codes(text, rebuild=True) == []
 
 
 @pytest.mark.parametrize("name", ["metadata", "offsets/0", "commits/0"])
@@ -210,7 +209,7 @@ def test_a_finished_job_is_told():
     text = JOB.format(sink=FILES)
     keep_state(text, finished=True)
     assert codes(text) == ["job-finished"]
-    assert codes(text, finishes=True) == []
+    assert codes(text, finish=True) == []
 
 
 def test_what_a_run_would_mend_is_not_refused():
@@ -335,11 +334,10 @@ def test_a_host_that_has_no_name_is_told(monkeypatch):
 
 def test_a_stop_ends_waiting_and_nothing_is_said_of_servers(monkeypatch):
     asked = parse_job(JOB.format(sink=TOPIC.format(port=9)))
-    to_check = IntendedRun(asked, plan_job(asked), "state", Checkpoint("state"), Resumption())
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     began = time.monotonic()
-    assert problems_before_java(to_check, stop, lambda notice: None) == []
+    assert problems_before_java(asked, plan_job(asked), RunSettings("state", stop=stop)) == []
     assert time.monotonic() - began < 5
 
 

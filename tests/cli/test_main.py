@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 from tests.pipelines.texts import edited
 from watersmeet import errors
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.held import Held
 
@@ -171,27 +173,13 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         *("--max-rows", "9", "--max-drift", "60"),
     )
     assert found.status == 0, found.err
-    assert engine.called == {
-        "rebuild": False,
-        "given": None,
-        "functions": None,
-        "stop": None,
-        "store": None,
-        "accept_loss": (),
-        "accept_target": (),
-        "inferred": {},
-        "replace_newer_files": False,
-        "change_queries": False,
-        "keep_ticks": 2,
-        "checkpoint": "cp",
-        "partitions": 3,
-        "trigger": "2 seconds",
-        "master": "local[3]",
-        "jars": None,
-        "conf": {"spark.a": "b=c"},
-        "until_caught_up": True,
-        "finish": True,
-    }
+    ours = RunSettings(
+        "cp", partitions=3, trigger="2 seconds", until_caught_up=True, finish=True, run=engine.job.run
+    )
+    others = ("console", "stop", "on_start", "on_notice", "on_begin", "on_backlog", "on_tick")
+    assert replace(engine.settings, **{name: getattr(ours, name) for name in others}) == ours
+    assert engine.job.run["master"] == "local[3]"
+    assert engine.job.settings == {"spark.a": "b=c"}
     assert (engine.job.options.max_rows, engine.job.options.max_drift) == (9, 60)
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
@@ -215,16 +203,16 @@ def test_a_run_warns_of_the_limits_of_a_pipeline(watersmeet, tmp_path, engine):
 def test_notices_of_the_start_go_to_standard_error(watersmeet, job, engine):
     engine.notices = ["parts were moved"]
     found = watersmeet("run", job, "--replace-newer-files")
-    assert engine.called["replace_newer_files"] is True
+    assert engine.settings.replace_newer_files is True
     assert "notice: parts were moved" in found.err
     assert "parts were moved" not in found.out
 
 
 def test_without_a_checkpoint_the_state_is_beside_the_work(watersmeet, job, engine):
     assert watersmeet("run", job).status == 0
-    assert engine.called["checkpoint"] == str(Path(".watersmeet") / "job")
-    assert engine.called["partitions"] is None
-    assert engine.called["finish"] is False
+    assert engine.settings.checkpoint == str(Path(".watersmeet") / "job")
+    assert engine.settings.partitions is None
+    assert engine.settings.finish is False
 
 
 def test_json_is_lines_of_json(watersmeet, job, engine, make_tick):

@@ -199,7 +199,7 @@ def test_names_say_nothing_on_spark(spark, tmp_path):
         )
         plan = plan_job(job)
         settings = RunSettings(str(folder / "state"), until_caught_up=True, finish=True, partitions=2)
-        run(spark, plan, settings, outputs_of(job, plan, None))
+        run(spark, plan, settings, outputs_of(job, plan, settings))
         return Counter(str(list(row.values())) for row in MemorySink.rows("out"))
 
     plain = rows(PLAIN, 0, "json")

@@ -18,7 +18,7 @@ from watersmeet.history.points import END
 from watersmeet.history.segments import FOLDER
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.watching import Watcher
-from watersmeet.running import run_planned
+from watersmeet.running import RunSettings, run_planned
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import MemoryStore
 
@@ -221,8 +221,8 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
         def notice(self, said):
             self.said.append(said)
 
-    def run_job(*_, on_start, **__):
-        on_start({}, None)
+    def run_job(job, plan, settings):
+        settings.on_start({}, None)
         return CAUGHT_UP
 
     def denied(*_):
@@ -234,7 +234,8 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
     description, heard, said = watersmeet.parse_job(TEXT), Heard(), []
     description.run["checkpoint"] = str(tmp_path)
     plan = watersmeet.plan_job(description)
-    run_planned(description, plan, checkpoint=str(tmp_path), watchers=[heard], on_notice=said.append)
+    settings = RunSettings(str(tmp_path), on_notice=said.append)
+    run_planned(description, plan, settings, watchers=[heard])
     assert heard.said == said == ["the history of the job cannot be written: denied"]
 
 

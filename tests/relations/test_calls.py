@@ -102,7 +102,7 @@ def test_one_name_is_a_list_of_it():
 
 
 def test_a_started_job_tells_what_its_plan_warns_of(monkeypatch):
-    monkeypatch.setattr(started, "run_planned", lambda *_, on_notice, **__: on_notice("told later"))
+    monkeypatch.setattr(started, "run_planned", lambda job, plan, how, **_: how.on_notice("told later"))
     never = ws.between("d.delivery_time", "o.order_time", "1h", "0s")
     joined = orders.alias("o").join(deliveries.alias("d"), on="o.order_id = d.order_id", within=never)
     job = ws.job(joined.select("o.order_id").to_sink(ws.memory("none")), checkpoint="state")
@@ -117,10 +117,10 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     """Which the job waits for, so that waiting for the job there would never end."""
     said, made, gate = [], [], threading.Event()
 
-    def run(*_, stop, watchers, **__):
+    def run(job, plan, settings, *, watchers):
         for watcher in watchers:
             watcher.tick(SimpleNamespace(read=0, written=0), None)
-        return SimpleNamespace(stopped=stop.is_set())
+        return SimpleNamespace(stopped=settings.stop.is_set())
 
     def told(_):
         assert gate.wait(5)
@@ -144,7 +144,8 @@ def test_a_function_of_batches_is_run_with_the_parameters_that_it_has(monkeypatc
     def put(rows, tick, *, job, insert):
         seen.append((rows, tick, job, insert))
 
-    def run(*_, functions, **__):
+    def run(job, plan, settings, **_):
+        functions = settings.functions
         asked = {name: name.upper() for name in named_among(functions["put"], NAMED)}
         functions["put"]("rows", 7, **asked)
         return SimpleNamespace(stopped=False)
@@ -165,10 +166,10 @@ def test_what_makes_a_table_does_not_wait_for_its_job(monkeypatch):
             said.append(made[0].stop())
         return SimpleNamespace(isStreaming=False, schema=schema)
 
-    def run(*_, given, stop, **__):
+    def run(job, plan, settings, **_):
         assert gate.wait(5)
-        given["known"]()
-        return SimpleNamespace(stopped=stop.is_set())
+        settings.makers["known"]()
+        return SimpleNamespace(stopped=settings.stop.is_set())
 
     monkeypatch.setattr(started, "run_planned", run)
     known = ws.table(makes, name="known").alias("k").as_of()

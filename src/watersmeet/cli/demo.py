@@ -15,6 +15,7 @@ from typing import Any
 
 from watersmeet.cli.demo_data import Layout, prepare
 from watersmeet.cli.run import Appearance, run_text
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.start_failures import check_pyspark
 from watersmeet.errors import counted
 
@@ -85,7 +86,7 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
         f"demo {name}",
         {"until_caught_up": "true", "finish": "true", "master": "local[2]", "partitions": "2"},
         Appearance(live=live, hints=False),
-        default_checkpoint=work / "checkpoint",
+        RunSettings(str(work / "checkpoint")),
     )
     if ended.stopped or ended.account is None:
         print("stopped before the end: nothing to compare")

@@ -173,7 +173,8 @@ def run(
     log_format: flags.LoggedAs = None,
 ) -> None:
     """Run a job on Spark until Ctrl-C; running it again resumes where it stopped."""
-    from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
+    from watersmeet.cli.run import Appearance, run_text, settings_of
+    from watersmeet.engine.spark.job.settings import RunSettings
     from watersmeet.engine.spark.start_failures import check_pyspark
 
     check_pyspark("watersmeet run")
@@ -222,8 +223,12 @@ def run(
             str(job),
             overrides,
             Appearance(live, json, quiet),
-            recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ()), tuple(accept_target or ())),
-            default_checkpoint=default_checkpoint(job),
+            RunSettings(
+                str(default_checkpoint(job)),
+                rebuild=rebuild_spark_checkpoint,
+                accept_loss=accept_loss or (),
+                accept_target=accept_target or (),
+            ),
         )
     except OutputError as error:
         raise EngineError(

@@ -8,9 +8,9 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from watersmeet.engine.spark.job.signals import heeded_signals
 from watersmeet.errors import EngineError, Location, SpecError, counted, printable, raise_all
 
 if TYPE_CHECKING:
-    from watersmeet.page.asking import AskedJob
+    from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,6 @@ class Appearance:
     def __post_init__(self) -> None:
         if self.quiet and self.live:
             raise SpecError("--quiet has no live view", code="wrong-option", hint="remove --quiet or --live")
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What a run is to do about losses. ``rebuild``: make Spark's checkpoint anew; ``accept_loss``: the Kafka
-    sources that go on though rows are gone; ``accept_target``: the sinks whose table may be another one."""
-
-    rebuild: bool = False
-    accept_loss: tuple[str, ...] = ()
-    accept_target: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,52 +168,39 @@ def run_text(
     source_name: str,
     overrides: Mapping[str, str],
     appearance: Appearance,
-    *,
-    recovery: Recovery | None = None,
-    default_checkpoint: Path,
+    settings: RunSettings,
 ) -> Ended:
-    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and show it.
-
-    Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
-    """
+    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and show it. What the text and
+    ``overrides`` set takes precedence over ``settings``."""
     from watersmeet.cli.job_file import settings_in
 
-    settings = settings_in(text, source_name, overrides)
-    with logged(settings.get("log_format")) as said:
-        return _run_text(
-            text,
-            source_name,
-            overrides,
-            settings,
-            appearance,
-            said,
-            recovery or Recovery(),
-            default_checkpoint,
-        )
+    asked = settings_in(text, source_name, overrides)
+    with logged(asked.get("log_format")) as said:
+        return _run_text(text, source_name, overrides, asked, appearance, said, settings)
 
 
 def _run_text(
     text: str,
     source_name: str,
     overrides: Mapping[str, str],
-    settings: Mapping[str, str],
+    asked: Mapping[str, str],
     appearance: Appearance,
     said: Said,
-    recovery: Recovery,
-    default_checkpoint: Path,
+    settings: RunSettings,
 ) -> Ended:
     from watersmeet.cli.job_file import job_in, said_first, warnings_of
     from watersmeet.objects.setting import store_of
     from watersmeet.observe.reports import account_of
     from watersmeet.page.asking import AskedJob
     from watersmeet.plan.planner import plan_job
+    from watersmeet.running import run_planned
 
     with without_notices():
         first = said_first(text, source_name, overrides)
     if first is not None:
         said.note(first)
-    directory = settings.get("checkpoint", str(default_checkpoint))
-    infer = Inferring(directory, said.plain, store_of(settings))
+    directory = asked.get("checkpoint", settings.checkpoint)
+    infer = Inferring(directory, said.plain, store_of(asked))
     with notices_to(said.warning):
         job = job_in(text, source_name, overrides, infer=infer)
     if job.explains:
@@ -231,9 +208,9 @@ def _run_text(
     if not job.inserts:
         return Ended(False, None, None)
     plan = plan_job(job)
-    checkpoint, before = _state_before(job, source_name, str(default_checkpoint))
+    checkpoint, before = _state_before(job, source_name, settings.checkpoint)
     if before is not None and before.finished:
-        _check_finished(job, before, _reset_command(job, source_name, str(default_checkpoint)))
+        _check_finished(job, before, _reset_command(job, source_name, settings.checkpoint))
         if appearance.json:
             _print_json(account_of(None))
         return Ended(False, None, None)
@@ -254,19 +231,22 @@ def _run_text(
             if isinstance(view, AbstractContextManager):
                 opened.enter_context(view)
         try:
-            result = _run(
+            result = run_planned(
                 job,
                 plan,
-                recovery,
-                str(default_checkpoint),
-                infer.inferred,
-                printer,
-                ticks.append,
-                views,
-                said,
-                AskedJob(text, source_name, directory, overrides),
-                begin,
+                replace(
+                    settings,
+                    inferred=infer.inferred,
+                    console=printer,
+                    on_notice=said.notice,
+                    on_tick=lambda result, seconds, parts: ticks.append(result),
+                ),
+                watchers=views,
+                of_text=AskedJob(text, source_name, directory, overrides),
+                on_java=begin,
+                shown_on=None if said.to_log else sys.stderr,
             )
+            _say_outcome(result, said)
             stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
             stopped = True
@@ -397,7 +377,7 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
         StateError: it is to read more.
     """
     from watersmeet.errors import StateError
-    from watersmeet.running import is_set
+    from watersmeet.spec.limits import is_set
 
     message = f"the job was finished before, by tick {before.tick:,}: its input was ended (--finish)"
     if not is_set(job.run, "finish"):
@@ -407,39 +387,8 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
     to_stderr(f"Nothing to do: tick {before.tick:,} closed the input (--finish). To start over: {again}")
 
 
-def _run(
-    job: Any,
-    plan: Any,
-    recovery: Recovery,
-    default_checkpoint: str,
-    inferred: Mapping[str, Any],
-    printer: Any,
-    on_result: Callable[[Any], None],
-    views: Sequence[Any],
-    said: Said,
-    of_text: AskedJob,
-    on_java: Callable[[], None],
-) -> Any:
-    """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's; ``of_text``:
-    the job, as its page asks about rows of it."""
-    from watersmeet.running import run_planned
-
-    result = run_planned(
-        job,
-        plan,
-        checkpoint=default_checkpoint,
-        rebuild=recovery.rebuild,
-        accept_loss=recovery.accept_loss,
-        accept_target=recovery.accept_target,
-        inferred=inferred,
-        watchers=views,
-        on_notice=said.notice,
-        on_tick=lambda result, seconds, parts: on_result(result),
-        console=printer,
-        of_text=of_text,
-        on_java=on_java,
-        shown_on=None if said.to_log else sys.stderr,
-    )
+def _say_outcome(result: RunResult, said: Said) -> None:
+    """Say that nothing was read, and which files are not in the result as they are now."""
     if not result.ticks and not result.stopped:
         said.plain("Nothing was read: the job is finished" if result.finished else "Nothing new to read")
     for name, changed in result.changed.items():
@@ -449,7 +398,6 @@ def _run(
             + ", ".join(changed.names)
             + (", …" if changed.files > len(changed.names) else "")
         )
-    return result
 
 
 def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) -> tuple[list[Any], Any, Any]:
@@ -461,7 +409,7 @@ def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) 
     from watersmeet.observe.live.view import LiveView
     from watersmeet.observe.reports import integer_times
     from watersmeet.observe.rows import JsonPrinter, TablePrinter
-    from watersmeet.running import is_set
+    from watersmeet.spec.limits import is_set
 
     out = Console(file=sys.stdout)
     if appearance.json:

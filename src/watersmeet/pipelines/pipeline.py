@@ -132,7 +132,7 @@ class Pipeline(Description):
             WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
         """
         from watersmeet.front.ddl.settings import as_text
-        from watersmeet.running import run_planned
+        from watersmeet.running import RunSettings, run_planned
 
         say = on_notice or _to_stderr
         asked = {name: as_text(value) for name, value in (settings or {}).items()}
@@ -142,14 +142,9 @@ class Pipeline(Description):
         made = build(self, infer=infer, overrides=asked)
         for words in warnings_of(self, made.plan):
             say(words)
-        return run_planned(
-            made.description,
-            made.plan,
-            checkpoint=made.description.run["checkpoint"],
-            inferred=infer.inferred,
-            on_notice=say,
-            on_tick=on_tick,
-        )
+        checkpoint = made.description.run["checkpoint"]
+        how = RunSettings(checkpoint, inferred=infer.inferred, on_notice=say, on_tick=on_tick)
+        return run_planned(made.description, made.plan, how)
 
     def _first(self, run: Mapping[str, str]) -> list[str]:
         line = first_line(self, run)

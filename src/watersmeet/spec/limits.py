@@ -12,6 +12,9 @@ LEAST_TASK_MEMORY = 16 << 20
 LEAST_KEPT_TICKS, MOST_KEPT_TICKS = 2, 10_000
 """Ticks whose state is kept, the newest among them: the one before it is kept in any case."""
 
+ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+"""Values of settings that are switches."""
+
 SMALL_TICKS = "small_ticks"
 
 
@@ -21,6 +24,11 @@ class SmallTicks(Enum):
 
     AUTO = "auto"
     SPARK = "spark"
+
+
+def is_set(settings: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Return True if a switch among the settings of a run is on. ``default``: where it is not set."""
+    return settings[name].strip().lower() in ON if name in settings else default
 
 
 def small_ticks_in(settings: Mapping[str, str]) -> SmallTicks:

@@ -33,7 +33,6 @@ class Running:
         plan = plan_job(job)
         self.ticks: list[TickResult] = []
         also = settings.get("on_tick")
-        outputs = outputs_of(job, plan, None, accept_target=settings.pop("accept_target", ()))
 
         def told(tick: TickResult, seconds: float, parts: Any) -> None:
             self.ticks.append(tick)
@@ -44,6 +43,7 @@ class Running:
             str(checkpoint),
             **{"partitions": 2, **settings, "on_tick": told},
         )
+        outputs = outputs_of(job, plan, asked)
         hold_fixed(spark, plan.queries[0].options.time_zone)  # that of another test's job may be left
         self._run = JobRun(spark, plan, asked, outputs, Checkpoint(checkpoint, asked.store))
         self._thread = threading.Thread(target=self._execute, daemon=True)

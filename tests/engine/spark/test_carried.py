@@ -191,13 +191,9 @@ def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, co
         (tmp_path / name / "1.json").write_text(json.dumps(row) + "\n")
     job = parse_job(JOB.format(path=tmp_path, query=query))
     plan = plan_job(job)
+    settings = RunSettings(str(tmp_path / "state"), until_caught_up=True)
     with pytest.raises(WatersmeetError) as raised:
-        run(
-            spark,
-            plan,
-            RunSettings(str(tmp_path / "state"), until_caught_up=True),
-            outputs_of(job, plan, None),
-        )
+        run(spark, plan, settings, outputs_of(job, plan, settings))
     assert isinstance(raised.value, EngineError)
     assert raised.value.code == code
     assert not (tmp_path / "made").exists()

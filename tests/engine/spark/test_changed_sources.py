@@ -57,7 +57,7 @@ def job(spark, tmp_path):
         asked = parse_job((declared + inserts).replace("{path}", str(tmp_path)))
         plan = plan_job(asked)
         chosen = RunSettings(str(tmp_path / "checkpoint"), until_caught_up=True, partitions=2, **settings)
-        return run(spark, plan, chosen, outputs_of(asked, plan, None))
+        return run(spark, plan, chosen, outputs_of(asked, plan, chosen))
 
     return runner
 

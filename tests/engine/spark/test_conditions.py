@@ -82,7 +82,7 @@ def play(spark, sql: str, checkpoint, **settings):
     job = parse_job(sql)
     plan = plan_job(job)
     asked = RunSettings(str(checkpoint), partitions=2, until_caught_up=True, finish=True, **settings)
-    run(spark, plan, asked, outputs_of(job, plan, None))
+    run(spark, plan, asked, outputs_of(job, plan, asked))
     return plan
 
 

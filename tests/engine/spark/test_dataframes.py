@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import watersmeet as ws
 from tests.support.phases import PHASES
-from watersmeet.running import run_planned
+from watersmeet.running import RunSettings, run_planned
 
 pytestmark = pytest.mark.spark
 
@@ -372,7 +372,7 @@ def test_what_spark_keeps_of_a_frame_cannot_be_made_anew(shop):
     assert lost.value.code == "spark-checkpoint-lost"
     state = str(shop.folder / "state")
     with pytest.raises(ws.StateError) as refused:
-        run_planned(job.description, job.plan, checkpoint=state, given=job.frames, rebuild=True)
+        run_planned(job.description, job.plan, RunSettings(state, frames=job.frames, rebuild=True))
     assert refused.value.code == "not-rebuilt"
 
 
@@ -403,7 +403,7 @@ def test_a_job_without_its_frame_is_refused(shop):
     shop.add(0, 3)
     job = shop.job()
     with pytest.raises(ws.SeveralErrors, match="is a DataFrame of the Python program"):
-        run_planned(job.description, job.plan, checkpoint=str(shop.folder / "state"))
+        run_planned(job.description, job.plan, RunSettings(str(shop.folder / "state")))
 
 
 def test_a_frame_of_spark_connect_is_refused(shop):
@@ -411,5 +411,6 @@ def test_a_frame_of_spark_connect_is_refused(shop):
         sparkSession = object()
 
     job = shop.job()
+    frames = dict.fromkeys(job.frames, Remote())
     with pytest.raises(ws.SpecError, match="Spark Connect"):
-        run_planned(job.description, job.plan, checkpoint="state", given=dict.fromkeys(job.frames, Remote()))
+        run_planned(job.description, job.plan, RunSettings("state", frames=frames))

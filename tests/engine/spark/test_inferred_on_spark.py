@@ -161,7 +161,7 @@ def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
             str(tmp_path / "checkpoint"), partitions=1, until_caught_up=True, inferred=infer.inferred
         )
         result = JobRun(
-            spark, plan, asked, outputs_of(job, plan, None), Checkpoint(asked.checkpoint)
+            spark, plan, asked, outputs_of(job, plan, asked), Checkpoint(asked.checkpoint)
         ).execute()
         return result.last.queries["inferred_out"].account["a"], infer.inferred["a"], "\n".join(said)
 

@@ -56,7 +56,7 @@ def job(spark, tmp_path):
         chosen = RunSettings(
             str(tmp_path / checkpoint), **{"until_caught_up": True, "partitions": 2, **settings}
         )
-        return run(spark, plan, chosen, outputs_of(asked, plan, None))
+        return run(spark, plan, chosen, outputs_of(asked, plan, chosen))
 
     return runner
 
@@ -433,7 +433,7 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=stop)
-    current = JobRun(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, outputs_of(asked, plan, settings), Checkpoint(checkpoint))
     result = current.execute()
     assert (result.stopped, result.ticks) == (True, 1)
     assert rows() == {(1, 1, 101): 1}
@@ -466,7 +466,7 @@ def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put,
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=watched)
-    current = JobRun(spark, plan, settings, outputs_of(asked, plan, None), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, outputs_of(asked, plan, settings), Checkpoint(checkpoint))
     current.execute()
     assert rows() == {(1, 10): 1}
     assert held == [["deliveries"], []]

@@ -24,6 +24,7 @@ from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.nodes import task
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.properties import PARTS, START, start_text
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.frames import read
@@ -283,7 +284,7 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
     monkeypatch.setattr(amount, "WORTH_A_TASK", 50 if small == "auto" else amount.WORTH_A_TASK)
     monkeypatch.setattr(ReadByTasks, "told", noted)
     job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
-    run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True, on_tick=ended)
+    run_job(job, plan_job(job), RunSettings(str(out / "state"), finish=True, on_tick=ended))
     monkeypatch.undo()
     rows = parquet.read_table(out / "joined").to_pylist()
     late = [

@@ -96,7 +96,7 @@ def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> R
         until_caught_up=True,
         on_tick=lambda *_: next(left, lambda: None)(),
     )
-    outputs = outputs_of(job, plan, None)
+    outputs = outputs_of(job, plan, asked)
     return JobRun(spark, plan, asked, outputs, Checkpoint(folder.path / "state")).execute()
 
 

@@ -47,7 +47,7 @@ def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
     job = parse_job(SQL.format(path=tmp_path, zone=zone))
     plan = plan_job(job)
     settings = RunSettings(str(tmp_path / "c"), partitions=2, until_caught_up=True)
-    run(spark, plan, settings, outputs_of(job, plan, None))
+    run(spark, plan, settings, outputs_of(job, plan, settings))
     found = {row["n"]: (row["text"], row["h"], row["first"]) for row in MemorySink.rows("out")}
     if zone == "UTC":
         assert found == {

@@ -118,14 +118,14 @@ def _look_at_job(text: str, name: str, directory: str, overrides: Mapping[str, s
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
-    from watersmeet.running import check_before_java
+    from watersmeet.running import RunSettings, check_before_java
 
     store = store_of(settings_in(text, name, overrides))
     job = job_in(text, name, overrides, Inferring(directory, None, store))
     if not job.inserts:
         return "no INSERT: there is nothing to run"
     plan = plan_job(job)
-    check_before_java(job, plan, directory, on_notice=to_stderr)
+    check_before_java(job, plan, RunSettings(directory, on_notice=to_stderr))
     return (
         f"{counted(len(plan.sources), 'source')}, {counted(len(job.inserts), 'INSERT')}: nothing is missing"
     )

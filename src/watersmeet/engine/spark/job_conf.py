@@ -5,7 +5,7 @@ Loads little itself: what is loaded here, Java waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from watersmeet.engine.spark.job import session
@@ -15,45 +15,32 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
 
 
-def conf_of(
-    job: Job,
-    plan: JobPlan,
-    *,
-    master: str | None = None,
-    jars: str | None = None,
-    conf: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """By what the job reads and writes; arguments as `session.settings`.
+def conf_of(job: Job, plan: JobPlan) -> dict[str, str]:
+    """Return what the job's settings, and what it reads and writes, ask of Spark.
 
     Raises:
-        EngineError: ``conf`` sets what rows rest on, there are no such jars, or Spark Connect is asked for.
+        EngineError: a setting is fixed, there are no such jars, or Spark Connect is asked for.
     """
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     asked = submitted()
     settings = session.settings(
-        master=master,
-        conf=conf,
-        jars=jars,
+        master=job.run.get("master"),
+        conf=dict(job.settings),
+        jars=job.run.get("jars"),
         kafka="kafka" in connectors,
         time_zone=job.options.time_zone,
-        java_rows=rows_pass_java(plan, job.run, {**asked, **(conf or {})}),
+        java_rows=rows_pass_java(plan, job.run, {**asked, **job.settings}),
         submitted=asked,
     )
     refuse_connect(settings)
     return settings
 
 
-def conf_of_run(job: Job, plan: JobPlan) -> dict[str, str]:
-    """By the settings of the job's run, too. Raises: EngineError as `conf_of`."""
-    run = job.run
-    return conf_of(job, plan, master=run.get("master"), jars=run.get("jars"), conf=dict(job.settings))
-
-
 @contextmanager
 def java_begun(job: Job, plan: JobPlan, on_java: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Within, the Java starts that `run_job` will want, if there is none in this process; ``on_java`` is
     called right before. Raises: EngineError as `conf_of`."""
-    conf = conf_of_run(job, plan)
+    conf = conf_of(job, plan)
     on_java()
     with session.begun(conf):
         yield

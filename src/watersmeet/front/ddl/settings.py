@@ -28,6 +28,8 @@ from watersmeet.spec.limits import (
     LEAST_KEPT_TICKS,
     LEAST_TASK_MEMORY,
     MOST_KEPT_TICKS,
+    OFF,
+    ON,
     SMALL_TICKS,
     SmallTicks,
 )
@@ -111,7 +113,6 @@ SWITCHES = (
     "history",
     "state_store_allow_http",
 )
-ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 _Kind = TypeVar("_Kind", bound=Enum)
 

@@ -5,28 +5,33 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.sources.backlog import Backlog
-from watersmeet.engine.spark.sources.dataframes import Maker
-from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import SpecError
-from watersmeet.objects.remote import RemoteStore
-from watersmeet.spec.limits import LEAST_KEPT_TICKS
-from watersmeet.spec.model import Column
+from watersmeet.objects.setting import store_of
+from watersmeet.spec.limits import LEAST_KEPT_TICKS, is_set
+from watersmeet.spec.secrets import OpaqueSecret
 from watersmeet.types.intervals import IntervalError, trigger_ms
-from watersmeet.watermark.holding import Holding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from watersmeet.engine.driver.results import TickResult
+    from watersmeet.engine.spark.sources.backlog import Backlog
+    from watersmeet.engine.spark.sources.dataframes import Maker
+    from watersmeet.engine.spark.sources.files.read import Changed
+    from watersmeet.objects.remote import RemoteStore
+    from watersmeet.sinks.base import RowPrinter
+    from watersmeet.spec.model import Column, Job
+    from watersmeet.spec.options.function import OfBatches
+    from watersmeet.watermark.holding import Holding
+
+    OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]], TickResult | None], None]
+    OnTick = Callable[[TickResult, float, Mapping[str, float]], None]
+
 DEFAULT_TRIGGER = "1 second"
 """Spark's own default, without a pause, takes a fifth of a core when there is nothing to do."""
-
-
-OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]], TickResult | None], None]
 
 
 def _now_us() -> int:
@@ -35,7 +40,7 @@ def _now_us() -> int:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a job is run.
+    """How a job is run: what callers say of it, and, once it is resolved, what the job's own settings say.
 
     Args:
         checkpoint: the directory of the job's state.
@@ -49,8 +54,10 @@ class RunSettings:
         replace_newer_files: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
-        given: the DataFrames of sources that are made of one, by name.
-        makers: what makes those of tables, by name.
+        frames: the DataFrames of sources that are made of one, by name, and of tables what makes one.
+        functions: of sinks that are one of this process, by their names.
+        console: shows the rows of console sinks.
+        is_background: the run has a thread of its own, in a process that does other things.
         stop: ends the run, when it is set, as a signal does.
         clock: returns the time in µs since 1970.
         on_notice: called with what a person should know and does not stop the job.
@@ -58,6 +65,7 @@ class RunSettings:
         store: where the state is; None: in the checkpoint directory.
         rebuild: make Spark's checkpoint anew from the state.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
+        accept_target: names of sinks whose target may be another one than the job has written to.
         inferred: per source the columns that were inferred, which the state is to remember.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start, and with what the last tick of the state has come to.
@@ -79,23 +87,55 @@ class RunSettings:
     rebuild: bool = False
     store: RemoteStore | None = None
     accept_loss: Collection[str] = ()
+    accept_target: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
-    given: Mapping[str, DataFrame] = field(default_factory=dict)
-    makers: Mapping[str, Maker] = field(default_factory=dict)
+    frames: Mapping[str, DataFrame | Maker] = field(default_factory=dict)
+    functions: Mapping[str, OfBatches] = field(default_factory=dict)
+    console: RowPrinter | None = None
+    is_background: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], int] = _now_us
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
     on_begin: Callable[[int], None] | None = None
     on_backlog: Callable[[Backlog], None] | None = None
-    on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
+    on_tick: OnTick | None = None
 
     def __post_init__(self) -> None:
         _trigger_ms(self.trigger)
 
+    def resolve(self, job: Job) -> RunSettings:
+        """Add the settings that the job has; they take precedence, and a switch that is on stays on."""
+        run = job.run
+        finish = self.finish or is_set(run, "finish")
+        return replace(
+            self,
+            checkpoint=run.get("checkpoint", self.checkpoint),
+            partitions=int(run["partitions"]) if "partitions" in run else self.partitions,
+            trigger=run.get("trigger", self.trigger),
+            until_caught_up=finish or self.until_caught_up or is_set(run, "until_caught_up"),
+            finish=finish,
+            run=run,
+            secrets=tuple(name for name, value in job.settings.items() if isinstance(value, OpaqueSecret)),
+            replace_newer_files=self.replace_newer_files or is_set(run, "replace_newer_files"),
+            change_queries=self.change_queries or is_set(run, "change_queries"),
+            keep_ticks=int(run.get("keep_ticks", self.keep_ticks)),
+            store=store_of(run) if self.store is None else self.store,
+        )
+
     @property
     def trigger_ms(self) -> int:
         return _trigger_ms(self.trigger)
+
+    @property
+    def given(self) -> Mapping[str, DataFrame]:
+        """The DataFrames of streams, by name."""
+        return {name: frame for name, frame in self.frames.items() if not callable(frame)}
+
+    @property
+    def makers(self) -> Mapping[str, Maker]:
+        """What makes the DataFrames of tables, by name."""
+        return {name: maker for name, maker in self.frames.items() if callable(maker)}
 
 
 def _trigger_ms(trigger: str) -> int:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Thread
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.going_on import unknown_losses
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.preflight.databases import check_database
 from watersmeet.engine.spark.preflight.patience import Patience, waiting_notice
 from watersmeet.engine.spark.preflight.sources import problems_of
-from watersmeet.engine.spark.preflight.state import Resumption, check_state
+from watersmeet.engine.spark.preflight.state import check_state
 from watersmeet.engine.spark.preflight.topics import check_brokers, check_topics
 from watersmeet.engine.spark.start_failures import VARIABLES, check_pyspark
 from watersmeet.errors import SeveralErrors, WatersmeetError
@@ -26,7 +26,6 @@ from watersmeet.sinks.registry import make_sink, remembering
 from watersmeet.spec.connectors import MEMORY
 from watersmeet.spec.model import Job
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.function import OfBatches
 from watersmeet.spec.options.kafka_delivery import is_exactly_once
 
 SINK_S = 30.0
@@ -37,40 +36,20 @@ BRIEF_WAIT_S = 1.0
 """Seconds to wait for what servers say where something else is wrong."""
 
 
-@dataclass(frozen=True)
-class IntendedRun:
-    """A run that is to be checked. ``directory``: of its checkpoint, as it is named; ``functions``: of sinks
-    that are one of this process; ``accept_loss``, ``accept_target``: as for the run."""
-
-    job: Job
-    plan: JobPlan
-    directory: str
-    checkpoint: Checkpoint
-    resumption: Resumption
-    accept_loss: Collection[str] = ()
-    accept_target: Collection[str] = ()
-    functions: Mapping[str, OfBatches] = field(default_factory=dict)
-
-
-def problems_before_start(run: IntendedRun) -> list[WatersmeetError]:
+def problems_before_start(job: Job, plan: JobPlan, settings: RunSettings) -> list[WatersmeetError]:
     """Return what is wrong with the sources, the checkpoint and the sinks. Of servers, only schema registries
     and stores of the job's state are asked."""
-    return _problems(run, None, lambda notice: None)
+    return _problems(job, plan, settings, None)
 
 
-def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], None]) -> list[WatersmeetError]:
+def problems_before_java(job: Job, plan: JobPlan, settings: RunSettings) -> list[WatersmeetError]:
     """Return all of that, what Java lacks, and the Kafka brokers, databases and servers of sinks that do not
-    answer.
-
-    Args:
-        stop: ends waiting for servers, of which nothing is reported then.
-        say: is told of servers that are waited for.
-    """
-    given_up = Event()
-    servers = _server_checks(run, Patience(True, given_up, stop, say))
+    answer. A stop of the run ends waiting for them; notices tell of servers that are waited for."""
+    given_up, stop = Event(), settings.stop
+    servers = _server_checks(job, plan, Patience(True, given_up, stop, _notify(settings)))
     asked = [_begin(check) for check in servers]
     try:
-        problems = _problems(run, SINK_S, say)
+        problems = _problems(job, plan, settings, SINK_S)
         if problems:
             given_up.set()
         until = time.monotonic() + BRIEF_WAIT_S  # a name server may take longer
@@ -97,56 +76,60 @@ def _begin(check: Callable[[], None]) -> Future[Sequence[WatersmeetError]]:
     return future
 
 
-def _server_checks(run: IntendedRun, patience: Patience) -> list[Callable[[], None]]:
-    if connects_otherwise(run.job.settings):
+def _notify(settings: RunSettings) -> Callable[[str], None]:
+    return settings.on_notice or (lambda notice: None)
+
+
+def _server_checks(job: Job, plan: JobPlan, patience: Patience) -> list[Callable[[], None]]:
+    if connects_otherwise(job.settings):
         return []
-    sinks = [sink for sink in written_sinks(run.job) if sink.traits.log and is_exactly_once(sink.options)]
+    sinks = [sink for sink in written_sinks(job) if sink.traits.log and is_exactly_once(sink.options)]
     return [
-        *(partial(check_topics, source, patience) for source in run.plan.sources if source.traits.log),
-        *(partial(check_database, table, patience) for table in run.plan.tables if table.traits.snapshot),
+        *(partial(check_topics, source, patience) for source in plan.sources if source.traits.log),
+        *(partial(check_database, table, patience) for table in plan.tables if table.traits.snapshot),
         *(partial(check_brokers, sink, patience, SINK_S) for sink in sinks),
     ]
 
 
-def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None]) -> list[WatersmeetError]:
+def _problems(job: Job, plan: JobPlan, settings: RunSettings, sinks_s: float | None) -> list[WatersmeetError]:
     """``sinks_s``: maximum seconds to wait for a server of a sink; None: none is asked."""
-    state = check_state(run.checkpoint, run.directory, run.plan, run.resumption)
+    state = check_state(Checkpoint(settings.checkpoint, settings.store), plan, settings)
     problems = [
-        *check_checkpoint(run.job, run.directory),
-        *problems_of(run.plan),
-        *unknown_losses(run.accept_loss, run.plan),
+        *check_checkpoint(job, settings.checkpoint),
+        *problems_of(plan),
+        *unknown_losses(settings.accept_loss, plan),
         *state.problems,
     ]
-    problems += problems_in(partial(_check_spark, run, java=sinks_s is not None))
+    problems += problems_in(partial(_check_spark, job, plan, java=sinks_s is not None))
     sinks: dict[str, Sink] = {}
-    specs = [spec for spec in written_sinks(run.job) if spec.connector != MEMORY]  # a new one forgets columns
+    specs = [spec for spec in written_sinks(job) if spec.connector != MEMORY]  # a new one forgets columns
     for spec in specs:
-        problems += problems_in(partial(_make, run, spec, sinks))
+        problems += problems_in(partial(_make, settings, spec, sinks))
     if len(sinks) == len(specs):
-        problems += problems_in(lambda: remembering(sinks, run.accept_target))
+        problems += problems_in(lambda: remembering(sinks, settings.accept_target))
     for name, sink in sinks.items():
         if isinstance(sink, ChecksTarget) and state.is_known:  # else nobody knows whose targets should be
             of_target = problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
             if sinks_s and not problems and [problem.code for problem in of_target] == ["sink-unreachable"]:
                 # the sink's own 'max_wait' may be shorter
-                say(waiting_notice(f'the server of sink "{name}"', sinks_s))
+                _notify(settings)(waiting_notice(f'the server of sink "{name}"', sinks_s))
                 of_target = problems_in(partial(sink.check_target, state.owner, sinks_s))
             problems += of_target
     return problems
 
 
-def _check_spark(run: IntendedRun, *, java: bool) -> None:
+def _check_spark(job: Job, plan: JobPlan, *, java: bool) -> None:
     """Check what Spark needs to start. ``java``: that, too. Raises: WatersmeetError."""
     check_pyspark("the job")
     if java:
         from watersmeet.engine.spark.job.gateway import check_start
-        from watersmeet.engine.spark.job_conf import conf_of_run
+        from watersmeet.engine.spark.job_conf import conf_of
 
-        check_start(conf_of_run(run.job, run.plan))
+        check_start(conf_of(job, plan))
 
 
-def _make(run: IntendedRun, spec: SinkSpec, sinks: dict[str, Sink]) -> None:
-    sinks[spec.name] = make_sink(spec, functions=run.functions)
+def _make(settings: RunSettings, spec: SinkSpec, sinks: dict[str, Sink]) -> None:
+    sinks[spec.name] = make_sink(spec, functions=settings.functions)
 
 
 def connects_otherwise(settings: Mapping[str, str]) -> bool:

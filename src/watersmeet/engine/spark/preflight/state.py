@@ -10,19 +10,10 @@ from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.driver.opening.checks import check_not_finished, check_same_job
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_ahead
+from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import Manifest, load_newest
-
-
-@dataclass(frozen=True)
-class Resumption:
-    """How a run is to go on. ``mends``: Spark's checkpoint is made anew; ``changes``: queries may come, go
-    and change; ``finishes``: the input is ended, or was."""
-
-    mends: bool = False
-    changes: bool = False
-    finishes: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,9 +26,9 @@ class StateReport:
     is_known: bool = False
 
 
-def check_state(checkpoint: Checkpoint, directory: str, plan: JobPlan, resumption: Resumption) -> StateReport:
-    """Look at a checkpoint and its state, and change nothing. ``directory``: as it is named."""
-    again = f"watersmeet reset JOB.sql --checkpoint {directory}"
+def check_state(checkpoint: Checkpoint, plan: JobPlan, settings: RunSettings) -> StateReport:
+    """Look at a checkpoint and its state, and change nothing."""
+    again = f"watersmeet reset JOB.sql --checkpoint {settings.checkpoint}"
     try:
         check_not_half_gone(checkpoint, again)
         checkpoint.check_free()
@@ -46,21 +37,22 @@ def check_state(checkpoint: Checkpoint, directory: str, plan: JobPlan, resumptio
     except WatersmeetError as error:
         return StateReport((error,))
     owner = stored if manifest is None else manifest.owner or stored
-    problems = tuple(_problems(checkpoint, manifest, plan, resumption))
+    problems = tuple(_problems(checkpoint, manifest, plan, settings))
     return StateReport(problems, owner, is_known=True)
 
 
 def _problems(
-    checkpoint: Checkpoint, manifest: Manifest | None, plan: JobPlan, resumption: Resumption
+    checkpoint: Checkpoint, manifest: Manifest | None, plan: JobPlan, settings: RunSettings
 ) -> Iterator[WatersmeetError]:
     is_over = manifest is not None and manifest.finished
     try:
         if manifest is not None:
             plan = as_kept(plan, manifest)
-            check_same_job(manifest, plan, may_change=resumption.changes)
-        if is_over and not resumption.finishes:
+            check_same_job(manifest, plan, may_change=settings.change_queries)
+        if is_over and not settings.finish:
             check_not_finished(manifest)
-        if is_over or resumption.mends or (manifest is not None and are_others(manifest, plan)):
+        is_mended = settings.rebuild or bool(settings.accept_loss)
+        if is_over or is_mended or (manifest is not None and are_others(manifest, plan)):
             return
         if checkpoint.stored_job is not None:  # Spark's files are made of the state
             checkpoint.check_not_lost()
