@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import wraps
 from traceback import format_exception
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, without_hidden
@@ -19,10 +19,9 @@ from watersmeet.observe.progress import Recent, TickReport
 from watersmeet.observe.reports import TickResult, account_of, integer_times
 from watersmeet.observe.result import Result
 from watersmeet.observe.watching import Watcher
-from watersmeet.running import RunSettings, check_before_java, no_checkpoint, run_planned
+from watersmeet.running import RunSettings, check_before_java, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
-from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.plan.model.job import JobPlan
@@ -59,24 +58,18 @@ class StartedJob:
         self,
         description: Job,
         plan: JobPlan,
-        frames: Mapping[str, Any],
-        functions: Mapping[str, OfBatches] = MappingProxyType({}),
+        settings: RunSettings,
         *,
         on_tick: Callable[[TickReport], None] | None = None,
-        inferred: Mapping[str, Any] | None = None,
         notices: Iterable[str] = (),
     ) -> None:
-        checkpoint = description.run.get("checkpoint")
-        if checkpoint is None:
-            raise no_checkpoint("job(…, checkpoint='state/delivered')")
         self.notices = list(notices)
         self._stop = threading.Event()
         self._within = threading.local()
-        settings = RunSettings(
-            checkpoint,
-            inferred=inferred or {},
-            frames={name: self._of_a_table(frame) for name, frame in frames.items()},
-            functions={name: self._of_a_tick(function) for name, function in functions.items()},
+        settings = replace(
+            settings,
+            frames={name: self._of_a_table(frame) for name, frame in settings.frames.items()},
+            functions={name: self._of_a_tick(function) for name, function in settings.functions.items()},
             is_background=True,
             stop=self._stop,
             on_notice=self.notices.append,
@@ -104,7 +97,7 @@ class StartedJob:
             finally:
                 self._end()
 
-        self._thread = threading.Thread(target=work, name=f"watersmeet {checkpoint}", daemon=True)
+        self._thread = threading.Thread(target=work, name=f"watersmeet {settings.checkpoint}", daemon=True)
         self._thread.start()
 
     def _end(self) -> None:

@@ -158,7 +158,7 @@ ALLOWED: dict[str, set[str]] = {
     # the same in a thread of its own
     "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text
-    "relations": BASE | {"spec", "front", "plan", "observe", "started"},
+    "relations": BASE | {"spec", "front", "plan", "observe", "running", "started"},
     # joins as data, which make relations, and jobs over iterables
     "local": BASE
     | {"spec", "front", "plan", "relations", "state", "objects", "engine.local", "engine.values"},

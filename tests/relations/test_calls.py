@@ -113,6 +113,29 @@ def test_a_started_job_tells_what_its_plan_warns_of(monkeypatch):
     assert second == "told later"
 
 
+def test_a_job_runs_to_its_end_with_what_it_was_made_of(monkeypatch, capsys):
+    asked = []
+
+    def run(job, plan, settings):
+        settings.on_notice("told later")
+        asked.append((job, plan, settings))
+        return "ended"
+
+    def put(rows, tick):
+        pass
+
+    monkeypatch.setattr("watersmeet.running.run_planned", run)
+    late = orders.where("order_id > 5").foreach_batch(put)
+    job = ws.job(late, checkpoint="state/put", settings={"max_rows": 9})
+    assert job.run(on_tick=print) == "ended"
+    ((description, plan, settings),) = asked
+    assert (description, plan) == (job.description, job.plan)
+    assert (settings.checkpoint, settings.functions, settings.on_tick) == ("state/put", {"put": put}, print)
+    assert capsys.readouterr().err.splitlines()[-1] == "told later"
+    with pytest.raises(ws.SpecError, match="no checkpoint"):
+        ws.job(late).run()
+
+
 def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     """Which the job waits for, so that waiting for the job there would never end."""
     said, made, gate = [], [], threading.Event()

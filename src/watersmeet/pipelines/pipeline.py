@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import raise_all
+from watersmeet.front.ddl.settings import as_text
 from watersmeet.pipelines.around import first_line, run_settings_of
 from watersmeet.pipelines.build import build
 from watersmeet.pipelines.limits import warnings_of
@@ -104,15 +105,7 @@ class Pipeline(Description):
         Raises:
             WatersmeetError: what is wrong with it. What fails later, `StartedJob` has.
         """
-        from watersmeet.started import StartedJob
-
-        notices: list[str] = []
-        infer = self._inferring({}, notices.append)
-        made = build(self, infer=infer)
-        notices = [*self._first(made.description.run), *warnings_of(self, made.plan), *notices]
-        return StartedJob(
-            made.description, made.plan, {}, on_tick=on_tick, inferred=infer.inferred, notices=notices
-        )
+        return self._built({}).start(on_tick=on_tick)
 
     def run(
         self,
@@ -131,24 +124,17 @@ class Pipeline(Description):
         Raises:
             WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
         """
-        from watersmeet.front.ddl.settings import as_text
-        from watersmeet.running import RunSettings, run_planned
-
-        say = on_notice or _to_stderr
         asked = {name: as_text(value) for name, value in (settings or {}).items()}
-        for words in self._first(run_settings_of(self, asked)):
-            say(words)
-        infer = self._inferring(asked, say)
-        made = build(self, infer=infer, overrides=asked)
-        for words in warnings_of(self, made.plan):
-            say(words)
-        checkpoint = made.description.run["checkpoint"]
-        how = RunSettings(checkpoint, inferred=infer.inferred, on_notice=say, on_tick=on_tick)
-        return run_planned(made.description, made.plan, how)
+        return self._built(asked).run(on_tick=on_tick, on_notice=on_notice)
 
-    def _first(self, run: Mapping[str, str]) -> list[str]:
-        line = first_line(self, run)
-        return [] if line is None else [line]
+    def _built(self, overrides: Mapping[str, str]) -> Job:
+        """The job, with what its run remembers and tells."""
+        line = first_line(self, run_settings_of(self, overrides))
+        notices = [] if line is None else [line]
+        infer = self._inferring(overrides, notices.append)
+        made = build(self, infer=infer, overrides=overrides)
+        notices += warnings_of(self, made.plan)
+        return replace(made, _inferred=infer.inferred, _notices=notices)
 
     def _inferring(self, overrides: Mapping[str, str], say: Notice | None) -> Any:
         from watersmeet.running import inferring
@@ -334,7 +320,3 @@ def _step(given: Any, function: str) -> Transform:
         code="bad-value",
         hint="a Join, a Window, a Transform, or a list of them",
     )
-
-
-def _to_stderr(words: str) -> None:
-    print(words, file=sys.stderr)

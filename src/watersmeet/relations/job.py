@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.errors import SpecError, WatersmeetError, raise_all
+from watersmeet.errors import SpecError, WatersmeetError, printable, raise_all, without_hidden
 from watersmeet.front.ddl.settings import Settings, as_text, is_same_setting
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
@@ -21,12 +22,13 @@ from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.given import Given, by_spark, together
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.sinks import Output
-from watersmeet.spec.model import Insert, Sink, Source
+from watersmeet.spec.model import Column, Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
 from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.observe.progress import TickReport
+    from watersmeet.running import OnTick, RunResult, RunSettings
     from watersmeet.started import StartedJob
 
 Place = str | os.PathLike[str]
@@ -49,6 +51,10 @@ class Job:
     description: Description
     _given: Mapping[str, Given]
     _functions: Mapping[str, OfBatches] = field(default_factory=dict)
+    _inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
+    """Columns of sources that declare none, which its state remembers."""
+    _notices: Sequence[str] | None = None
+    """What a person should know before it runs; None: the warnings of its plan."""
 
     @cached_property
     def plan(self) -> JobPlan:
@@ -75,13 +81,40 @@ class Job:
         from watersmeet.started import StartedJob
 
         return StartedJob(
-            self.description,
-            self.plan,
-            self.frames,
-            self._functions,
-            on_tick=on_tick,
-            notices=self.plan.warnings,
+            self.description, self.plan, self._settings(), on_tick=on_tick, notices=self._notices_before()
         )
+
+    def run(
+        self, *, on_tick: OnTick | None = None, on_notice: Callable[[str], None] | None = None
+    ) -> RunResult:
+        """Run it until it ends or is stopped, as `watersmeet.run` runs a text.
+
+        Args:
+            on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
+            on_notice: called with what a person should know; None: that goes to standard error.
+
+        Raises:
+            WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
+        """
+        from watersmeet.running import run_planned
+
+        say = on_notice or _to_stderr
+        settings = replace(self._settings(), on_notice=say, on_tick=on_tick)
+        for notice in self._notices_before():
+            say(notice)
+        return run_planned(self.description, self.plan, settings)
+
+    def _notices_before(self) -> Sequence[str]:
+        return self.plan.warnings if self._notices is None else self._notices
+
+    def _settings(self) -> RunSettings:
+        """Raises: SpecError, if it has no checkpoint."""
+        from watersmeet.running import RunSettings, no_checkpoint
+
+        checkpoint = self.description.run.get("checkpoint")
+        if checkpoint is None:
+            raise no_checkpoint("job(…, checkpoint='state/delivered')")
+        return RunSettings(checkpoint, frames=self.frames, functions=self._functions, inferred=self._inferred)
 
     def explain(self) -> str:
         """How it would be run, in words."""
@@ -179,6 +212,10 @@ def sql(
         raise whole_error("sql", "has no query other than EXPLAIN", "add INSERT INTO sink SELECT …")
     _ = made.plan
     return made
+
+
+def _to_stderr(notice: str) -> None:
+    print(printable(without_hidden(notice)), file=sys.stderr)
 
 
 def _check_sources(description: Description) -> None:
