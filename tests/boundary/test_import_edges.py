@@ -101,7 +101,7 @@ ALLOWED: dict[str, set[str]] = {
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it; what became of rows it asks a process of the command line
     "page": BASE | {"watermark", "observe", "history", "spec", "state"},
-    "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values"},
+    "testing": BASE | {"spec", "plan", "state", "engine.local", "engine.values", "local"},
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},

@@ -129,21 +129,25 @@ def of_calls():
     return ws.job(joined.select("x.id", "y.t AS u").to_sink(ws.memory("joined")))
 
 
-def test_a_plan_is_tried_as_a_text_is():
+def test_a_job_and_its_plan_are_tried_as_a_text_is():
     text = """
         CREATE TABLE a (id INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
         CREATE TABLE b (id INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
         SELECT x.id, y.t AS u FROM a x LEFT JOIN b y ON x.id = y.id AND y.t BETWEEN x.t + 0 AND x.t + 3"""
     given = {"a": [{"id": 1, "t": 1}, {"id": 2, "t": 1}], "b": [{"id": 1, "t": 4}, {"id": 2, "t": 5}]}
-    assert query(of_calls().plan, given) == query(text, given) == [{"id": 1, "u": 4}, {"id": 2, "u": None}]
+    assert (
+        query(of_calls(), given)
+        == query(of_calls().plan, given)
+        == query(text, given)
+        == [{"id": 1, "u": 4}, {"id": 2, "u": None}]
+    )
 
 
 @pytest.mark.parametrize(
     ("job", "settings", "words"),
     [
-        (lambda: of_calls().plan, {"max_rows": "5"}, "settings cannot be passed with a plan"),
-        (of_calls, None, "must be SQL text or a plan"),
-        (lambda: Path("job.sql"), None, "must be SQL text or a plan"),
+        (lambda: of_calls().plan, {"max_rows": "5"}, "settings can be passed only with SQL text"),
+        (lambda: Path("job.sql"), None, "must be SQL text, a job"),
     ],
 )
 def test_what_is_no_job_is_refused(job, settings, words):

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from watersmeet.engine.local.given import changes_of
 from watersmeet.engine.local.job import LocalJob
@@ -15,14 +15,18 @@ from watersmeet.engine.local.taken_in import rows_of
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import SpecError, near_names
 from watersmeet.front.sql import parse_job
-from watersmeet.local.join_spec import JoinSpec
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Job
 from watersmeet.spec.options.files import local_path
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
-Asked = str | JoinSpec | Job | JobPlan
+if TYPE_CHECKING:
+    from watersmeet.local.join_spec import JoinSpec
+    from watersmeet.relations.job import Job as RelationsJob
+    from watersmeet.relations.relation import Relation
+
+Asked: TypeAlias = "str | JoinSpec | RelationsJob | Relation | Job | JobPlan"
 Place = str | os.PathLike[str] | Store
 
 
@@ -39,8 +43,8 @@ def job(
     """A job in this process, whose sources are what is pushed.
 
     Args:
-        query: the text of a job (its sources may be of any connector: none is read), a `JoinSpec`, or the
-            plan of one.
+        query: the text of a job (its sources may be of any connector: none is read), a `JoinSpec`, a job of
+            relations, a relation, or a plan.
         store: where the state is, and what the last tick put out: a directory, the URL of an object store
             or of tables in PostgreSQL (``s3://…``, ``postgresql://…``), or a `Store`. There the job goes on.
             None: in memory, and gone with the job.
@@ -62,7 +66,7 @@ def job(
     >>> opened.tick().table.to_pylist()
     [{'k': 'x', 'u': 3}]
     """
-    plan = _plan(query, settings)
+    plan = plan_of(query, settings)
     check_names(plan, "table")
     place = MemoryStore() if store is None else _store(store)
     now = _wall_clock if clock is None else clock
@@ -83,28 +87,34 @@ def _wall_clock() -> int:
     return time.time_ns() // 1_000
 
 
-def _plan(query: Any, settings: Mapping[str, str] | None) -> JobPlan:
+def plan_of(query: Asked, settings: Mapping[str, str] | None) -> JobPlan:
+    """Return the plan of whatever says what is asked.
+
+    Args:
+        settings: of a text, as SET.
+
+    Raises:
+        WatersmeetError: what is wrong with it.
+    """
     if settings and not isinstance(query, str):
         raise SpecError(
             "settings can be passed only with SQL text",
-            code="bad-value",
-            hint="use the options of the JoinSpec",
+            code="bad-argument",
+            hint="pass them where the job is made: job(…, settings={…}), JoinSpec(…, options={…})",
         )
-    if isinstance(query, JoinSpec):
-        return query.plan
-    if isinstance(query, str):
-        query = parse_job(query, overrides=settings)
-    if isinstance(query, Job):
-        if not query.inserts:
-            raise SpecError(
-                "the job has no query other than EXPLAIN", code="nothing-to-run", hint="add a SELECT"
-            )
-        return plan_job(query)
-    if isinstance(query, JobPlan):
-        return query
-    raise SpecError(
-        f"{query!r} is not a query", code="bad-value", hint="pass the SQL text of a job, a JoinSpec or a plan"
-    )
+    plan = query if isinstance(query, JobPlan) else getattr(query, "plan", None)
+    if isinstance(plan, JobPlan):
+        return plan
+    job = parse_job(query, overrides=settings) if isinstance(query, str) else query
+    if not isinstance(job, Job):
+        raise SpecError(
+            f"the job must be SQL text, a job, a relation, a JoinSpec or a plan, not {query!r}",
+            code="bad-argument",
+            hint="Path('job.sql').read_text(), or watersmeet.job(…)",
+        )
+    if not job.inserts:
+        raise SpecError("the job has no query other than EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+    return plan_job(job)
 
 
 def _store(place: Any) -> Store:

@@ -16,10 +16,8 @@ from watersmeet.engine.local.output import check_names
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import SpecError, near_names
 from watersmeet.event_time import ENDED, shown_time
-from watersmeet.front.sql import parse_job
+from watersmeet.local.opened import Asked, plan_of
 from watersmeet.names import CASE_PARTITION
-from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore, Store
 
@@ -67,9 +65,9 @@ class MemoryJob:
     """A job that joins what it is given.
 
     Args:
-        job: its text, which needs no INSERT; or the plan of one, such as ``watersmeet.job(…).plan``. Its
-            sources may be of any connector: none is read.
-        settings: as SET of a text, by name; a plan has its own.
+        job: its text, which needs no INSERT, or what `watersmeet.local.job` takes, such as
+            ``watersmeet.job(…)``. Its sources may be of any connector: none is read.
+        settings: as SET of a text, by name; others have their own.
         clock: the time of the first tick, of which the hidden parts are idleness and ``max_ahead``; may be
             set between ticks. None: now.
         store: where the state is kept; a job over a store in which there is state goes on from it.
@@ -77,7 +75,8 @@ class MemoryJob:
 
     Raises:
         WatersmeetError: what is wrong with the text.
-        SpecError: it has no query, two columns of a result have one name, or a plan is given settings.
+        SpecError: it has no query, two columns of a result have one name, or settings are passed without a
+            text.
         EngineError: it has an expression that only Spark computes.
 
     >>> from watersmeet import between, job, memory, stream
@@ -85,7 +84,7 @@ class MemoryJob:
     >>> orders = stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="orders").alias("o")
     >>> sent = stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="sent").alias("s")
     >>> joined = orders.join(sent, on="s.id = o.id", within=between("s.t", "o.t", 0, 3), how="left")
-    >>> trial = MemoryJob(job(joined.select("o.id", "s.t").to_sink(memory("joined"))).plan)
+    >>> trial = MemoryJob(job(joined.select("o.id", "s.t").to_sink(memory("joined"))))
     >>> trial.tick({"orders": [{"id": 1, "t": 1}, {"id": 2, "t": 1}], "sent": [{"id": 1, "t": 3}]}).rows
     [{'id': 1, 't': 3}]
     >>> trial.end().rows
@@ -94,14 +93,14 @@ class MemoryJob:
 
     def __init__(
         self,
-        job: str | JobPlan,
+        job: Asked,
         *,
         settings: Mapping[str, str] | None = None,
         clock: datetime | None = None,
         store: Store | None = None,
         tables: Mapping[str, Iterable[Row]] | None = None,
     ) -> None:
-        self.plan = _planned(job, settings)
+        self.plan = plan_of(job, settings)
         check_names(self.plan, "row")
         self.clock = datetime.now(UTC) if clock is None else clock
         self._tables = {source.name: source for source in self.plan.tables}
@@ -196,7 +195,7 @@ class MemoryJob:
         return Tick(output.rows, output.late, marks, retained, counts)
 
 
-def query(job: str | JobPlan, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
+def query(job: Asked, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
     """The rows of a job whose sources hold what is given, and then end: the batch answer.
 
     Args:
@@ -211,27 +210,6 @@ def query(job: str | JobPlan, tables: Mapping[str, Iterable[Change]]) -> Sequenc
     """
     trial = MemoryJob(job, clock=datetime(9999, 12, 31, tzinfo=UTC))
     return [*trial.tick(tables).rows, *trial.end().rows]
-
-
-def _planned(job: str | JobPlan, settings: Mapping[str, str] | None) -> JobPlan:
-    if isinstance(job, JobPlan):
-        if settings:
-            raise SpecError(
-                "settings cannot be passed with a plan, which has its own",
-                code="bad-argument",
-                hint="pass them when creating the plan: watersmeet.job(…, settings={…}).plan",
-            )
-        return job
-    if not isinstance(job, str):
-        raise SpecError(
-            f"the job must be SQL text or a plan, not {job!r}",
-            code="bad-argument",
-            hint="MemoryJob(Path('job.sql').read_text()), or MemoryJob(watersmeet.job(…).plan)",
-        )
-    described = parse_job(job, overrides=settings)
-    if not described.inserts:
-        raise SpecError("the job has no query other than EXPLAIN", code="nothing-to-run", hint="add a SELECT")
-    return plan_job(described)
 
 
 def _unknown(name: str, names: Collection[str], what: str) -> SpecError:
