@@ -130,6 +130,7 @@ def test_a_job_runs_to_its_end_with_what_it_was_made_of(monkeypatch, capsys):
     assert job.run(on_tick=print) == "ended"
     ((description, plan, settings),) = asked
     assert (description, plan) == (job.description, job.plan)
+    assert not settings.is_background
     assert (settings.checkpoint, settings.functions, settings.on_tick) == ("state/put", {"put": put}, print)
     assert capsys.readouterr().err.splitlines()[-1] == "told later"
     with pytest.raises(ws.SpecError, match="no checkpoint"):
@@ -143,7 +144,7 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     def run(job, plan, settings, *, watchers):
         for watcher in watchers:
             watcher.tick(SimpleNamespace(read=0, written=0), None)
-        return SimpleNamespace(stopped=settings.stop.is_set())
+        return SimpleNamespace(stopped=settings.stop.is_set() and settings.is_background)
 
     def told(_):
         assert gate.wait(5)
