@@ -42,6 +42,7 @@ def run(
     *,
     accept_loss: Collection[str] = (),
     accept_target: Collection[str] = (),
+    accept_moved: Collection[str] = (),
     rebuild: bool = False,
     on_tick: OnTick | None = None,
     on_notice: Callable[[str], None] | None = None,
@@ -58,6 +59,7 @@ def run(
             the job's state, has to be in one of the two.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
         accept_target: names of sinks whose table may be another one than the job has written to.
+        accept_moved: names of file sources whose files were moved: those at their paths are the same ones.
         rebuild: make Spark's checkpoint anew from the job's state.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
         on_notice: called with what a person should know and does not stop the job, warnings of the plan among
@@ -103,6 +105,7 @@ def run(
             directory,
             accept_loss=accept_loss,
             accept_target=accept_target,
+            accept_moved=accept_moved,
             rebuild=rebuild,
             inferred=infer.inferred,
             console=console,
@@ -137,7 +140,7 @@ def run_planned(
     Raises:
         WatersmeetError: as `run`.
     """
-    settings = settings.resolve(job)
+    plan, settings = replace(plan, moved=frozenset(settings.accept_moved)), settings.resolve(job)
     check_before_java(job, plan, settings)
     from watersmeet.engine.spark.job_conf import java_begun
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,9 @@ from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Sink
+from watersmeet.state import file_lists
 from watersmeet.state.commits import commit
+from watersmeet.state.file_lists import FileRead
 from watersmeet.state.manifest import Manifest, NodeState, QueryState
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import STRING
@@ -77,7 +80,7 @@ def codes(text: str, **how) -> list[str]:
     return [problem.code for problem in checked(text, **how)]
 
 
-def keep_state(text: str, *, committed: int = 0, **more) -> Checkpoint:
+def keep_state(text: str, *, committed: int = 0, files: Sequence[FileRead] = (), **more) -> Checkpoint:
     """A checkpoint as it is after a first tick of one batch."""
     checkpoint, plan = Checkpoint("state"), plan_job(parse_job(text))
     for name in ("offsets", "commits", "sources/0"):
@@ -88,7 +91,8 @@ def keep_state(text: str, *, committed: int = 0, **more) -> Checkpoint:
     for batch in range(committed + 1):
         (checkpoint.spark / "commits" / str(batch)).write_text("v1\n{}")
     with checkpoint.locked():
-        host = host_of("q", checkpoint.offsets(0), plan, {}, BatchFiles([], [], {}))
+        lists = file_lists.add(checkpoint.store, [], files)
+        host = host_of("q", checkpoint.offsets(0), plan, {}, BatchFiles([], lists, {}))
         queries = {q.name: QueryState(nodes=[NodeState() for _ in q.nodes]) for q in plan.queries}
         known = {"sources": [source.name for source in plan.sources], **known_by(plan)}
         made = {"tick": 1, "clock_us": 0, "queries": queries, "host": host, "owner": checkpoint.owner()}
@@ -126,6 +130,24 @@ def test_the_checkpoint_of_a_query_of_spark_is_refused(watersmeet, folder):
     told = watersmeet(*command).err
     assert "checkpoint-of-spark" not in told
     assert "jars-missing" in told
+
+
+def test_files_at_another_path_are_told_before_anything_changes(watersmeet, folder):
+    """By `doctor`, too; each command says which flags to add."""
+    size = (folder / "in" / "1.json").stat().st_size
+    text = JOB.format(sink=FILES)
+    keep_state(text, files=[FileRead(0, 0, "file:///gone/in/1.json", 0, size, 0)])
+    (folder / "job.sql").write_text(text)
+    before = sorted(folder.rglob("*"))
+    command = ("run", "job.sql", "--checkpoint", "state", "--jars", "none", "--rebuild-spark-checkpoint")
+    for told in (watersmeet(*command), watersmeet("doctor", "job.sql", "--checkpoint", "state")):
+        words = " ".join((told.err + told.out).split())
+        assert "read its files from /gone/in" in words
+        assert "run with --accept-moved a; otherwise set 'path' back" in words
+    assert "[jars-missing]" in watersmeet(*command, "--accept-moved", "a").err
+    told = watersmeet(*command, "--accept-moved", "b").err
+    assert '--accept-moved b: the job has no source "b" of local or mounted files' in told
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_python_is_told_alike(folder):

@@ -8,6 +8,7 @@ import pytest
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
+from watersmeet.engine.spark.checkpoint.moved_files import Moves
 from watersmeet.errors import EngineError, StateError
 from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
@@ -87,7 +88,7 @@ def test_a_batch_that_is_planned_no_more_is_forgotten(checkpoint, store, monkeyp
     Begun(checkpoint).remember(newest, host(1, "which the next run repeats"))()
     begun = Begun(checkpoint)
     monkeypatch.setattr("watersmeet.engine.spark.checkpoint.elsewhere.are_others", lambda *_: True)
-    begun.fit(2, newest, None, 10)
+    begun.fit(2, newest, None, 10, Moves())
     assert begun.is_due
     monkeypatch.setattr(Checkpoint, "last_planned", lambda self: 1)
     begun.recovered()
@@ -132,7 +133,7 @@ def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, sto
     if now == "another's":
         checkpoint.stored_job.owner(None)
     with checkpoint.locked(), pytest.raises(StateError, match="committed ticks") as raised:
-        Begun(checkpoint).fit(1, None, None, 10)
+        Begun(checkpoint).fit(1, None, None, 10, Moves())
     assert raised.value.code == "state-lost"
     assert (checkpoint.spark / "commits" / "0").exists()
     assert newest.tick == 1

@@ -154,6 +154,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="SINK", help="Resume although this sink's table was replaced; repeatable."),
     ] = None,
+    accept_moved: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE", help="Resume with the same files of this source at another path; repeatable."
+        ),
+    ] = None,
     live: Annotated[
         bool | None, typer.Option("--live/--no-live", help="Show the live view (default: on a terminal).")
     ] = None,
@@ -228,6 +234,7 @@ def run(
                 rebuild=rebuild_spark_checkpoint,
                 accept_loss=accept_loss or (),
                 accept_target=accept_target or (),
+                accept_moved=accept_moved or (),
             ),
         )
     except OutputError as error:

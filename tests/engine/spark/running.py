@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,7 +31,7 @@ class Running:
 
     def __init__(self, spark: Any, text: str, checkpoint: Path, **settings: Any) -> None:
         job = parse_job(text)
-        plan = plan_job(job)
+        plan = replace(plan_job(job), moved=frozenset(settings.pop("accept_moved", ())))
         self.ticks: list[TickResult] = []
         also = settings.get("on_tick")
 

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -676,41 +675,3 @@ def test_many_files_are_looked_at_quickly(tmp_path):
     before = time.process_time()
     job.files.start()
     assert time.process_time() - before < 2
-
-
-def test_a_directory_that_was_moved_is_not_read_again(job):
-    """Spark knows files by their paths: all of them would be new."""
-    job.read(job.put("a.json"))
-    elsewhere = job.folder.parent / "in.moved"
-    job.folder.rename(elsewhere)
-    job.source = replace(job.source, options={**job.source.options, "path": str(elsewhere)})
-    job.folder = elsewhere
-    found = job.refused(job.restart)
-    assert found.code == "source-moved"
-    assert str(elsewhere) in found.message
-    assert str(elsewhere.parent / "in") in found.message
-
-
-@pytest.mark.parametrize("path", ["in", "in/*.json", "in/[ab].json", "in/{a,b}.json", "in/a.json"])
-def test_files_that_went_where_they_were_read_are_no_move(tmp_path, path):
-    job = Job(tmp_path)
-    job.source = replace(job.source, options={**job.source.options, "path": str(tmp_path / path)})
-    read = job.put("a.json")
-    job.restart()
-    job.read(read)
-    job.put("b.json")
-    read.unlink()
-    job.restart()
-
-
-def test_a_job_that_has_read_nothing_may_have_another_place(job):
-    job.restart()
-    other = job.folder.parent / "other"
-    other.mkdir()
-    job.source = replace(job.source, options={**job.source.options, "path": str(other)})
-    job.restart()
-
-
-def test_files_of_the_root_are_beneath_it(job):
-    root = replace(job.source, options={**job.source.options, "path": "/"})
-    job.files._check_place(root, ["/in/a.json"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -51,9 +52,21 @@ _VERSION_OF_CHANGES = 4
 """Where rows come and go: since 4 rows without a key are sorted by value there, too."""
 
 
-def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
-    """32 hexadecimal digits; the same for the same text whatever the platform or run."""
-    return digest_of(content_of(nodes, options))
+def fingerprint_of(
+    nodes: Sequence[NodePlan], options: Options, paths: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """32 hexadecimal digits; the same for the same text whatever the platform or run.
+
+    Args:
+        paths: per source, by name, another path than it has.
+    """
+    content = content_of(nodes, options)
+    for branch in (b for node in content["nodes"] for side in node["sides"] for b in side["branches"]):
+        name, *said = branch.get("source", [None])
+        if name in paths:
+            at = f"path={paths[name]}"
+            branch["source"] = [name, *(at if own.startswith("path=") else own for own in said)]
+    return digest_of(content)
 
 
 def content_of(nodes: Sequence[NodePlan], options: Options) -> dict[str, Any]:

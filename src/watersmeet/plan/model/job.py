@@ -181,10 +181,12 @@ class QueryPlan:
 @dataclass(frozen=True)
 class JobPlan:
     """All INSERTs of a job, run in one tick each; every source is read once. ``apart``: the queries before
-    any took rows of others."""
+    any took rows of others; ``moved``: names of file sources that have the files that the state knows, at
+    another path."""
 
     queries: tuple[QueryPlan, ...]
     apart: tuple[QueryPlan, ...] = field(default=(), compare=False, repr=False)
+    moved: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -10,11 +10,13 @@ one whose rows came to be the same by a change: others' rows from before would n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.counted import counts_of
 from watersmeet.engine.driver.opening.in_state_order import in_state_order
 from watersmeet.engine.driver.opening.moved import home_of, side_home
+from watersmeet.engine.driver.opening.moved_paths import at_new_paths
 from watersmeet.errors import StateError
 from watersmeet.plan.arranged import MayShare, SideKey
 from watersmeet.plan.model.job import JobPlan, QueryPlan, Taken
@@ -31,6 +33,7 @@ def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
     """The plan for the state. It has to be that by which an engine reads, too."""
     if manifest is None:
         return plan
+    manifest, moved = at_new_paths(manifest, plan), plan.moved
     plan = _in_state_order(plan, manifest)
     if any(query.taken or _kept_by(query) for query in plan.queries):
         alone = frozenset[_Node]()
@@ -41,7 +44,7 @@ def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
                 break
             alone = makes
         plan = kept
-    return in_counted_order(plan, counts_of(plan, manifest))
+    return replace(in_counted_order(plan, counts_of(plan, manifest)), moved=moved)
 
 
 def _in_state_order(plan: JobPlan, manifest: Manifest) -> JobPlan:

@@ -31,6 +31,7 @@ from watersmeet.engine.driver.opening.contents import Contents, contents_of
 from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
 from watersmeet.engine.driver.opening.in_state_order import in_state_order
 from watersmeet.engine.driver.opening.moved import with_moved
+from watersmeet.engine.driver.opening.moved_paths import at_new_paths, changed_paths
 from watersmeet.engine.driver.opening.wider import gone_of, missing_of, seen_of, with_wider
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
@@ -78,6 +79,7 @@ class Change:
 
     @classmethod
     def of(cls, manifest: Manifest, plan: JobPlan) -> Change:
+        manifest = at_new_paths(manifest, plan)
         own = cls(removed=[name for name in manifest.fingerprints if name not in _fingerprints(plan)])
         for name, fingerprint in _fingerprints(plan).items():
             if name not in manifest.fingerprints:
@@ -177,7 +179,9 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     Raises:
         StateError: a query cannot come without rows from before.
     """
-    of_sources, change = said_of_sources(manifest, plan), Change.of(manifest, plan)
+    of_sources, paths = said_of_sources(manifest, plan), changed_paths(manifest, plan)
+    of_sources += [f'the path of "{name}" was "{paths[name]}"' for name in plan.moved & paths.keys()]
+    change = Change.of(manifest, plan)
     stay = [query for query in plan.queries if query.name not in change.begins]
     manifest, brought = with_moved(manifest, stay)
     manifest = with_held_anew(manifest, brought, shapes, store)

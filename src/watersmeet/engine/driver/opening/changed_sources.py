@@ -17,7 +17,10 @@ def goes_on(manifest: Manifest, plan: JobPlan) -> frozenset[str]:
         source.name
         for source in plan.sources
         if source.name in manifest.sources
-        and manifest.places.get(source.name) in (None, place_of(source))  # None: nobody wrote it down
+        and (
+            source.name in plan.moved
+            or manifest.places.get(source.name) in (None, place_of(source))  # None: nobody wrote it down
+        )
     )
 
 

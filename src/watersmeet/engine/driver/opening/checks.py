@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
 from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.opening.moved_paths import changed_paths
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -24,8 +26,14 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
     Raises:
         StateError: the state is of other queries or other sources.
     """
-    change = Change.of(manifest, plan)
+    change, paths = Change.of(manifest, plan), changed_paths(manifest, plan)
     way_on = "; ".join(change.way_on)
+    if change and paths.keys() & plan.moved and may_change:
+        raise StateError(
+            f"a path and a query changed at once: {change}",
+            code="changed-query",
+            hint="run the old query with --accept-moved first, then change it with --change-queries",
+        )
     if change and not may_change:
         stored, own = (", ".join(f'"{name}"' for name in names) for names in (change.removed, change.added))
         if change.removed and len(change.removed) == len(manifest.fingerprints):
@@ -35,10 +43,12 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
                 hint="if they are another job's, use this job's own checkpoint directory (--checkpoint DIR);"
                 f" or run with --change-queries, which drops the state of {stored}",
             )
+        same = "".join(f" --accept-moved {quote(name)}" for name in sorted(paths.keys() - plan.moved))
         raise StateError(
             f"the job differs from the stored state: {change}",
             code="changed-query",
-            hint=f"restore the old query, or run with --change-queries{f' ({way_on})' if way_on else ''}, or"
+            hint=(f"if only the path of the same files changed, run with{same}. Otherwise " if same else "")
+            + f"restore the old query, or run with --change-queries{f' ({way_on})' if way_on else ''}, or"
             " with a new checkpoint directory (--checkpoint DIR)",
         )
     sources = [source.name for source in plan.sources]

@@ -31,6 +31,16 @@ def in_state_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     return written if _fits_better(manifest, written, own or query) else own
 
 
+def orders_of(manifest: Manifest, query: QueryPlan) -> Iterator[QueryPlan]:
+    """Yield the query as it is, and as `in_state_order` may give it."""
+    for one in (query, as_written(query)):
+        if one is not None:
+            yield one
+            ordered = _in_order(manifest, one)
+            if ordered is not None:
+                yield ordered
+
+
 def _in_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     said = manifest.described.get(query.name, {})
     return in_order_of(query, state_orders(manifest, query.name), said)

@@ -14,6 +14,7 @@ from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.driver.settling.overtaken import GoesOnFrom, unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID
+from watersmeet.engine.spark.checkpoint.moved_files import Moves
 from watersmeet.engine.spark.checkpoint.rebuild import find_damage, put_aside, rebuild
 from watersmeet.engine.spark.checkpoint.restart import batch_in
 from watersmeet.errors import StateError
@@ -85,17 +86,23 @@ class Begun:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="begun")
         self.is_due = False
 
-    def fit(self, tick: int, manifest: Manifest | None, plan: JobPlan, interval: int) -> list[str]:
+    def fit(
+        self, tick: int, manifest: Manifest | None, plan: JobPlan, interval: int, moves: Moves
+    ) -> list[str]:
         """Before the first tick of the run, ``tick``: see `fitted`. What was done, in words.
 
         Raises:
             StateError: the state that Spark's files go on from is gone.
+            EngineError: as `Moves.check_times`.
         """
         self._tick = tick
         if self._checkpoint.stored_job is None:
             return []
         self._checkpoint.check_not_lost()
         begun = self._checkpoint.stored_job.begun(tick, _writer(manifest))
+        if moves and begun is not None and OFFSETS in begun:
+            moves.check_times(batch_in(manifest), begun, self._checkpoint.store)
+            begun = moves.relocate(begun, self._checkpoint.store)
         self._is_known = begun is not None
         self._planned = int(begun[BATCH]) if begun is not None and OFFSETS in begun else None
         self.is_due = begun is not None and OFFSETS in begun

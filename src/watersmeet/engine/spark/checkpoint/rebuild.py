@@ -11,14 +11,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from watersmeet.durable import make_folders, sync
 from watersmeet.engine.spark.checkpoint.directory import OLD, Checkpoint
 from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID, offsets_in
-from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_text, text_of
+from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_lines, log_text, text_of
 from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
 from watersmeet.errors import StateError
@@ -163,6 +163,37 @@ def rebuild(
         folder, steps = fresh / "sources" / str(number), by_source.get(number, {})
         for name, lines in _log(steps, step_of(offsets, number), interval):
             _write(folder / name, log_text(lines))
+    return _put_in_place(checkpoint, fresh)
+
+
+def with_other_paths(checkpoint: Checkpoint, path_of: Mapping[int, Callable[[str], str]]) -> Path | None:
+    """Write Spark's lists of files with other paths; where the old files are, if there was anything to write.
+
+    Args:
+        path_of: per source, by number, the path that a file is to have.
+
+    Raises:
+        ValueError: a list is damaged.
+    """
+    texts: dict[Path, str] = {}
+    for number, other in path_of.items():
+        for log in checkpoint.spark_files.file_logs(number):
+            lines = log_lines(log)
+            moved = [{**line, "path": other(line["path"])} for line in lines]
+            if moved != lines:
+                texts[log] = log_text(moved)
+    if not texts:
+        return None
+    fresh = checkpoint.root / "spark.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    for path in checkpoint.spark.rglob("*"):
+        if path.is_file() and not path.name.endswith(".crc"):  # checksums, which may be missing
+            text = texts.get(path) or path.read_text(encoding="utf-8")
+            _write(fresh / path.relative_to(checkpoint.spark), text)
+    return _put_in_place(checkpoint, fresh)
+
+
+def _put_in_place(checkpoint: Checkpoint, fresh: Path) -> Path | None:
     kept = put_aside(checkpoint) if checkpoint.spark.exists() else None
     os.rename(fresh, checkpoint.spark)
     sync(checkpoint.root)

@@ -103,7 +103,7 @@ class SparkFiles:
         for name in (str(step), f"{step}{COMPACT}"):
             path = folder / name
             if path.exists():
-                lines = [log_line for log_line in _log_lines(path) if log_line["batchId"] == step]
+                lines = [log_line for log_line in log_lines(path) if log_line["batchId"] == step]
                 if not lines:
                     raise ValueError(f"{path} belongs to another batch")
                 return lines
@@ -120,7 +120,7 @@ class SparkFiles:
         for step in range(last, -1, -1):
             compact = folder / f"{step}{COMPACT}"
             path = compact if compact.exists() else folder / str(step)
-            files |= {(log_line["batchId"], log_line["path"]) for log_line in _log_lines(path)}
+            files |= {(log_line["batchId"], log_line["path"]) for log_line in log_lines(path)}
             if path == compact:
                 break
         if files != expected:
@@ -134,6 +134,11 @@ class SparkFiles:
             return offsets if version == VERSION and isinstance(json.loads(offsets), dict) else None
         except (OSError, ValueError):
             return None
+
+    def file_logs(self, source: int) -> list[Path]:
+        """Return the files of the log of a source."""
+        names = _entries(self.root / "sources" / str(source))
+        return [path for path in map(Path, names) if path.name.removesuffix(COMPACT).isdigit()]
 
     def last_step(self, source: int) -> int:
         """The last step in the log of a source; -1 without any."""
@@ -167,7 +172,8 @@ def log_text(lines: Sequence[Any]) -> str:
     return "\n".join([VERSION, *texts])
 
 
-def _log_lines(path: Path) -> list[dict[str, Any]]:
+def log_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of a file of a source's log. Raises: ValueError: it is not whole."""
     try:
         version, *lines = text_of(path).split("\n")
         entries = [json.loads(line) for line in lines if line]

@@ -10,6 +10,7 @@ from watersmeet.engine.driver.opening.changed_sources import goes_on
 from watersmeet.engine.spark.checkpoint.changed_sources import with_sources
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.host import TOPICS, offsets_in
+from watersmeet.engine.spark.checkpoint.moved_files import Moves, moves_of
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_sources, recover
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.topics import Topics, accepted
@@ -33,6 +34,37 @@ def of_the_sources(
     return manifest.model_copy(update={"host": host})
 
 
+def with_moved_files(
+    manifest: Manifest | None,
+    plan: JobPlan,
+    checkpoint: Checkpoint,
+    settings: RunSettings,
+    note: Callable[[str], None],
+    check: Callable[[], object],
+) -> tuple[Manifest | None, Moves]:
+    """The manifest with the new paths of files that were moved; a local checkpoint of Spark gets them, too.
+
+    Args:
+        check: called before anything is changed.
+
+    Raises:
+        EngineError, StateError: as `moves_of` and `Moves.move_log`.
+    """
+    moves = moves_of(manifest, plan, checkpoint.store)
+    if manifest is None or not moves:
+        return manifest, moves
+    check()
+    if checkpoint.stored_job is None and not settings.rebuild:
+        done = moves.move_log(checkpoint, batch_in(manifest))
+        moved = [*moves.notes, *([done] if done else [])]
+    else:
+        moved = moves.notes
+    for one in moved:
+        note(one)
+    host = moves.relocate(manifest.host, checkpoint.store)
+    return manifest.model_copy(update={"host": host}), moves
+
+
 def unknown_losses(accepted: Iterable[str], plan: JobPlan) -> list[SpecError]:
     """Return an error for each name of which a loss is accepted and that is no Kafka source."""
     kafkas = [source.name for source in plan.sources if source.traits.log]
@@ -54,7 +86,6 @@ def recovered(
     topics: Topics,
     settings: RunSettings,
     note: Callable[[str], None],
-    *,
     interval: int,
     other_sources: bool,
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.engine.spark.checkpoint.host import BATCH, COMPACT_INTERVAL, TOPICS
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_checkpoint, check_settings
 from watersmeet.engine.spark.configuration import cores_of_driver, max_line_bytes
-from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
+from watersmeet.engine.spark.job.going_on import of_the_sources, recovered, with_moved_files
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.job.telling import Telling
@@ -124,6 +124,7 @@ class RestoredJob:
         owner: the id of the state.
         repeated: the next tick, if an earlier run began it as one of our own.
         pending: the next tick was begun by an earlier run; ``repeats``: and is repeated as that began it.
+        is_changed: queries came or went, or files were moved: the state is to say so.
     """
 
     opened: OpenedJob
@@ -136,6 +137,7 @@ class RestoredJob:
     repeated: Intent | None
     pending: bool
     repeats: bool
+    is_changed: bool
 
 
 def restore_job(
@@ -157,11 +159,21 @@ def restore_job(
     manifest = state.manifest
     repeated = begun.intent(manifest)
     interval = int(spark.conf.get(COMPACT_INTERVAL, "10") or 10)
-    telling.note(*begun.fit(state.tick + 1, manifest, plan, interval))
+    last = batch_in(manifest)
+
+    def is_as_begun(host: Mapping[str, Any]) -> tuple[bool, bool]:
+        """Whether the next tick was begun; and whether as this run would, if it was."""
+        pending = repeated is not None or is_batch_due(checkpoint, begun, host)
+        return pending, _is_as_begun(opened, settings, outputs, checkpoint, pending=pending)
+
+    manifest, moves = with_moved_files(
+        manifest, plan, checkpoint, settings, telling.note, lambda: is_as_begun(last)
+    )
+    state = replace(state, committed=replace(state.committed, manifest=manifest))
+    telling.note(*begun.fit(state.tick + 1, manifest, plan, interval, moves))
     other_sources = manifest is not None and are_others(manifest, plan)
     if manifest is not None and other_sources:
-        pending = repeated is not None or is_batch_due(checkpoint, begun, batch_in(manifest))
-        _is_as_begun(opened, settings, outputs, checkpoint, pending=pending)  # else it is planned no more
+        is_as_begun(last)  # else it is planned no more
         begun.forget()
         manifest = of_the_sources(manifest, plan, checkpoint, settings)
     host = recovered(
@@ -171,24 +183,25 @@ def restore_job(
         opened.topics,
         settings,
         telling.note,
-        interval=interval,
-        other_sources=other_sources,
+        interval,
+        other_sources,
     )
     kept = {} if manifest is None else manifest.host
     reached = Reached(plan.sources, host, kept, spark_files)
     begun.recovered()
     check_checkpoint(checkpoint, None if manifest is None else host, plan)
     planned_before = checkpoint.last_planned()
-    files = FilesRead(plan.sources, spark_files, checkpoint.store, kept, telling.note, gone_in(spark))
+    files = FilesRead(
+        plan.sources, spark_files, checkpoint.store, kept, telling.note, gone_in(spark), moves.at_old_path
+    )
     topic_ids = {**opened.topics.ids(), **host.get(TOPICS, {})}
     files.start(max_line_bytes(spark))
-    pending = repeated is not None or is_batch_due(checkpoint, begun, host)
-    as_begun = _is_as_begun(opened, settings, outputs, checkpoint, pending=pending)
+    pending, as_begun = is_as_begun(host)
     if not as_begun:
         state.forget_begun()
         begun.forget()
     return RestoredJob(
-        opened,
+        replace(opened, state=state),
         host,
         topic_ids,
         files,
@@ -198,6 +211,7 @@ def restore_job(
         repeated,
         pending,
         pending and as_begun,
+        bool(state.said or moves),
     )
 
 

@@ -85,7 +85,7 @@ class JobRun:
                 restored = restore_job(
                     self.spark, opened, settings, self.outputs, self.checkpoint, begun, telling
                 )
-                driver = TickDriver(opened.state, restored.owner, repeats=restored.repeats)
+                driver = TickDriver(restored.opened.state, restored.owner, repeats=restored.repeats)
                 closing.callback(driver.close)  # nothing is deleted beside the next run
                 goes_on_from = driver
                 job = self._ticks(restored, driver, begun, takings, telling)
@@ -140,7 +140,7 @@ class JobRun:
         if restored.repeated is not None:
             job.begun.intend(driver.manifest, restored.repeated)  # it may have been forgotten just now
             job.own(restored.repeated)
-        elif driver.said and not restored.pending:  # queries came or went: the state is to say so
+        elif restored.is_changed and not restored.pending:
             job.own(job.intended())
         if driver.is_finished:
             return

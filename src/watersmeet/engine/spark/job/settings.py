@@ -66,6 +66,7 @@ class RunSettings:
         rebuild: make Spark's checkpoint anew from the state.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
         accept_target: names of sinks whose target may be another one than the job has written to.
+        accept_moved: names of file sources whose files are the same ones at another path.
         inferred: per source the columns that were inferred, which the state is to remember.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
             hold a watermark back from the start, and with what the last tick of the state has come to.
@@ -88,6 +89,7 @@ class RunSettings:
     store: RemoteStore | None = None
     accept_loss: Collection[str] = ()
     accept_target: Collection[str] = ()
+    accept_moved: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     frames: Mapping[str, DataFrame | Maker] = field(default_factory=dict)
     functions: Mapping[str, OfBatches] = field(default_factory=dict)

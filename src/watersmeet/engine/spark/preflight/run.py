@@ -10,6 +10,7 @@ from functools import partial
 from threading import Event, Thread
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.moved_files import unknown_moves
 from watersmeet.engine.spark.job.going_on import unknown_losses
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.preflight.databases import check_database
@@ -98,6 +99,7 @@ def _problems(job: Job, plan: JobPlan, settings: RunSettings, sinks_s: float | N
         *check_checkpoint(job, settings.checkpoint),
         *problems_of(plan),
         *unknown_losses(settings.accept_loss, plan),
+        *unknown_moves(plan),
         *state.problems,
     ]
     problems += problems_in(partial(_check_spark, job, plan, java=sinks_s is not None))

@@ -9,6 +9,7 @@ from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.driver.opening.checks import check_not_finished, check_same_job
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
+from watersmeet.engine.spark.checkpoint.moved_files import moves_of
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_ahead
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import SeveralErrors, WatersmeetError
@@ -51,6 +52,8 @@ def _problems(
             check_same_job(manifest, plan, may_change=settings.change_queries)
         if is_over and not settings.finish:
             check_not_finished(manifest)
+        if not is_over:
+            moves_of(manifest, plan, checkpoint.store)
         is_mended = settings.rebuild or bool(settings.accept_loss)
         if is_over or is_mended or (manifest is not None and are_others(manifest, plan)):
             return

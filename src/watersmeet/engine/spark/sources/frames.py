@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pyarrow import parquet
 
@@ -40,7 +39,7 @@ from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen
 from watersmeet.engine.spark.sources.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
-from watersmeet.engine.spark.sources.files.there import PATTERN, hadoop_path, is_odd, shown
+from watersmeet.engine.spark.sources.files.there import PATTERN, hadoop_path, is_odd, shown, url_text
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN, FILE
 from watersmeet.engine.spark.text import quoted
@@ -70,9 +69,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructType
-
-_ENCODED = frozenset(' "#%<>?[\\]^`{|}')
-"""Characters that are encoded in a URI."""
 
 BYTES_PER_TICK = str(32 << 20)
 
@@ -346,7 +342,7 @@ def _with_decoded(frame: DataFrame, source: Source, path: str | Sequence[str]) -
         return frame
     file, decoded = F.col("_metadata.file_path"), {}
     for text in texts:
-        name = "".join(quote(c) if c in _ENCODED else c for c in text)
+        name = url_text(text)
         part = F.regexp_extract(file, rf"(?i)/\Q{name}\E=([^/]*)/", 1)
         for _ in range(2):  # the path's own encoding, then that of the directory's name
             part = F.try_url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,7 +35,6 @@ from watersmeet.engine.spark.sources.files.there import (
     NESTED,
     SPECIAL,
     FileStat,
-    base_of,
     files_of,
     hidden_of,
     is_odd,
@@ -117,6 +115,10 @@ class Changed:
             self.names.remove(shown(path))
 
 
+def digest_of(files: Sequence[FileRead]) -> str:
+    return hashlib.blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
+
+
 @dataclass
 class BatchFiles:
     """The files of one batch, as they were before it was read."""
@@ -124,6 +126,9 @@ class BatchFiles:
     files: list[FileRead]
     lists: list[FileList]
     changed: dict[str, Changed]
+    digest: str = digest_of(())
+    """By what the batch's files are known. Not by those of other batches that were found changed: when that
+    is found is no part of the batch."""
 
     @property
     def host(self) -> dict[str, Any]:
@@ -133,13 +138,6 @@ class BatchFiles:
             CHANGED: {name: {"files": c.files, "names": c.names} for name, c in self.changed.items()},
         }
 
-    @property
-    def digest(self) -> str:
-        """By what the batch's files are known. Not by those of other batches that were found changed: when
-        that is found is no part of the batch."""
-        own = [file for file in self.files if file.batch >= 0]
-        return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
-
 
 class FilesRead:
     """Of one run of a job; see the module.
@@ -148,6 +146,7 @@ class FilesRead:
         host: of the manifest that the run goes on from.
         note: told, once each, what is counted and does not stop the job.
         gone: which files of other file systems are not there any more.
+        as_begun: a file of a batch that an earlier run began, as it was known then.
     """
 
     def __init__(
@@ -158,8 +157,10 @@ class FilesRead:
         host: Mapping[str, Any],
         note: Callable[[str], None],
         gone: Gone,
+        as_begun: Callable[[FileRead], FileRead] = lambda file: file,
     ) -> None:
         self._spark = spark
+        self._as_begun = as_begun
         self._gone = gone
         self._store = store
         self._note = note
@@ -191,14 +192,12 @@ class FilesRead:
         return bool(self._sources)
 
     def start(self, max_line_bytes: int | None = None) -> None:
-        """Look before anything is read. Raises: EngineError as `look`; a source was moved.
+        """Look before anything is read. Raises: EngineError as `look`.
 
         Args:
             max_line_bytes: of a line of text that can be read.
         """
         self._max_line_bytes = max_line_bytes
-        for number, source in self._sources.items():
-            self._check_place(source, self._known[number])
         self._waiting = self.look()
         for number, names in self._nanos.items():
             if names:
@@ -210,20 +209,6 @@ class FilesRead:
             if hidden := hidden_of(source):
                 named = _named(hidden)
                 self._note(f'"{source.name}": skipped files whose names begin with _ or .: {named}')
-
-    def _check_place(self, source: Source, paths: Collection[str]) -> None:
-        """Spark knows files by their paths: those of a directory that was moved would be read again."""
-        base = base_of(source)
-        if base is None or not paths or any(os.path.commonpath((base, path)) == base for path in paths):
-            return
-        before, now = os.path.commonpath([os.path.dirname(path) for path in paths]), shown(base)
-        raise EngineError(
-            f"file source \"{source.name}\": the job read its files from {shown(before)}, but 'path'"
-            f" now points to {now}",
-            code="source-moved",
-            hint="set 'path' back, or start over (watersmeet reset); otherwise the job would read all"
-            " files again, and their rows twice",
-        )
 
     def look_if_due(self) -> None:
         """As `look`, when the last one is long enough ago."""
@@ -358,12 +343,12 @@ class FilesRead:
                 files += read
             for file in filter(self._is_back, files):
                 self.changed[self._sources[file.source].name].take_back(local_of(file.path) or "")
-            return self._batch_of(files)
+            return self._batch_of(files, list(map(self._as_begun, files)) if again else files)
 
-    def _batch_of(self, read: Sequence[FileRead]) -> BatchFiles:
+    def _batch_of(self, read: Sequence[FileRead], begun: Sequence[FileRead] = ()) -> BatchFiles:
         files = [*self._corrections, *read]
         lists = file_lists.add(self._store, self._lists, files)
-        return BatchFiles(files, lists, self.changed)
+        return BatchFiles(files, lists, self.changed, digest_of(begun))
 
     def _is_back(self, file: FileRead) -> bool:
         """Whether it had vanished, and is in the result after all: it is no longer counted."""

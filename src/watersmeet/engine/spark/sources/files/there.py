@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from unicodedata import category
+from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.engine.files.partitions import folders_between, partitions_of
 from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
@@ -28,6 +29,10 @@ SPECIAL: FileStat = (0, 0)
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters by which Spark takes a path for a pattern."""
+
+_ENCODED = frozenset(' "#%<>?[\\]^`{|}')
+_CONTROLS = frozenset({"Cc", "Zs", "Zl", "Zp"})
+"""Characters that Java encodes in a URI, and the categories of others."""
 
 _COMPANIONS = (
     "_SUCCESS",
@@ -188,6 +193,11 @@ def local_of(path: str) -> str | None:
         return path
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def url_text(text: str) -> str:
+    """Return a path, or a part of one, as Spark has it in URLs."""
+    return "".join(quote(c) if c in _ENCODED or category(c) in _CONTROLS else c for c in text)
 
 
 def reader_path(file: FileRead) -> str | None:
