@@ -309,7 +309,7 @@ def test_a_run_says_at_its_end_how_output_is_read_and_what_stays(watersmeet, job
     engine.ticks[0].finished = True
     engine.ticks[0].queries["out"].counts = {"a": {"padded": 2, "released_unmatched": 1}}
     assert watersmeet("run", job, "--finish").out.splitlines()[-1] == (
-        "The input is closed: 2 remaining rows emitted with NULLs, 1 remaining row without a match dropped."
+        "The input is closed: 2 remaining rows emitted with NULLs, 1 row of a dropped without a match."
         " The job is finished."
     )
     assert len(watersmeet("run", job, "--json").out.splitlines()) == 2, "a tick and the accounting"

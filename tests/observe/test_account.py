@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from watersmeet.front.sql import parse_job
 from watersmeet.observe import account as account_module
 from watersmeet.observe.account import LABELS, PLACES, Account, InputAccount, Lateness
+from watersmeet.observe.reports import released_words
+from watersmeet.plan.planner import plan_job
 
 
 def text_of(account: Account, width: int = 100) -> str:
@@ -108,3 +112,22 @@ def test_stale_changes_have_a_line():
     found = Account((InputAccount.of("c.c", {"in": 5, "deleted": 1, "stale": 3}, retained=1),))
     assert found.adds_up()
     assert found.late_lines() == ["c.c: 3 changes older than the last one of their primary key: dropped"]
+
+
+def test_rows_that_go_at_the_end_are_named_by_their_input():
+    """Unused rows of the right side of an ASOF join are no results that are missing."""
+    text = """
+        CREATE TABLE s (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 0) WITH ('connector' = 'memory');
+        CREATE TABLE p (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 0) WITH ('connector' = 'memory');
+        SELECT s.id FROM s LEFT ASOF JOIN p MATCH_CONDITION (s.t >= p.t) ON p.id = s.id"""
+    counts = {"s": {"padded": 1}, "p": {"released_unmatched": 2, "matched": 3}}
+    last = SimpleNamespace(queries={"console": SimpleNamespace(counts=counts)})
+    plan = plan_job(parse_job(text))
+    assert released_words(last, plan) == (": 1 remaining row emitted with NULLs, 2 unused rows of p dropped")
+    counts = {"s": {"released_unmatched": 1}, "#1": {"released_unmatched": 1}, "p": {}}
+    last.queries["console"].counts = counts
+    assert released_words(last, plan) == (
+        ": 1 row of s dropped without a match, 1 row of join 1 dropped without a match"
+    )
+    last.queries.clear()
+    assert released_words(last, plan) == ""

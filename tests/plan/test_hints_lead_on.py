@@ -358,3 +358,23 @@ def test_names_that_are_empty_are_not_offered() -> None:
     )
     assert error.code == "unknown-table"
     assert 'known: ""' not in str(error)
+
+
+KEY, OP = ", PRIMARY KEY (id) NOT ENFORCED", ", 'op.column' = 'op'"
+
+
+@pytest.mark.parametrize(
+    ("key", "op", "hint"),
+    [
+        (KEY, OP, "to join each version of a row (ASOF JOIN), remove PRIMARY KEY and 'op.column'; else"),
+        (KEY, "", "to join each version of a row (ASOF JOIN), remove PRIMARY KEY; else remove WATERMARK"),
+        ("", OP, "remove PRIMARY KEY, 'op.column' and 'diff.column' from v: each version is then a row"),
+    ],
+)
+def test_versions_of_a_table_are_a_stream(key, op, hint):
+    declared = f"""{DECLARED}
+        CREATE TABLE v (id BIGINT, at TIMESTAMP, op STRING, WATERMARK FOR at{{key}})
+          WITH ('connector' = 'memory'{{op}});"""
+    query = "SELECT v.at FROM o LEFT ASOF JOIN v MATCH_CONDITION (o.ts >= v.at) ON v.id = o.id"
+    assert hint in refused(query, declared.format(key=key, op=op)).hint
+    plan_job(parse_job(declared.format(key="", op="") + query))

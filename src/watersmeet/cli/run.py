@@ -263,7 +263,7 @@ def _run_text(
             out.print(table)
         for line in account.late_lines():
             out.print(line, markup=False, highlight=False)
-    for line in end_lines(job, last, account, stopped=stopped) if appearance.hints else ():
+    for line in end_lines(job, plan, last, account, stopped=stopped) if appearance.hints else ():
         print(printable(line))
     return Ended(stopped, last, None if last is None else account, said.to_log)
 
@@ -281,8 +281,9 @@ def start_lines(
     yield f"To stop: Ctrl-C, or {stop} (--savepoint DIR also copies the state to DIR)"
 
 
-def end_lines(job: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[str]:
+def end_lines(job: Any, plan: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[str]:
     """Say how the run's output is read, and what became of rows that had not left the state."""
+    from watersmeet.observe.reports import released_words
     from watersmeet.sinks.read_hint import read_hint
 
     for sink in _written(job, last, account) if last is not None else ():
@@ -294,7 +295,7 @@ def end_lines(job: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[s
         after = "" if last is None else f" after tick {last.tick:,}"
         yield f"Stopped{after}{stay}. Run the same command again to resume."
     elif last is not None and last.finished:
-        yield f"The input is closed{_released(last)}. The job is finished."
+        yield f"The input is closed{released_words(last, plan)}. The job is finished."
     elif stay:
         yield f"Caught up{stay} for the next run. --finish closes the input and emits what is left."
 
@@ -320,15 +321,6 @@ def _written(job: Any, last: Any, account: Any) -> list[Any]:
         if any(getattr(row, place) for row in account.inputs for place in places)
     }
     return [sink for sink in written_sinks(job) if sink.name in names]
-
-
-def _released(last: Any) -> str:
-    """Say what the last tick, which closed the input, did with rows in state."""
-    counts = [own for query in last.queries.values() for own in query.counts.values()]
-    padded, unmatched = (sum(own.get(what, 0) for own in counts) for what in ("padded", "released_unmatched"))
-    parts = [f"{counted(padded, 'remaining row')} emitted with NULLs"] if padded else []
-    parts += [f"{counted(unmatched, 'remaining row')} without a match dropped"] if unmatched else []
-    return f": {', '.join(parts)}" if parts else ""
 
 
 def _print_json(account: Any) -> None:

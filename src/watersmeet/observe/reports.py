@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from watersmeet.errors import counted
 from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
@@ -17,6 +18,7 @@ from watersmeet.observe.progress import DROPPED, Backlog, HeavyKey, InputReport,
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.order.measured import MeasuredSide
 
 
@@ -385,3 +387,20 @@ def input_name(alias: str) -> str:
     ('o', 'rows of join 1')
     """
     return f"rows of join {alias[1:]}" if is_node_alias(alias) else alias
+
+
+def released_words(last: TickResult, plan: JobPlan) -> str:
+    """Say what the last tick, which closed the input, did with rows in state."""
+    parts, padded = list[str](), 0
+    for query in plan.queries:
+        counts = last.queries[query.name].counts if query.name in last.queries else {}
+        of_query = f' in "{query.name}"' if len(plan.queries) > 1 else ""
+        versions = {join.right.name for join in query.every(JoinPlan) if join.asof is not None}
+        padded += sum(own.get("padded", 0) for own in counts.values())
+        for alias, own in counts.items():
+            rows = own.get("released_unmatched", 0)
+            name, is_version = input_name(alias).removeprefix("rows of "), alias in versions
+            what = f"{counted(rows, 'unused row' if is_version else 'row')} of {name}{of_query} dropped"
+            parts += [what + ("" if is_version else " without a match")] if rows else []
+    first = [f"{counted(padded, 'remaining row')} emitted with NULLs"] if padded else []
+    return f": {', '.join([*first, *parts])}" if first or parts else ""

@@ -133,8 +133,9 @@ def checked_key(
         raise wrong(
             f"it has a {words.key}, which retains rows until others replace them, and {words.time},"
             " which would evict them earlier",
-            f"remove {words.time}; use {words.such_as(words.sequence, times[0].column)} to order the"
-            " changes of a key",
+            f"to join each version of a row (ASOF JOIN), remove {words.key}"
+            f"{f' and {words.op}' if change else ''}; else remove {words.time}, and use"
+            f" {words.such_as(words.sequence, times[0].column)} to order the changes of a key",
         )
     if fields.refresh_us is not None and not is_compared:
         raise wrong(f"it has a {words.key} and 'refresh', but is never read completely", "remove 'refresh'")

@@ -73,12 +73,16 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
     node = draft.node
     left, right = _names(draft)
     if changes:
+        tables = [i.alias for s in Side for i in node.inputs(s) if _is_changing(i)]
         return [
             PlanError(
                 f"the ASOF join of {left} with {right} is not supported in output_mode changelog, nor over"
                 " rows that may be retracted",
                 code="not-yet",
-                hint="SET output_mode = append, and join streams that have no updates or deletes",
+                hint=f"remove PRIMARY KEY, 'op.column' and 'diff.column' from {' and '.join(tables)}: each"
+                " version is then a row of a stream"
+                if tables
+                else "SET output_mode = append, and join streams that have no updates or deletes",
             )
         ]
     child = node.side(Side.RIGHT)
@@ -100,6 +104,10 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
         for name, side in zip((left, right), Side, strict=True)
         if not any(i.event_times for i in node.inputs(side))
     ]
+
+
+def _is_changing(read: Input) -> bool:
+    return any(source.primary_key or source.change_column for source in read.sources)
 
 
 def _condition(draft: Draft) -> Iterator[PlanError]:
