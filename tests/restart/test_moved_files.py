@@ -124,6 +124,18 @@ def test_relative_paths_stand_for_the_same_files_elsewhere(tmp_path, monkeypatch
     assert state.accepted(planned(path, "s")) == expected
 
 
+def test_files_may_move_into_a_directory_below(tmp_path, monkeypatch):
+    """A run that was killed in between finds new paths, which stay."""
+    state = State(tmp_path, ".", {"a.json": "x"})
+    state.old.mkdir()
+    state.new.rename(state.old / "b")
+    monkeypatch.chdir(state.old / "b")
+    (path,) = state.accepted(planned(".", "s"))
+    assert path == f"file://{state.old}/b/a.json"
+    (moved,) = state.moves(planned(".", "s")).sources.values()
+    assert moved.path_of(path) == path
+
+
 @pytest.mark.parametrize("before", ["{old}/in", "file:{old}/in", "in", "{old}/in/*.json"])
 @pytest.mark.parametrize("span", [5, 9])
 def test_a_path_that_is_written_otherwise_keeps_the_query(tmp_path, monkeypatch, before, span):

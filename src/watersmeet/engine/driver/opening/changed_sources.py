@@ -6,6 +6,7 @@ from another place than before, is read as by a job that begins; so is one that 
 
 from __future__ import annotations
 
+from watersmeet.engine.driver.opening.moved_paths import changed_paths
 from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import Manifest
@@ -13,12 +14,13 @@ from watersmeet.state.manifest import Manifest
 
 def goes_on(manifest: Manifest, plan: JobPlan) -> frozenset[str]:
     """The sources that the job has read, and goes on reading."""
+    moved = plan.moved & changed_paths(manifest, plan).keys()
     return frozenset(
         source.name
         for source in plan.sources
         if source.name in manifest.sources
         and (
-            source.name in plan.moved
+            source.name in moved
             or manifest.places.get(source.name) in (None, place_of(source))  # None: nobody wrote it down
         )
     )

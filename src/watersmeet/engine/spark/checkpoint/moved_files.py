@@ -62,8 +62,10 @@ class MovedFiles:
         return file._replace(path=path, changed_ns=changed_ns)
 
     def path_of(self, path: str) -> str:
-        """Return the new path of a file: of a URL a URL, of a plain path a plain path."""
-        return self._replaced(path, self.before, self.now)
+        """Return the new path of a file, of a URL a URL; a path that is new stays, wherever that is."""
+        local = local_of(path)
+        is_new = local is not None and is_below(local, self.now)
+        return path if is_new else self._replaced(path, self.before, self.now)
 
     def at_old_path(self, file: FileRead) -> FileRead:
         """Return the file as an earlier run began a tick with it."""
