@@ -120,6 +120,8 @@ class Side(Enum):
     LEFT = "left"
     RIGHT = "right"
 
+    __hash__ = object.__hash__  # there is one of each: that of enumerations is a function of Python's
+
     @property
     def other(self) -> Side:
         return Side.RIGHT if self is Side.LEFT else Side.LEFT

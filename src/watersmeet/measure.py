@@ -6,6 +6,7 @@ Whatever is ordered by ordinals (slots of runs, binary searches, ranges of tasks
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from watersmeet.names import ours
@@ -42,7 +43,7 @@ class Measured:
     column: str
     measure: Measure = WHOLE
 
-    @property
+    @cached_property
     def name(self) -> str:
         """One text per way of counting a column; of whole values the column's own name."""
         if self.measure == WHOLE:

@@ -13,17 +13,23 @@ from watersmeet.kernel.batches import (
     bound,
     cuts,
     narrowed_batch,
+    numbers,
     one_array,
     one_batch,
     same_rows,
     size,
     sizes,
     take_rows,
+    taken,
     wide,
 )
 from watersmeet.kernel.pieces import Pieces, column_taken, pieces_of, row_sizes, rows_bound, together
 
 TEXT = pa.string()
+WORDS = (
+    *(pa.int8(), pa.int32(), pa.int64(), pa.uint32(), pa.float32(), pa.float64(), pa.date32()),
+    *(pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.time64("us"), pa.duration("s"), pa.bool_()),
+)
 TYPES = {
     "text": (TEXT, lambda n: "x" * n),
     "bytes": (pa.binary(), lambda n: b"y" * n),
@@ -163,3 +169,28 @@ def test_pieces_read_as_one_batch(small):
     exact = row_sizes(pieces_of(parts), list(TYPES), np.arange(8))
     assert exact.tolist() == [s for part in parts for s in sizes(part.columns, np.arange(part.num_rows))]
     assert isinstance(together(parts, 10**6), pa.RecordBatch)
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=str)
+@pytest.mark.parametrize("values", [[], [3], [0, 1, 0, 1, 1, 0], [1, None, 0, None]])
+def test_chosen_rows_are_those_that_arrow_takes(kind, values):
+    column = pa.array(values, pa.int64()).cast(pa.int32()).cast(kind) if kind.bit_width == 32 else None
+    column = pa.array(values, pa.int64()).cast(kind, safe=False) if column is None else column
+    for part in (column, column[1:], column[1:3]):
+        for rows in ([], [0] * (2 * len(part) and 2), list(range(len(part)))[::-1]):
+            chosen = np.array(rows, dtype=np.int64)
+            expected = part.take(pa.array(chosen))
+            own = taken(part, chosen)
+            assert own.equals(expected)
+            assert own.type == kind
+            own.validate(full=True)
+
+
+def test_whole_numbers_are_the_same_in_arrow():
+    for values in (
+        np.arange(9)[::2],
+        np.arange(4, dtype=np.uint32),
+        np.zeros(0, dtype=np.int64),
+        np.arange(3.0),
+    ):
+        assert numbers(values).equals(pa.array(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -106,6 +108,18 @@ def test_near_the_ends_the_window_reaches_to_the_end():
     low, high = Distances(-3, 5, slack=10).around(np.array([MIN_TIME + 10, MIN_TIME + 11, 0, MAX_TIME - 10]))
     assert low.tolist() == [MIN_TIME, MIN_TIME + 8, -3, MAX_TIME - 13]
     assert high.tolist() == [MIN_TIME + 15, MIN_TIME + 16, 5, MAX_TIME]
+
+
+@pytest.mark.parametrize("slack", [0, 1, 4, 30])
+@pytest.mark.parametrize("window", [*WINDOWS, Distances(-7, -4), Distances(4, 7), Distances(2**70, None)])
+def test_the_window_of_a_span_is_that_of_all_its_times(window, slack):
+    distances_in_slack = replace(window, slack=slack)
+    for least in (MIN_TIME, MIN_TIME + 3, -2, MAX_TIME - 20, MAX_TIME - 4):
+        for length in (0, 1, 3, 20):
+            times = [time for time in range(least, least + length + 1) if time <= MAX_TIME]
+            low, high = distances_in_slack.around(np.array(times, dtype=np.int64))
+            over = distances_in_slack.over(times[0], times[-1])
+            assert over == (int(low.min()), int(high.max())), (least, length)
 
 
 def test_large_results_come_in_chunks_with_needles_ascending(monkeypatch):

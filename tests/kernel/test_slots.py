@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME
-from watersmeet.kernel.slots import BORDER_BITS, borders, encode, offsets, order_of, shift_for, slice_of
+from watersmeet.kernel.slots import (
+    BORDER_BITS,
+    borders,
+    each_once,
+    encode,
+    offsets,
+    order_of,
+    shift_for,
+    slice_of,
+)
 
 YEAR_US = 366 * 86_400_000_000
 SPANS = [
@@ -127,3 +136,10 @@ def test_order_of_is_exact_for_very_many_rows_of_pairs_that_differ_in_their_last
     pairs[:2] = MIN_TIME, MAX_TIME >> 24 << 24
     values = rng.permutation(np.concatenate([pairs + rng.integers(0, 3, len(pairs)), pairs + 1]))
     assert (order_of(values) == np.argsort(values, kind="stable")).all()
+
+
+def test_values_are_there_each_once(seed):
+    rng = np.random.default_rng(seed)
+    for count in (0, 1, 2, 50):
+        values = rng.integers(-5, 5, count)
+        assert each_once(values).tolist() == sorted(set(values.tolist()))

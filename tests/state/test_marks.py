@@ -211,6 +211,17 @@ def test_a_truncated_file_of_marks_is_damaged(tmp_path):
     assert raised.value.code == "state-damaged"
 
 
+def test_marks_that_are_replaced_while_they_are_held_are_damaged(tmp_path):
+    store = LocalStore(tmp_path)
+    (segment,) = write(store, "count", [(0, np.arange(50))])
+    for _ in range(2):
+        assert marks_at(store, "count", (segment,), np.array([3, 9])).tolist() == [3, 9]
+    path = tmp_path / segment.file
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+    with pytest.raises(StateError, match="damaged"):
+        marks_at(store, "count", (segment,), np.array([3]))
+
+
 def test_changed_marks_are_found_by_their_checksum(tmp_path):
     store = LocalStore(tmp_path)
     (segment,) = write(store, "count", [(0, np.arange(50))])

@@ -5,11 +5,16 @@ A tick is (clock in s, {partition: greatest time}, what else, the watermark expe
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.watermark.tracker import (
     BranchRules,
+    BranchState,
+    InputState,
+    PartitionState,
     Seen,
     advance,
     end,
@@ -350,3 +355,15 @@ def test_what_an_earlier_attempt_decided_counts():
     assert source.tick(1, decided) == 20
     assert source.tick(2, rows(q=30)) == 20
     assert set(source.inputs["a"].branches[0].partitions) == {"p", "q", "new"}
+
+
+def test_a_copy_of_a_state_moves_by_itself():
+    state = InputState([BranchState({"p": PartitionState({"t": 3}, heard_at_us=2)}, {"t": 1})], {"t": 1})
+    before = deepcopy(state)
+    copy = state.copy()
+    assert copy == state
+    copy.watermarks["t"] = copy.branches[0].watermarks["t"] = 9
+    copy.branches[0].partitions["p"].greatest["t"] = 9
+    copy.branches[0].partitions["p"].idle = True
+    copy.branches[0].partitions["q"] = PartitionState()
+    assert state == before

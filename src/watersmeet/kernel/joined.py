@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import Rows, Sizes, wide
-from watersmeet.kernel.pieces import Columns, Parts, column_taken, row_sizes, rows_bound
+from watersmeet.kernel.pieces import HasColumns, Parts, column_taken, row_sizes, rows_bound
 from watersmeet.kernel.times import to_native
 
 
@@ -30,9 +30,9 @@ class JoinedColumn:
 
 def pair_sizes(
     columns: tuple[JoinedColumn, ...],
-    left: Columns | Parts | None,
+    left: HasColumns | Parts | None,
     left_rows: Rows,
-    right: Columns | Parts | None,
+    right: HasColumns | Parts | None,
     right_rows: Rows,
 ) -> Sizes:
     """How many bytes the joined rows of pairs will have, about, before they are built: int64[n]."""
@@ -45,9 +45,9 @@ def pair_sizes(
 
 def pairs_bound(
     columns: tuple[JoinedColumn, ...],
-    left: Columns | Parts | None,
+    left: HasColumns | Parts | None,
     left_rows: Rows,
-    right: Columns | Parts | None,
+    right: HasColumns | Parts | None,
     right_rows: Rows,
 ) -> int:
     """At most how many bytes the joined rows of pairs will have, about: never less than the sum of
@@ -61,9 +61,9 @@ def pairs_bound(
 
 def gather(
     columns: tuple[JoinedColumn, ...],
-    left: Columns | Parts | None,
+    left: HasColumns | Parts | None,
     left_rows: Rows,
-    right: Columns | Parts | None,
+    right: HasColumns | Parts | None,
     right_rows: Rows,
     *,
     fits: bool = False,

@@ -8,7 +8,7 @@ into memory, and is read from there when rows leave.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +112,13 @@ Columns: TypeAlias = "pa.RecordBatch | Pieces"
 """Rows in one batch, or in several."""
 
 
+class HasColumns(Protocol):
+    """What rows can be gathered from: `Columns`, and `kernel.sorted_rows.SortedRows` of one batch."""
+
+    def column(self, name: str) -> pa.Array:
+        """A whole column."""
+
+
 class Parts:
     """Chosen rows of several batches, as look-ups found them: those of one after those of the one before, or
     in an order of their own. To be gathered, or a range of them, once.
@@ -122,7 +129,7 @@ class Parts:
             None: all of them as they are.
     """
 
-    def __init__(self, parts: Sequence[tuple[Rows, Columns]], order: Rows | None = None) -> None:
+    def __init__(self, parts: Sequence[tuple[Rows, HasColumns]], order: Rows | None = None) -> None:
         self._parts = parts
         self._order = order
         self._starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])
@@ -184,7 +191,7 @@ def reordered(batch: Columns, order: Rows) -> Columns:
     return batch.reordered(order) if isinstance(batch, Pieces) else take_rows(batch, order)
 
 
-def column_taken(batch: Columns | Parts, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
+def column_taken(batch: HasColumns | Parts, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
     """The chosen values of a column, in the given order. ``fits``: see `kernel.batches.taken`."""
     if isinstance(batch, Parts):
         return batch.taken(name, rows, fits=fits)
@@ -193,14 +200,14 @@ def column_taken(batch: Columns | Parts, name: str, rows: Rows, *, fits: bool = 
     return taken(batch.column(name), rows, fits=fits)
 
 
-def row_sizes(batch: Columns | Parts, names: Sequence[str], rows: Rows) -> Sizes:
+def row_sizes(batch: HasColumns | Parts, names: Sequence[str], rows: Rows) -> Sizes:
     """How many bytes the chosen rows have in these columns, about."""
     if isinstance(batch, Pieces | Parts):
         return batch.sizes(names, rows)
     return sizes([batch.column(name) for name in names], rows)
 
 
-def rows_bound(batch: Columns | Parts, names: Sequence[str], rows: Rows) -> int:
+def rows_bound(batch: HasColumns | Parts, names: Sequence[str], rows: Rows) -> int:
     """At most how many bytes the chosen rows have in these columns, about; see `kernel.batches.bound`."""
     if isinstance(batch, Pieces | Parts):
         return batch.bound(names, rows)

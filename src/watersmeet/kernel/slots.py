@@ -38,7 +38,7 @@ def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     order of them; those that differ in the bits for which there is no place then, once more by these.
     """
     if np.count_nonzero(values[1:] < values[:-1]) < FEW_RUNS:
-        return np.argsort(values, kind="stable")
+        return values.argsort(kind="stable")
     distances = values.view(np.uint64) - values.min().view(np.uint64)
     span_bits, place_bits = int(distances.max()).bit_length(), (len(values) - 1).bit_length()
     if span_bits <= 32:
@@ -50,6 +50,16 @@ def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         packed >>= np.uint64(place_bits)
         _mend(order, packed, distances, left_out)
     return order
+
+
+def each_once(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The values, ascending, each once: as `numpy.unique`, which costs more than a few of them do."""
+    if len(values) < 2:
+        return values
+    values = np.sort(values)
+    is_other = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=is_other[1:])
+    return values[is_other]
 
 
 def _by_halves(values: _Unsigned, bits: int) -> Slots:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from watersmeet.event_time import Times
 from watersmeet.kernel.match.overflow import Spans
-from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.match.probe import Distances, Rows
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, raw, reals
-from watersmeet.kernel.pieces import Columns
+from watersmeet.kernel.pieces import Columns, HasColumns
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
 
@@ -35,11 +37,27 @@ class SortedRows:
     by_value: bool = False
     places: Rows | None = None
     prefixed: bool = False
+    _columns: dict[str, pa.Array] = field(default_factory=dict, repr=False)
     _raw: dict[str, Raw] = field(default_factory=dict, repr=False)
-    _ordinals: dict[Measured, Times] = field(default_factory=dict, repr=False)
+    _ordinals: dict[str, Times] = field(default_factory=dict, repr=False)
+    _around: dict[tuple[str, int | None, int | None, int], tuple[Times, Times]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __len__(self) -> int:
         return len(self.slots)
+
+    def column(self, name: str) -> pa.Array:
+        """A column, kept for the next time: each way to it costs more than a few rows do."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = self.batch.column(name)
+        return column
+
+    @property
+    def columns(self) -> HasColumns:
+        """What rows are gathered from: `column` of one batch; several say themselves where rows are."""
+        return self if isinstance(self.batch, pa.RecordBatch) else self.batch
 
     def times(self, column: str) -> Times:
         """An event-time column as int64[n]."""
@@ -48,26 +66,42 @@ class SortedRows:
     def raw(self, column: str) -> Raw:
         """A column of a band as it lies in memory."""
         if column not in self._raw:
-            self._raw[column] = raw(self.batch.column(column))
+            self._raw[column] = raw(self.column(column))
         return self._raw[column]
 
     def ordinals(self, measured: Measured, rows: Rows | None = None) -> Times:
         """What counts of the rows chosen (of all of them, kept for the next time). int64."""
-        column = self.batch.column(measured.column)
         if rows is not None:
-            return ordinals_of(column, measured.measure, rows)
-        if measured not in self._ordinals:
-            self._ordinals[measured] = ordinals_of(column, measured.measure)
-        return self._ordinals[measured]
+            return ordinals_of(self.column(measured.column), measured.measure, rows)
+        values = self._ordinals.get(measured.name)
+        if values is None:
+            values = ordinals_of(self.column(measured.column), measured.measure)
+            self._ordinals[measured.name] = values
+        return values
+
+    def around(
+        self, measured: Measured, distances: Distances, rows: Rows | None = None
+    ) -> tuple[Times, Times]:
+        """Least and greatest ordinal of partners of the rows chosen (of all of them, kept for the next time),
+        inclusive. int64, int64."""
+        if rows is not None:
+            return distances.around(self.ordinals(measured, rows))
+        key = measured.name, distances.lower, distances.upper, distances.slack
+        ends = self._around.get(key)
+        if ends is None:
+            ends = self._around[key] = distances.around(self.ordinals(measured))
+        return ends
 
     def reals(self, measured: Measured, rows: Rows | None = None) -> Reals:
         """A column of numbers as doubles, of the rows chosen or of all."""
         values = self.raw(measured.column)
-        kind = self.batch.schema.field(measured.column).type
+        kind = self.column(measured.column).type
         return reals(values if rows is None else values[rows], kind)
 
     def part(self, start: int, stop: int) -> SortedRows:
         """The rows in [start, stop), without a copy."""
+        if start == 0 and stop == len(self) and self.places is None:
+            return self
         slots, spans = self.slots[start:stop], self.spans
         if self.by_value and self.index is not None and start < stop:
             spans = {**spans, self.index.name: (int(slots[0]), int(slots[-1]))}

@@ -62,15 +62,32 @@ def read_verified(
         raise
     if version != _version(store, name):  # it came, or was replaced, while it was read
         version = None
-    key = (repr(store), name, offset, data.size, checksum)
-    if version is not None and _versions.get(key) == version:
+    if version is not None and _versions.get((repr(store), name, offset, data.size, checksum)) == version:
         return data
     check_content(store, name, data, checksum, what)
     if version is not None:
-        if len(_versions) >= _MOST:
-            _versions.clear()
-        _versions[key] = version
+        _keep(store, name, offset, data.size, checksum, version)
     return data
+
+
+def is_verified(store: Store, name: str, nbytes: int, checksum: int, *, offset: int = 0) -> bool:
+    """Whether this process has compared these bytes, and what has the name is what had it then."""
+    if isinstance(store, MemoryStore):
+        return True
+    version = _versions.get((repr(store), name, offset, nbytes, checksum))
+    return version is not None and version == _version(store, name)
+
+
+def note_written(store: Store, name: str, nbytes: int, checksum: int) -> None:
+    """This process has written these bytes, all that the name has, just now."""
+    if (version := _version(store, name)) is not None:
+        _keep(store, name, 0, nbytes, checksum, version)
+
+
+def _keep(store: Store, name: str, offset: int, nbytes: int, checksum: int, version: Version) -> None:
+    if len(_versions) >= _MOST:
+        _versions.clear()
+    _versions[repr(store), name, offset, nbytes, checksum] = version
 
 
 def check_content(store: Store, name: str, data: pa.Buffer, checksum: int, what: str) -> None:

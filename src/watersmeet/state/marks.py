@@ -30,11 +30,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.state.checksums import check_content, read_verified
+from watersmeet.kernel.slots import each_once
+from watersmeet.state.checksums import check_content, is_verified, read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
-from watersmeet.state.store import Store
+from watersmeet.state.store import SMALL_BYTES, LocalStore, Store
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
@@ -74,6 +75,9 @@ LISTED = 1 / 64
 
 LISTED_COUNTS = 1 / 4
 """The same for counts."""
+
+UNPACKED_BYTES = 256
+"""To unpack an array of so many bytes costs less than to look a few bits up."""
 
 Marks = dict[MarkKind, tuple[Segment, ...]]
 
@@ -138,8 +142,15 @@ def _stored_marks(store: Store, segment: Segment) -> pa.Buffer:
     """Return the bytes of a segment. Raises: StateError when they are not what was written."""
 
     def read() -> pa.Buffer:
-        return _bytes_in(store.read(segment.file), segment)
+        data = store.read(segment.file)
+        if isinstance(store, LocalStore) and data.size <= SMALL_BYTES:
+            store.opened[segment.file] = data
+        return _bytes_in(data, segment)
 
+    if isinstance(store, LocalStore) and segment.file in store.opened:
+        held: pa.Buffer = store.opened[segment.file]
+        if is_verified(store, segment.file, segment.nbytes, segment.checksum, offset=segment.offset):
+            return _bytes_in(held, segment)
     what = f'file of marks "{segment.file}"'
     return read_verified(store, segment.file, read, segment.checksum, what, offset=segment.offset)
 
@@ -195,7 +206,7 @@ def marks_at(
     """The marks of the chosen rows of a run. Cost: these rows, for each segment."""
     marks: MarkArray = np.zeros(len(rows), dtype=_DTYPES[kind])
     for segment in segments:
-        own = np.flatnonzero((rows >= segment.low) & (rows < segment.high))
+        own = ((rows >= segment.low) & (rows < segment.high)).nonzero()[0]
         if not len(own):
             continue
         stored, places = _stored_marks(store, segment), rows[own] - segment.first
@@ -208,6 +219,8 @@ def marks_at(
                 marks[own[own_places >= 0]] += changes[own_places[own_places >= 0]]
         elif kind == "count":
             marks[own] += np.frombuffer(stored, dtype=np.int32)[places]
+        elif stored.size <= UNPACKED_BYTES:
+            marks[own] |= np.unpackbits(np.frombuffer(stored, dtype=np.uint8))[places].view(np.bool_)
         else:
             bits = np.frombuffer(stored, dtype=np.uint8)[places // 8]
             marks[own] |= ((bits >> (7 - places % 8).astype(np.uint8)) & 1).astype(np.bool_)
@@ -240,7 +253,7 @@ def places_among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.N
     array)."""
     if not len(ascending):
         return np.full(len(values), -1)
-    places = np.searchsorted(ascending, values)
+    places = ascending.searchsorted(values)
     places[places == len(ascending)] = 0
     return np.where(ascending[places] == values, places, -1)
 
@@ -312,7 +325,7 @@ class MarkWriter:
             marked, total = summed(marked, np.concatenate(added))
             added = [total]
         elif len(parts) > 1:
-            marked = np.unique(marked)
+            marked = each_once(marked)
         blob = (marked - start).astype(np.uint32).tobytes() + b"".join(
             counts.astype(np.int32).tobytes() for counts in added
         )

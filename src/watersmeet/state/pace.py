@@ -11,6 +11,7 @@ is that of the last day or two, not that of years. Numbers have no days: of them
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from watersmeet.event_time import DAY_US, ENDED, NEVER, Watermark
 from watersmeet.state.record import Record
@@ -41,19 +42,19 @@ class Pace(Record):
         """
         if mark == ENDED:
             return self
-        pace = self.model_copy(update={"mark": mark})
+        moved: dict[str, Any] = {"mark": mark}
+        counted, span = self.rows, self.span
         if isinstance(self.mark, int) and isinstance(mark, int):
-            pace.rows += rows
-            pace.span += mark - self.mark
+            counted, span = counted + rows, span + mark - self.mark
         elif spans:
             all_spans = [*spans] if self.first is None else [*spans, self.first]
-            pace.first = min(low for low, _ in all_spans), max(high for _, high in all_spans)
-            pace.rows += rows
-            pace.span = pace.first[1] - pace.first[0]
-        if timed and pace.span >= DAY_US and isinstance(mark, int):
-            pace.rows_before, pace.span_before = pace.rows, pace.span
-            pace.rows = pace.span = 0
-        return pace
+            first, last = min(low for low, _ in all_spans), max(high for _, high in all_spans)
+            counted, span = counted + rows, last - first
+            moved["first"] = first, last
+        if timed and span >= DAY_US and isinstance(mark, int):
+            moved |= {"rows_before": counted, "span_before": span}
+            counted = span = 0
+        return self.model_copy(update={**moved, "rows": counted, "span": span})
 
     @property
     def measured(self) -> tuple[int, int]:

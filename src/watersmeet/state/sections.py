@@ -49,7 +49,7 @@ def section_of(name: str) -> Section | None:
     >>> section_of("runs/q.a-7-0f3a.arrow") is None
     True
     """
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if "@" in name else None
     return None if match is None else Section(match[1], int(match[2]), int(match[3]))
 
 

@@ -31,6 +31,9 @@ from watersmeet.state.traffic import Meter
 STAGED = ".tmp"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 """State holds rows of the sources: it is for its owner alone, whatever the umask."""
+SMALL_BYTES = 64 << 10
+"""Files of so many bytes are read as a whole: mapping one costs more. What was made of them stays for the
+next tick (``opened``)."""
 
 
 class Store(Protocol):
@@ -105,14 +108,17 @@ class _Waiting:
 
 
 class LocalStore:
-    """A directory of the local (or a mounted, shared) file system; reads are memory-mapped. Directories have
-    the mode 0700, files 0600. Names that begin with a dot are the file system's (``.nfs…``), not ours."""
+    """A directory of the local (or a mounted, shared) file system; reads are memory-mapped, but for those of
+    small files. Directories have the mode 0700, files 0600. Names that begin with a dot are the file system's
+    (``.nfs…``), not ours. ``opened``: as of a `MemoryStore`, of small files alone; whoever looks there asks
+    whether the file is still the one that was read (`state.checksums.is_verified`)."""
 
     is_remote = False
     traffic = None
 
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
+        self.opened: dict[str, Any] = {}
         self._waiting: _Waiting | None = None
 
     def __getstate__(self) -> str:
@@ -199,8 +205,8 @@ class LocalStore:
         path = self._path(name)
         try:
             with open(path, "rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return pa.py_buffer(b"")
+                if os.fstat(file.fileno()).st_size <= SMALL_BYTES:
+                    return pa.py_buffer(file.read())
                 return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except FileNotFoundError:
             raise missing(name, f" in {self.root}") from None
@@ -214,10 +220,11 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(
-            f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED) and entry[0] != "."
+            [f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED) and entry[0] != "."]
         )
 
     def delete(self, name: str) -> None:
+        self.opened.pop(name, None)
         try:
             os.unlink(self._path(name))
         except FileNotFoundError:
@@ -329,7 +336,9 @@ class MemoryStore:
         return object_of(name) in self.contents
 
     def names(self, folder: str) -> list[str]:
-        return sorted(name for name in self.contents if name.rpartition("/")[0] == folder)
+        within = f"{folder}/"
+        names = [name for name in self.contents if name.startswith(within)]
+        return sorted(name for name in names if name.rfind("/") == len(folder))
 
     def delete(self, name: str) -> None:
         self.opened.pop(name, None)

@@ -26,6 +26,9 @@ class PartitionState:
     active_at_us: int | None = None
     heard_at_us: int | None = None
 
+    def copy(self) -> PartitionState:
+        return PartitionState(dict(self.greatest), self.idle, self.active_at_us, self.heard_at_us)
+
 
 @dataclass
 class BranchState:
@@ -37,6 +40,10 @@ class BranchState:
         """All partitions that are known are idle. A branch that has shown none is not."""
         return bool(self.partitions) and all(p.idle for p in self.partitions.values())
 
+    def copy(self) -> BranchState:
+        partitions = {name: partition.copy() for name, partition in self.partitions.items()}
+        return BranchState(partitions, dict(self.watermarks))
+
 
 @dataclass
 class InputState:
@@ -46,6 +53,10 @@ class InputState:
     @property
     def idle(self) -> bool:
         return all(branch.idle for branch in self.branches)
+
+    def copy(self) -> InputState:
+        """Return a state that moves by itself."""
+        return InputState([branch.copy() for branch in self.branches], dict(self.watermarks))
 
 
 @dataclass(frozen=True)

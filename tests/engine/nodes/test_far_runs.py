@@ -27,6 +27,11 @@ class Counting(LocalStore):
         super().__init__(root)
         self.read_runs: list[str] = []
 
+    def forget(self) -> None:
+        """Begin a tick that holds nothing of those before it."""
+        self.read_runs.clear()
+        self.opened.clear()
+
     def read(self, name: str) -> pa.Buffer:
         if name.startswith("runs/"):
             self.read_runs.append(name)
@@ -50,11 +55,11 @@ def test_a_tick_reads_runs_near_its_rows_alone(kind: str, key: str, tmp_path: Pa
     job = LocalJob(plan_job(parse_job(text)), store)
     read: list[int] = []
     for tick in range(7):
-        store.read_runs.clear()
+        store.forget()
         job.tick(near(rng, 1000 * tick))
         read.append(len(set(store.read_runs)))
     assert len(set(read[1:])) == 1, read
-    store.read_runs.clear()
+    store.forget()
     late = job.tick(near(rng, 2000))
     assert len(set(store.read_runs)) > read[-1], "those of tick 2 may match"
     assert late.rows["out"] or kind == "LEFT ANTI"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +17,7 @@ from watersmeet.state.runs.layout import RunLayout
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.runs.run import whole_run_released
 from watersmeet.state.runs.written import sort_rows, write_run
-from watersmeet.state.store import LocalStore, MemoryStore
+from watersmeet.state.store import SMALL_BYTES, LocalStore, MemoryStore
 
 NAMES = ("t", "u", "w")
 
@@ -204,6 +207,40 @@ def test_a_run_whose_directory_is_damaged_cannot_be_opened(on_disk):
     path.write_bytes(data)
     with pytest.raises(StateError, match="damaged"):
         _ = OpenRun.open(store, run, layout()).sorted_rows
+
+
+def test_a_small_run_is_not_read_by_the_process_that_wrote_it(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    shape = layout(times=2)
+    batch = rows_of(rng, shape, 40)
+    store, run = stored(shape, batch, store=LocalStore(tmp_path))
+    elsewhere = OpenRun.open(LocalStore(tmp_path), run, shape).sorted_rows
+    monkeypatch.setattr(LocalStore, "read", None)
+    for other in (shape, replace(shape, counts_keys=True)):
+        own = OpenRun.open(store, run, other).sorted_rows
+        assert own.batch.equals(elsewhere.batch)
+        assert own.slots.tolist() == elsewhere.slots.tolist()
+    assert pickle.loads(pickle.dumps(store)).opened == {}
+    store.delete(run.name)
+    assert store.opened == {}
+
+
+def test_a_large_run_does_not_stay_in_memory(tmp_path):
+    batch = pa.RecordBatch.from_pydict({"t": pa.array(range(SMALL_BYTES // 8))})
+    store, run = stored(layout(), batch, store=LocalStore(tmp_path))
+    assert len(OpenRun.open(store, run, layout()).sorted_rows) == batch.num_rows
+    assert store.opened == {}
+
+
+def test_a_run_that_is_replaced_while_it_is_held_is_damaged(on_disk):
+    store, run, path = on_disk
+    assert len(OpenRun.open(store, run, layout()).sorted_rows) == 1_000
+    data = path.read_bytes()
+    path.write_bytes(data[:500] + b"\7" + data[501:])
+    with pytest.raises(StateError, match="damaged"):
+        _ = OpenRun.open(store, run, layout()).sorted_rows
+    path.write_bytes(data)
+    assert len(OpenRun.open(store, run, layout()).sorted_rows) == 1_000
 
 
 def test_a_run_that_no_row_is_asked_of_is_not_read(on_disk):

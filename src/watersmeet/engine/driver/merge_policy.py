@@ -78,6 +78,8 @@ def choose(
         changing: rows may go at any age, so that runs of any age may hold rows that are gone.
         most_gone: so many bytes of rows that are gone may be left in files; None: any number.
     """
+    if len(runs) < (COMBINING_FAN_IN if combining else FAN_IN) and not changing and most_gone is None:
+        return []
     groups: dict[str, list[LiveRun]] = defaultdict(list)
     for live in runs:
         groups[live.run.group].append(live)

@@ -155,10 +155,13 @@ class QueryTick:
         """What a side went by as of the last tick, whoever keeps it; ``as_its_own``: not what comes now."""
         if side.kept_by is not None:
             return Arrangement() if as_its_own and self.begins else self._kept_elsewhere(side.kept_by)
-        return self._node_before(number).arrangements.get(side.name, Arrangement())
+        return self._arrangement_before(number, side.name)
+
+    def _arrangement_before(self, number: int, side: str) -> Arrangement:
+        return self._node_before(number).arrangements.get(side) or Arrangement()
 
     def _kept_elsewhere(self, by: KeptBy) -> Arrangement:
-        return self.others[by.query]._node_before(by.node).arrangements.get(by.side, Arrangement())
+        return self.others[by.query]._arrangement_before(by.node, by.side)
 
     def _side_reports(self, number: int, side: SidePlan) -> list[SideReport]:
         """Of the tasks of a settled node, of the one that keeps the side's rows."""
@@ -177,8 +180,7 @@ class QueryTick:
         parent = self.query.parent(number)
         if parent is None:
             return None
-        arrangement = self._node_before(parent[0].number).arrangements.get(parent[1].name, Arrangement())
-        return arrangement.index
+        return self._arrangement_before(parent[0].number, parent[1].name).index
 
     def _hear_stages(self, side: SidePlan) -> None:
         """Move the watermarks of an input with stages."""
@@ -212,12 +214,13 @@ class QueryTick:
         self._reports[number] = node_reports
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}
+        watermarks = self._watermarks(node, less_lateness=False)  # another run may allow more lateness
         for place, side in enumerate(node.sides):
             own = [report.sides[place] for report in node_reports]
             if driver.drops_new:  # all its rows have left
                 arrangements[side.name] = Arrangement(limits=work.sides[place].new_limits)
             else:
-                before = self._node_before(number).arrangements.get(side.name, Arrangement())
+                before = self._arrangement_before(number, side.name)
                 arrangements[side.name] = kept_after(
                     work.sides[place],
                     own,
@@ -232,7 +235,7 @@ class QueryTick:
                             self.shapes[number].sides[place],
                             before.paces,
                             work.sides[place].new_runs,
-                            self._watermarks(node, less_lateness=False),  # another run may allow more
+                            watermarks,
                         ),
                     ),
                     self.store,
@@ -463,7 +466,7 @@ class QueryTick:
         side = node.sides[place]
         stored = self.shapes[node.number].stored
         releasing = stored[place].layout.releasing
-        arrangement = self._node_before(node.number).arrangements.get(side.name, Arrangement())
+        arrangement = self._arrangement_before(node.number, side.name)
         brought = self._brought(side)
         shape = self.shapes[node.number]
         work = SideWork(

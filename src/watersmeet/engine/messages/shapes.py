@@ -224,15 +224,21 @@ class NodeShape:
         """The rows that leave: `joined_schema`, and `DIFF` in changelog mode."""
         return self.joined_schema.append(pa.field(DIFF, pa.int64())) if self.changelog else self.joined_schema
 
-    @property
+    @cached_property
     def event_times(self) -> tuple[str, ...]:
         """Those of the columns that leave that are watermark keys."""
         return tuple(c.name for c in self.columns if c.column in self.side(c.side).layout.event_times)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """`row_schema` and the control column."""
         return self.row_schema.append(pa.field(CONTROL, pa.string()))
+
+    @cached_property
+    def null_row(self) -> pa.RecordBatch:
+        """What stands beside the control column in the last row of a task."""
+        schema = self.row_schema
+        return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,6 @@ from watersmeet.kernel.match.pairs import Search
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.slots import order_of
 from watersmeet.spec.model import JoinKind
-from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs.opened import OpenRun
 
@@ -207,11 +206,13 @@ def _release(
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             rows = own.released(piece, is_new=is_new)
-            share.sees(len(rows))
-            if len(rows) and (leaves or "gone" in piece.live.marks):
-                rows = rows[~piece.are("gone", rows)]
             if not len(rows):
                 continue
+            share.sees(len(rows))
+            if leaves or "gone" in piece.live.marks:
+                rows = rows[~piece.are("gone", rows)]
+                if not len(rows):
+                    continue
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
             matched = piece.are("matched", rows)
             hits = int(matched.sum())
@@ -243,9 +244,8 @@ def _unknown(own: SideSlice, piece: RunSlice, rows: Rows) -> Mask:
 
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
     """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
-    runs = [*own.work.runs, *(LiveRun(run=run) for run in own.work.new_runs)]
     there = {piece.name: piece.run for piece in (*own.old, *own.new_runs)}
-    for number, live in enumerate(runs):
+    for number, live in enumerate([*own.work.runs, *own.come]):
         if not own.cut.answers_for(live.run, number, partition, partitions):
             continue
         opened = there.get(live.run.name) or OpenRun.open(own.store, live.run, own.task.layout)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -130,7 +129,7 @@ class NodeTask:
         report.fed_abroad = [other.finish() for other in abroad]
         report.traffic = taken_of(self.store)
         control = pa.array([report.model_dump_json()], pa.string())
-        yield pa.RecordBatch.from_arrays([*self._no_row, control], schema=self.schema)
+        yield self.shape.null_row.append_column(CONTROL, control)
 
     def _writer(self, feed: FeedShape, work: NodeWork, index: str | None, *, ordered: bool) -> FeedWriter:
         runs = SideWriter(
@@ -144,11 +143,6 @@ class NodeTask:
             tasks=work.tasks,
         )
         return FeedWriter(feed, runs, work, self.store)
-
-    @cached_property
-    def _no_row(self) -> list[pa.Array]:
-        """What stands beside the control column in the last row."""
-        return [pa.nulls(1, field.type) for field in self.shape.row_schema]
 
     def _share(self, partition: int, partitions: int) -> Share:
         work, report = read_work(self.store, self.work), self._report(partition)
@@ -180,7 +174,5 @@ def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
 
 
 def _with_control(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [*batch.columns, pa.nulls(batch.num_rows, pa.string())]
-    if [array.type for array in arrays] == schema.types:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CONTROL]).cast(schema)
+    rows = batch.append_column(CONTROL, pa.nulls(batch.num_rows, pa.string()))
+    return rows if rows.schema.equals(schema) else rows.cast(schema)

@@ -27,7 +27,6 @@ from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns, held_by, row_sizes, whole
 from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.measure import Measured
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks, MarkWriter
@@ -112,9 +111,8 @@ def _spanned(own: SideSlice, rows: SortedRows, positions: Rows) -> SortedRows:
     """The rows at ascending positions (repeats allowed), with their own spans."""
     if len(positions) == len(rows) and bool((positions == np.arange(len(rows))).all()):
         return rows
-    chosen, layout = needles_at(rows, positions), own.task.layout
-    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
-    ordinals = {index.name: chosen.ordinals(index) for index in measured}
+    chosen = needles_at(rows, positions)
+    ordinals = {index.name: chosen.ordinals(index) for index in own.task.layout.measured}
     spans = {name: (int(values.min()), int(values.max())) for name, values in ordinals.items()}
     greatest = chosen.greatest if chosen.index is None else spans[chosen.index.name][1]
     return replace(chosen, spans=spans, greatest=greatest)

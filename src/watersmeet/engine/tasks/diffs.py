@@ -20,4 +20,4 @@ def times_each(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
 
 def standing_for(mask: Mask, times: npt.NDArray[np.int64] | None) -> int:
     """How many rows the chosen ones stand for."""
-    return int(mask.sum() if times is None else times[mask].sum())
+    return int(np.count_nonzero(mask) if times is None else times[mask].sum())

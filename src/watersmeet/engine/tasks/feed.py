@@ -144,16 +144,17 @@ class FeedWriter:
         if not mask.all():
             rows = rows.filter(pa.array(mask))
         arrays = []
-        for field in self._side.schema:
-            column = rows.column(field.name)
-            if field.name in self._side.layout.event_times:
+        for name in self._side.schema.names:
+            column = rows.column(name)
+            if name in self._side.layout.event_times:
                 column = to_canonical(column)
                 column = pc.fill_null(column, MAX_TIME) if column.null_count else column
             arrays.append(column)
         arrays += [rows.column(name).is_null() for name in self._side.nullable]
         if self._side.changes:
             arrays.append(rows.column(DIFF))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._stored)
+        stored = pa.RecordBatch.from_arrays(arrays, names=self._stored.names)
+        return stored if stored.schema.equals(self._stored) else stored.cast(self._stored)
 
 
 def renamed(rows: pa.RecordBatch, names: tuple[tuple[str, str], ...]) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.nulls import null_time_error
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.event_time import Mask, Times, below
+from watersmeet.kernel.batches import numbers
 from watersmeet.kernel.times import known_times
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
@@ -124,8 +125,9 @@ class IngestWriter:
             raise null_time_error(
                 self._start.sources[self._side.arrangement][self.report.branch], row, present_by_column
             )
-        for code, reason in REASONS.items():
-            self._count(reason, judgement == code)
+        if judgement.any():
+            for code, reason in REASONS.items():
+                self._count(reason, judgement == code)
         on_time = part & (judgement == ON_TIME)
         filtered = on_time & (flags == FLAG_FILTERED)
         self._count("filtered", filtered)
@@ -201,10 +203,7 @@ class IngestWriter:
     ) -> pa.RecordBatch:
         """The columns that ``side`` keeps of the chosen rows, as runs hold them (and `DIFF` where rows carry
         one)."""
-        arrays = [
-            pa.array(times[field.name]) if field.name in times else batch.column(field.name)
-            for field in side.schema
-        ]
+        arrays = [numbers(times[name]) if name in times else batch.column(name) for name in side.schema.names]
         names = list(side.schema.names)
         for name in self._side.nullable:  # by rows of stages alone
             arrays.append(pa.array(np.zeros(batch.num_rows, dtype=np.bool_)))
@@ -228,6 +227,8 @@ def _per_partition(batch: pa.RecordBatch, part: Mask) -> list[tuple[str, Mask | 
     """(partition, its rows; None for all of the batch) of those that have rows; rows without one share ""."""
     everything = None if part.all() else part
     if PARTITION not in batch.schema.names:
+        return [("", everything)] if part.any() else []
+    if batch.column(PARTITION).null_count == batch.num_rows:
         return [("", everything)] if part.any() else []
     coded = pc.dictionary_encode(batch.column(PARTITION), null_encoding="encode")
     names = ["" if name is None else str(name) for name in coded.dictionary.to_pylist()]

@@ -23,7 +23,7 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.batches import cuts
 from watersmeet.kernel.match.pairs import Search
 from watersmeet.kernel.match.probe import CHUNK, Rows
-from watersmeet.kernel.pieces import Columns, Parts
+from watersmeet.kernel.pieces import HasColumns, Parts
 from watersmeet.kernel.slots import order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 
@@ -39,7 +39,7 @@ class Sought:
     hit: Callable[[Rows], None]
 
 
-_Matches = tuple[Rows, Rows, Columns]
+_Matches = tuple[Rows, Rows, HasColumns]
 """Needles and as many rows of a piece."""
 
 
@@ -67,7 +67,7 @@ def put_matches(
             for needle, row in search.pairs():
                 hit(needle)
                 piece.hit(row)
-                matches.append((needle, row, search.rows.batch))
+                matches.append((needle, row, search.rows.columns))
                 held += len(needle)
                 if held >= HELD:
                     yield from _joined(shape, side, needles, None, matches)
@@ -83,7 +83,7 @@ def put_matches(
             for needle, row in search.pairs(chosen):
                 hit(needle)
                 piece.hit(row)
-                matches.append((needle, row, search.rows.batch))
+                matches.append((needle, row, search.rows.columns))
                 if alone:
                     yield from _joined(shape, side, needles, None, matches)
                     matches = []
@@ -117,9 +117,9 @@ def _joined(
     others = Parts([(rows, batch) for _, rows, batch in matches], order)
     places = np.arange(len(chosen))
     if side is Side.LEFT:
-        yield from put_out(shape, needles.batch, chosen, others, places)
+        yield from put_out(shape, needles.columns, chosen, others, places)
     else:
-        yield from put_out(shape, others, places, needles.batch, chosen)
+        yield from put_out(shape, others, places, needles.columns, chosen)
 
 
 def _by_arrival(parts: Sequence[Rows], arrival: Rows) -> Rows:

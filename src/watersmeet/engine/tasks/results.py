@@ -19,7 +19,7 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.batches import batches_in, cuts, narrowed_batch, same_rows, size, sizes
 from watersmeet.kernel.joined import gather, pair_sizes, pairs_bound
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.pieces import Columns, Parts, row_sizes
+from watersmeet.kernel.pieces import HasColumns, Parts, row_sizes
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF
 from watersmeet.state.manifest import LiveRun
@@ -32,9 +32,9 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 def put_out(
     shape: NodeShape,
-    left: Columns | Parts | None,
+    left: HasColumns | Parts | None,
     left_rows: Rows,
-    right: Columns | Parts | None,
+    right: HasColumns | Parts | None,
     right_rows: Rows,
 ) -> Iterator[pa.RecordBatch]:
     """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.joined.gather`), in batches of
@@ -58,9 +58,9 @@ def put_out(
 
 def _check_widest(
     shape: NodeShape,
-    left: Columns | Parts | None,
+    left: HasColumns | Parts | None,
     left_rows: Rows,
-    right: Columns | Parts | None,
+    right: HasColumns | Parts | None,
     right_rows: Rows,
     row: int,
 ) -> None:
@@ -86,7 +86,7 @@ def cut(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield narrowed_batch(rows.slice(low, high - low), schema)
 
 
-def pad(shape: NodeShape, side: Side, batch: Columns, rows: Rows) -> Iterator[pa.RecordBatch]:
+def pad(shape: NodeShape, side: Side, batch: HasColumns, rows: Rows) -> Iterator[pa.RecordBatch]:
     """The chosen rows of one side, with NULLs for the other if there is one."""
     if side is Side.LEFT:
         return put_out(shape, batch, rows, None, NO_ROWS)
@@ -94,7 +94,7 @@ def pad(shape: NodeShape, side: Side, batch: Columns, rows: Rows) -> Iterator[pa
 
 
 def pad_changes(
-    shape: NodeShape, side: Side, batch: Columns, rows: Rows, diff: int
+    shape: NodeShape, side: Side, batch: HasColumns, rows: Rows, diff: int
 ) -> Iterator[pa.RecordBatch]:
     """The chosen rows of one side, as `pad` has them, that all come or go so often."""
     return with_diffs(pad(shape, side, batch, rows), np.full(len(rows), diff))

@@ -20,7 +20,7 @@ from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.match.pairs import Condition, Search, distinct, has_match, may_pair, rows_matched
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import reordered, together, whole
-from watersmeet.kernel.slots import order_of
+from watersmeet.kernel.slots import each_once, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import (
@@ -67,6 +67,7 @@ class RunSlice:
         self._hides_gone = hides_gone and "gone" in live.marks
         self.live = live
         self.run = run
+        self.name = run.run.name
         self.start = start
         self.stop = stop
         self._cut = cut
@@ -87,10 +88,6 @@ class RunSlice:
     @cached_property
     def picked(self) -> Picked | None:
         return self._cut.picked(self.rows)
-
-    @property
-    def name(self) -> str:
-        return self.run.run.name
 
     def batch(self, layout: RunLayout | None = None) -> pa.RecordBatch:
         """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts.
@@ -133,7 +130,7 @@ class RunSlice:
             return self.marks(kind)[rows]
         marks = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
         if kind in self._marked:
-            marks |= np.isin(rows, self._newly(kind))
+            marks |= places_among(rows, self._newly(kind)) >= 0
         if kind == "count" and self._added:
             changed, by = self._changes()
             places = places_among(rows, changed)
@@ -220,7 +217,7 @@ class RunSlice:
         """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
         marked = self._marked[kind]
         if len(marked) > 1 or kind not in self._in_order:
-            marked[:] = [np.unique(np.concatenate(marked))]
+            marked[:] = [each_once(marked[0] if len(marked) == 1 else np.concatenate(marked))]
             self._in_order.add(kind)
         return marked[0]
 
@@ -276,7 +273,8 @@ class RunSlice:
 
     def own(self, rows: Rows) -> Rows:
         """Of rows of the run, by number, those of the slice, by number within it."""
-        rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
+        if len(rows):
+            rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
         return rows if not len(rows) or self.picked is None else rows[self.picked(rows)]
 
     def chosen(self) -> Rows | None:
@@ -335,7 +333,7 @@ class NewRows:
 
 class SideSlice:
     """See the module. ``old``: slices of the live runs with rows here, of some several (`Cut.parts`);
-    ``new_runs``: of this tick's.
+    ``new_runs``: of this tick's, all of which are ``come``.
 
     Args:
         of_old, of_new: which rows of the live runs, and of this tick's.
@@ -351,7 +349,8 @@ class SideSlice:
             hidden = {c: limit for c, limit in work.old_limits.items() if limit > NEVER}
         self.old = list(self._slices(work.runs, of_old, hidden))
         # a row is matched in the tick in which it arrives, though it be below the limits
-        self.new_runs = list(self._slices([LiveRun(run=run) for run in work.new_runs], of_new, {}))
+        self.come = [LiveRun(run=run) for run in work.new_runs]
+        self.new_runs = list(self._slices(self.come, of_new, {}))
         self._released: dict[str, Rows] = {}
 
     @cached_property
@@ -368,9 +367,9 @@ class SideSlice:
         runs_opened = OpenRun.open_all(self.store, [live.run for live in own], self.task.layout)
         for live, opened in zip(own, runs_opened, strict=True):
             everything = [(0, live.run.rows)]
+            hides_gone = self.task.hides_gone
             for start, stop in everything if cut.takes_all(live.run) else cut.parts(opened.sorted_rows):
                 if start < stop:
-                    hides_gone = self.task.hides_gone
                     yield RunSlice(self.store, live, opened, start, stop, hidden, cut, hides_gone=hides_gone)
 
     def _merge_new(self) -> NewRows | None:
@@ -379,7 +378,9 @@ class SideSlice:
         if any(piece.picked is not None for piece in self.new_runs):
             return self._merge_chosen()
         if len(self.new_runs) == 1:
-            rows = replace(self.new_runs[0].rows, batch=self.new_runs[0].batch())
+            rows, batch = self.new_runs[0].rows, self.new_runs[0].batch()
+            if batch is not rows.batch:
+                rows = replace(rows, batch=batch, _columns={}, _raw={}, _ordinals={}, _around={})
             count = len(rows)
             return NewRows(
                 rows,
@@ -432,6 +433,8 @@ class SideSlice:
         if self.new is None:
             return
         hits = np.flatnonzero(self.new.matched)
+        if not len(hits):
+            return
         for number, piece in enumerate(self.new_runs):
             rows = self.new.position[hits[self.new.origin[hits] == number]]
             if len(rows):

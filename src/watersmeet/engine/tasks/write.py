@@ -105,30 +105,32 @@ class SideWriter:
         if self._placing is not None:
             hashes = self._placing(hashes)
         self._rows += rows.num_rows
-        for part, low, high in self._parts(rows):
+        for part, low, high, part_bytes in self._parts(rows):
             self._held[partition].append((part, hashes[low:high]))
             self._held_rows += part.num_rows
-            self._held_bytes += size(part.columns)
+            self._held_bytes += part_bytes
             if self._held_rows >= self._flush_rows or self._held_bytes >= self._flush_bytes:
                 self._flush()
 
     def pad(self, rows: pa.RecordBatch) -> None:
         """Rows that are not retained and go out in this tick: pads, for example."""
         self._rows_out += rows.num_rows
-        for part, _, _ in self._parts(rows):
+        for part, _, _, part_bytes in self._parts(rows):
             self._out.append(part)
             self._out_rows += part.num_rows
-            self._out_bytes += size(part.columns)
+            self._out_bytes += part_bytes
             if self._out_rows >= self._flush_rows or self._out_bytes >= self._flush_bytes:
                 self._flush_out()
 
-    def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-        """The rows in order, in parts of at most ``flush_bytes``: (part, first row, end row)."""
-        if size(rows.columns) <= self._flush_bytes:
-            yield rows, 0, rows.num_rows
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int, int]]:
+        """The rows in order, in parts of at most ``flush_bytes``: (part, first row, end row, bytes)."""
+        held = size(rows.columns)
+        if held <= self._flush_bytes:
+            yield rows, 0, rows.num_rows, held
             return
         for low, high in pairwise(cuts(sizes(rows.columns, np.arange(rows.num_rows)), self._flush_bytes)):
-            yield rows.slice(low, high - low), low, high
+            part = rows.slice(low, high - low)
+            yield part, low, high, size(part.columns)
 
     def finish(self) -> tuple[list[Run], list[PadFile]]:
         """Write what is held."""

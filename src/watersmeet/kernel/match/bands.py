@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,27 @@ from watersmeet.conditions import ExactBand, RealBand, RealColumn, RealCompariso
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, Times
 from watersmeet.kernel.match.probe import Distances
 from watersmeet.kernel.ordinals import NAN_ORDINAL, Raw, Reals, real_ordinals
+from watersmeet.measure import Measured
 
 
 def distances(band: ExactBand, needles: Side, slack: int) -> Distances:
     """How far from needles of that side their partners are."""
     ends = (band.lower, band.upper)
     return Distances(*(ends if needles is Side.LEFT else mirrored(*ends)), slack)
+
+
+class Along(NamedTuple):
+    """A band, as needles of one side look along it: what counts of them and of the rows, and how far apart
+    these may be."""
+
+    needles: Measured
+    rows: Measured
+    distances: Distances
+
+
+def along(band: ExactBand, needles: Side, slack: int) -> Along:
+    """The band from needles of that side."""
+    return Along(band.measured(needles), band.measured(needles.other), distances(band, needles, slack))
 
 
 def around(band: RealBand, needles: Side, values: Reals, greatest: int) -> tuple[Times, Times]:

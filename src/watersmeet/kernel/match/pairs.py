@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from watersmeet.conditions import ExactBand, IntegerSum, Key, RealBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
 from watersmeet.kernel.batches import cuts
 from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bound
-from watersmeet.kernel.match.bands import around, distances, reals_hold, within
+from watersmeet.kernel.match.bands import Along, along, around, reals_hold, within
 from watersmeet.kernel.match.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
 from watersmeet.kernel.match.prefixes import with_prefix
@@ -70,6 +71,11 @@ class Condition:
             residual_columns=(),
         )
 
+    @cached_property
+    def along(self) -> dict[Side, tuple[Along, ...]]:
+        """The exact bands, by the side of the needles."""
+        return {side: tuple(along(band, side, self.slack) for band in self.bands) for side in Side}
+
     def sums_leaving(self, side: Side, needles: Spans, rows: Spans) -> tuple[IntegerSum, ...]:
         """Those of ``sums`` that may leave their type for needles of that side and rows with these spans."""
         spans = {side: needles, side.other: rows}
@@ -90,9 +96,9 @@ class Condition:
             chosen: only of these needles.
         """
         ends = [
-            distances(band, side, self.slack).around(needles.ordinals(band.measured(side), chosen))
-            for band in self.bands
-            if band.measured(side.other) == index
+            needles.around(band.needles, band.distances, chosen)
+            for band in self.along[side]
+            if band.rows == index
         ]
         ends += [
             around(real, side, needles.reals(real.measured(side), chosen), greatest)
@@ -110,9 +116,9 @@ class Condition:
     def over(self, side: Side, spans: Spans, index: Measured, greatest: int) -> tuple[int, int]:
         """Least and greatest ordinal of ``index`` among partners of all needles of that side."""
         low, high = MIN_TIME, MAX_TIME
-        for band in self.bands:
-            if band.measured(side.other) == index:
-                ends = distances(band, side, self.slack).over(*spans[band.measured(side).name])
+        for band in self.along[side]:
+            if band.rows == index:
+                ends = band.distances.over(*spans[band.needles.name])
                 low, high = max(low, ends[0]), min(high, ends[1])
         for real in self.reals:
             if real.measured(side.other) == index:
@@ -217,7 +223,7 @@ def _ranges(
 ) -> tuple[int, Rows, Rows] | None:
     """(needles passed over at the start, per needle the places [first, end) of its candidates); None when
     there are none at all. Needles at the end may be left out, too."""
-    if len(needles) == 0 or len(rows) == 0 or _are_apart(condition, needles, side, rows.spans):
+    if len(needles) == 0 or len(rows) == 0:
         return None
     skipped = 0
     if needles.by_value and needles.places is None:
@@ -229,8 +235,8 @@ def _ranges(
     elif needles.places is None and not (needles.by_value or rows.by_value or rows.prefixed):
         # of a part of a run only its own hashes are asked for
         first, last = rows.slots[0] & BUCKET_MASK, rows.slots[-1] | TIME_MASK
-        start = int(np.searchsorted(needles.slots, first, side="left"))
-        stop = int(np.searchsorted(needles.slots, last, side="right"))
+        start = int(needles.slots.searchsorted(first, side="left"))
+        stop = int(needles.slots.searchsorted(last, side="right"))
         if start >= stop:
             return None
         if stop - start < len(needles) // 2:
@@ -250,9 +256,9 @@ def _places(
         low = high = np.zeros(len(slots), dtype=np.int64)
     else:
         low, high = condition.around(needles, side, rows.index, rows.greatest, chosen)
+    if rows.by_value:
         if low.min() > rows.greatest or high.max() < rows.base:
             return None
-    if rows.by_value:
         first = np.searchsorted(rows.slots, low, side="left")
         return first, np.maximum(np.searchsorted(rows.slots, high, side="right"), first)
     return ranges(slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
@@ -313,9 +319,9 @@ def may_pair(condition: Condition, needles: SortedRows, side: Side, spans: Spans
 
 def _are_apart(condition: Condition, needles: SortedRows, side: Side, spans: Spans) -> bool:
     """Whether by some exact band no row with these spans can be a partner of any needle."""
-    for band in condition.bands:
-        least, most = spans[band.measured(side.other).name]
-        low, high = distances(band, side, condition.slack).over(*needles.spans[band.measured(side).name])
+    for band in condition.along[side]:
+        least, most = spans[band.rows.name]
+        low, high = band.distances.over(*needles.spans[band.needles.name])
         if low > most or high < least:
             return True
     return False
@@ -405,9 +411,9 @@ def accepted(
 
     def narrow(mask: Mask) -> None:
         nonlocal keep, ni, ri
-        if mask.all():
+        if np.count_nonzero(mask) == len(mask):
             return
-        chosen = np.flatnonzero(mask)
+        chosen = mask.nonzero()[0]
         keep = chosen if keep is None else keep[chosen]
         ni, ri = ni[chosen], ri[chosen]
 
@@ -439,11 +445,7 @@ def accepted(
             narrow(within(real, side, needles.reals(real.measured(side), ni), partners))
     for key in condition.keys:
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
-        narrow(
-            equal_pairs(
-                left.batch.column(key.left), li, right.batch.column(key.right), ri_, null_safe=key.null_safe
-            )
-        )
+        narrow(equal_pairs(left.column(key.left), li, right.column(key.right), ri_, null_safe=key.null_safe))
     for comparison in condition.comparisons if near_ends else condition.rechecks:
         times = {
             (own, measured.name): of(own)[0].ordinals(measured, of(own)[1])
@@ -467,10 +469,11 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
     `Distances` reach to an end."""
     if not condition.slack:
         return False
-    for own, measured in _columns_of(condition):
-        least, greatest = (needles if own is side else rows).spans[measured.name]
-        if greatest >= MAX_TIME - condition.slack or least <= MIN_TIME + condition.slack:
-            return True
+    top, bottom = MAX_TIME - condition.slack, MIN_TIME + condition.slack
+    for band in condition.along[side]:
+        for least, greatest in (needles.spans[band.needles.name], rows.spans[band.rows.name]):
+            if greatest >= top or least <= bottom:
+                return True
     return False
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Times, saturating_add
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Times, saturate, saturating_add
 from watersmeet.kernel.slots import BUCKET_MASK, Slots, offsets
 
 Rows = npt.NDArray[np.int64]
@@ -53,10 +53,13 @@ class Distances:
 
     def over(self, low: int, high: int) -> tuple[int, int]:
         """Least and greatest partner time of all needle times in [low, high]."""
-        edges = [low, high, MIN_TIME + self.slack, MAX_TIME - self.slack]
-        times = np.array(sorted(t for t in edges if low <= t <= high), dtype=np.int64)
-        least, greatest = self.around(times)
-        return int(least.min()), int(greatest.max())
+        least = MIN_TIME if self.lower is None else saturate(low + self.lower)
+        greatest = MAX_TIME if self.upper is None else saturate(high + self.upper)
+        if self.slack and high >= MAX_TIME - self.slack:
+            least, greatest = min(least, MAX_TIME - self.slack), MAX_TIME
+        if self.slack and low <= MIN_TIME + self.slack:
+            least, greatest = MIN_TIME, max(greatest, MIN_TIME + self.slack)
+        return least, greatest
 
 
 def ranges(
@@ -71,10 +74,11 @@ def ranges(
         greatest: the run's greatest time.
     """
     hit = (low <= greatest) & (high >= base)
+    hits = np.count_nonzero(hit)
     # of a run from before, few needles may have partners in it: the others are not searched
-    if 2 * np.count_nonzero(hit) > len(hit):
+    if 2 * hits > len(hit):
         first, end = _sought(buckets, low, high, slots, base, shift, greatest)
-        return first, np.where(hit, end, first)
+        return first, end if hits == len(hit) else np.where(hit, end, first)
     first, end = np.zeros((2, len(hit)), dtype=np.int64)
     chosen = np.flatnonzero(hit)
     first[chosen], end[chosen] = _sought(
@@ -88,21 +92,24 @@ def _sought(
 ) -> tuple[Rows, Rows]:
     """The same of needles that the run's times may have."""
     upper_half = buckets & BUCKET_MASK
-    first_slot = upper_half | offsets(np.clip(low, base, greatest), base, shift)
-    last_slot = upper_half | offsets(np.clip(high, base, greatest), base, shift)
-    first = np.searchsorted(slots, first_slot, side="left")
+    ends = np.minimum(np.maximum(np.array((low, high)), base), greatest)
+    first_slot, last_slot = upper_half | offsets(ends, base, shift)
+    first = slots.searchsorted(first_slot, side="left")
     # of several bands a needle's may have nothing in common: low is above high then
-    return first, np.maximum(np.searchsorted(slots, last_slot, side="right"), first)
+    return first, np.maximum(slots.searchsorted(last_slot, side="right"), first)
 
 
 def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
     """All (needle, position) pairs of the ranges, needles ascending, about `CHUNK` pairs at a time."""
     counts = end - first
-    hits = np.flatnonzero(counts > 0)
+    hits = (counts > 0).nonzero()[0]
     if len(hits) == 0:
         return
     counts = counts[hits]
-    totals = np.cumsum(counts)
+    totals = counts.cumsum()
+    if totals[-1] <= CHUNK:
+        yield hits.repeat(counts), (first[hits] - totals + counts).repeat(counts) + np.arange(totals[-1])
+        return
     start = 0
     while start < len(hits):
         done = int(totals[start - 1]) if start else 0

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from watersmeet.names import ours
 
 _PREFIXES, _PLACES = "prefixes:", "places:"
 
 
+@cache
 def order_of_times(column: str) -> str:
     """The places of rows in the order of an event time."""
     return ours(f"order:{column}")
 
 
+@cache
 def least_times(column: str) -> str:
     """The least of an event time from a place on, in the order of another."""
     return ours(f"least:{column}")

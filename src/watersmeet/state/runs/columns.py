@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -32,10 +33,14 @@ def null_column(name: str) -> str:
     return ours(f"null:{name}")
 
 
-def with_origins(schema: pa.Schema, columns: Sequence[StoredColumn]) -> pa.Schema:
-    """The schema with the origins of the columns that have one."""
+@lru_cache(maxsize=1_000)
+def with_origins(
+    names: tuple[str, ...], types: tuple[pa.DataType, ...], columns: tuple[StoredColumn, ...]
+) -> pa.Schema:
+    """The schema of columns of these names and types, with the origins of those that have one."""
     origins = {column.name: {_ORIGIN: column.origin.encode()} for column in columns}
-    return pa.schema([field.with_metadata(origins.get(field.name)) for field in schema])
+    fields = zip(names, types, strict=True)
+    return pa.schema([pa.field(name, kind, metadata=origins.get(name)) for name, kind in fields])
 
 
 def origins_in(schema: pa.Schema) -> dict[str, list[str]]:

@@ -50,6 +50,8 @@ def heavy_keys_in(slots: Slots, batch: pa.RecordBatch, key: Sequence[str]) -> tu
     # whoever has so many rows in a row is met twice in succession
     met = slots[:: max(1, least // 2)] >> np.int64(TIME_BITS)
     buckets = np.unique(met[1:][met[1:] == met[:-1]])
+    if not len(buckets):
+        return ()
     first = np.searchsorted(slots, buckets << np.int64(TIME_BITS), side="left")
     end = np.searchsorted(
         slots, (buckets << np.int64(TIME_BITS)) | np.int64((1 << TIME_BITS) - 1), side="right"

@@ -61,6 +61,11 @@ class RunLayout:
         return (*self.releasing, *self.watched)
 
     @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """All that spans are told of: event times and indexes."""
+        return (*dict.fromkeys([*map(Measured, self.event_times), *self.indexes]),)
+
+    @cached_property
     def internal(self) -> tuple[str, ...]:
         """The columns of a run's file before those that are kept."""
         beside = [

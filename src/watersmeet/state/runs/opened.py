@@ -16,14 +16,16 @@ from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.state.checksums import check_content, read_verified
+from watersmeet.state.checksums import check_content, is_verified, note_written, read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.runs.beside import is_of_key, least_times, order_of_times
 from watersmeet.state.runs.columns import chosen, lacking
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
 from watersmeet.state.runs.run import Run
-from watersmeet.state.store import MemoryStore, Store
+from watersmeet.state.store import SMALL_BYTES, LocalStore, MemoryStore, Store
+
+NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
@@ -97,6 +99,7 @@ class OpenRun:
         self.run = run
         self.layout = layout
         self._contents = contents
+        self._arrays: dict[str, npt.NDArray[np.int64]] = {}
 
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
@@ -106,7 +109,7 @@ class OpenRun:
     @classmethod
     def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
         """The same of several, in order; what has to be fetched is fetched at once, and together."""
-        if isinstance(store, MemoryStore):
+        if isinstance(store, MemoryStore | LocalStore):
             yield from (cls._held(store, run, layout) for run in runs)
         elif store.is_remote:
             contents = store.read_all([run.name for run in runs])
@@ -116,14 +119,51 @@ class OpenRun:
             yield from (cls(run, layout, partial(_read_run, store, run)) for run in runs)
 
     @classmethod
-    def _held(cls, store: MemoryStore, run: Run, layout: RunLayout) -> OpenRun:
+    def written(
+        cls,
+        store: Store,
+        run: Run,
+        layout: RunLayout,
+        batch: pa.RecordBatch,
+        schema: pa.Schema,
+        kept: pa.RecordBatch,
+    ) -> None:
+        """Keep open a small run that was written just now, for whoever in this process reads it.
+
+        Args:
+            batch: all columns of its file; ``schema``: with what they are made of.
+            kept: the columns of the rows.
+        """
+        if isinstance(store, MemoryStore | LocalStore) and run.nbytes <= SMALL_BYTES:
+            if isinstance(store, LocalStore):
+                note_written(store, run.name, run.nbytes, run.checksum)
+            store.opened[run.name] = opened = cls(run, layout, partial(_read_run, store, run))
+            opened._batch, opened._schema = batch, schema
+            if not layout.columns or [column.name for column in layout.columns] == kept.schema.names:
+                opened._kept = kept
+
+    @classmethod
+    def _held(cls, store: MemoryStore | LocalStore, run: Run, layout: RunLayout) -> OpenRun:
         """As it was opened before, where nothing of it has changed."""
-        cached = store.opened.get(run.name)
-        if cached is not None and cached.layout is layout and cached.run == run:
-            opened: OpenRun = cached
-            return opened
-        store.opened[run.name] = fresh = cls(run, layout, partial(store.read, run.name))
+        held: OpenRun | None = store.opened.get(run.name)
+        if held is not None and not held._is_current(store):
+            held = None
+        if held is not None and held.layout is layout and held.run.offset == run.offset:
+            return held
+        fresh = cls(run, layout, partial(_read_run, store, run))
+        if held is not None and held.run.checksum == run.checksum and held._is_read:
+            fresh._batch, fresh._schema = held._batch, held._schema
+        if isinstance(store, MemoryStore) or run.nbytes <= SMALL_BYTES:
+            store.opened[run.name] = fresh
         return fresh
+
+    @property
+    def _is_read(self) -> bool:
+        return "_batch" in self.__dict__
+
+    def _is_current(self, store: Store) -> bool:
+        """Whether what was read, if anything, is what is stored."""
+        return not self._is_read or is_verified(store, self.run.name, self.run.nbytes, self.run.checksum)
 
     @cached_property
     def _batch(self) -> pa.RecordBatch:
@@ -137,6 +177,11 @@ class OpenRun:
         return batch
 
     @cached_property
+    def _schema(self) -> pa.Schema:
+        """Of the file: with what its columns are made of."""
+        return self._batch.schema
+
+    @cached_property
     def sorted_rows(self) -> SortedRows:
         index = self.layout.index(self.run.index)
         return SortedRows(
@@ -144,7 +189,7 @@ class OpenRun:
             base=self.run.base,
             shift=self.run.shift,
             greatest=self.run.spans[index.name][1] if index else 0,
-            batch=self._kept(),
+            batch=self._kept,
             index=index,
             spans=self.run.spans,
             by_value=self.layout.by_value,
@@ -168,9 +213,10 @@ class OpenRun:
         arrival: npt.NDArray[np.uint32] = self._batch.column(ARRIVAL).to_numpy(zero_copy_only=True)
         return arrival
 
+    @cached_property
     def _kept(self) -> pa.RecordBatch:
         """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
-        schema, layout = self._batch.schema, self.layout
+        schema, layout = self._schema, self.layout
         internal = (*layout.internal, ARRIVAL, *filter(is_of_key, schema.names))
         if not layout.columns:
             return self._batch.select([name for name in schema.names if name not in internal])
@@ -183,7 +229,9 @@ class OpenRun:
         return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in names])
 
     def _numpy(self, name: str) -> npt.NDArray[np.int64]:
-        array: npt.NDArray[np.int64] = self._batch.column(name).to_numpy(zero_copy_only=True)
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._arrays[name] = self._batch.column(name).to_numpy(zero_copy_only=True)
         return array
 
     def below(self, column: str, limit: Watermark) -> int:
@@ -207,8 +255,10 @@ class OpenRun:
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
         """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
-        parts = []
+        parts, spans = [], self.run.spans
         for number, column in enumerate(self.layout.releasing):
+            if new.get(column, NEVER) <= spans[column][0]:
+                continue
             first = self.below(column, old.get(column, NEVER))
             end = self.below(column, new.get(column, NEVER))
             if end <= first:
@@ -219,7 +269,7 @@ class OpenRun:
                     limit = (new if place < number else old).get(other, NEVER)
                     rows = rows[~below(self._numpy(other)[rows], limit)]
             parts.append(rows)
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return np.concatenate(parts) if parts else NO_ROWS
 
     def least(self, limits: Mapping[str, Watermark]) -> dict[str, int] | None:
         """The least of each event time over the rows that ``limits`` do not release; None when none is left.
@@ -227,10 +277,10 @@ class OpenRun:
         Cost: O(log rows) when nothing is released or at most one column releases; with several, and with
         other columns beside them, up to O(rows).
         """
-        releasing = self.layout.releasing
+        releasing, spans = self.layout.releasing, self.run.spans
+        if not any(limits.get(column, NEVER) > spans[column][0] for column in releasing):
+            return {column: spans[column][0] for column in self.layout.event_times}
         firsts = {column: self.below(column, limits.get(column, NEVER)) for column in releasing}
-        if not any(firsts.values()):
-            return {column: self.run.spans[column][0] for column in self.layout.event_times}
         if any(first == self.run.rows for first in firsts.values()):
             return None
         if len(releasing) == 1:

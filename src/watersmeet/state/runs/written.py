@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.batches import size
+from watersmeet.kernel.batches import numbers, size
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.prefixes import sorted_prefixes
 from watersmeet.kernel.match.probe import Rows
@@ -22,17 +23,18 @@ from watersmeet.kernel.ordinals import ordinals_of
 from watersmeet.kernel.pieces import Columns, reordered, whole
 from watersmeet.kernel.slots import Slots, borders, buckets_in, encode, order_of, shift_for
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.measure import Measured
 from watersmeet.state.runs.beside import least_times, order_of_times
 from watersmeet.state.runs.columns import with_origins
 from watersmeet.state.runs.heavy import heavy_keys_in
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.runs.run import Run
 from watersmeet.state.sections import ALIGNED, Section
 from watersmeet.state.store import Store
 
 MOST_SECTIONS = 16
 """Of one object: manifests list each, and whoever has more tasks fetches what is several's."""
+_OPTIONS = pa.ipc.IpcWriteOptions()
 SECTION_BYTES = 256 << 10
 """Of less, a request takes longer than the bytes."""
 
@@ -47,13 +49,12 @@ def sort_rows(
         index: the name of what to sort by within a hash; None: the first of the layout's.
     """
     count, chosen = batch.num_rows, layout.index(index)
-    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
     spans = {}
     values = np.zeros(count, dtype=np.int64)
-    for measured_column in measured:
-        ordinals = ordinals_of(batch.column(measured_column.column), measured_column.measure)
-        spans[measured_column.name] = (int(ordinals.min()), int(ordinals.max())) if count else (0, 0)
-        if measured_column == chosen:
+    for measured in layout.measured:
+        ordinals = ordinals_of(batch.column(measured.column), measured.measure)
+        spans[measured.name] = (int(ordinals.min()), int(ordinals.max())) if count else (0, 0)
+        if measured == chosen:
             values = ordinals
     base, greatest = (0, 0) if chosen is None else spans[chosen.name]
     if layout.by_value:
@@ -92,8 +93,12 @@ def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int
 
 def _named(arrangement: str, tick: int) -> str:
     """A new name, by which people know the arrangement: names of users may be long, and hold anything."""
-    letters = re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
-    return f"runs/{letters}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
+    return f"runs/{_letters(arrangement)}-{tick}-{os.urandom(8).hex()}.arrow"
+
+
+@cache
+def _letters(arrangement: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
 
 
 def write_run(
@@ -119,11 +124,15 @@ def write_run(
         lasting: it becomes part of the state; else it brings rows within this tick.
     """
     rows = replace(rows, batch=whole(rows.batch))
-    data, keys = _encoded(rows, layout, arrival)
+    batch, schema, keys = _laid_out(rows, layout, arrival)
+    data = _encoded(batch, schema)
     name = _named(arrangement, tick if made_in is None else made_in)
     store.write(name, data, lasting=lasting)
-    run = _described(name, data, keys, rows, layout, tick, group or name)
-    return run.model_copy(update={"level": level, "origin": origin, "stands_for": stands_for})
+    run = _described(
+        name, data, keys, rows, layout, tick, group or name, level=level, origin=origin, stands_for=stands_for
+    )
+    OpenRun.written(store, run, layout, batch, schema, whole(rows.batch))
+    return run
 
 
 def write_sections(
@@ -147,14 +156,14 @@ def write_sections(
     if len(places) == 2:
         return [write_run(store, arrangement, rows, layout, tick=tick, origin=origin, lasting=lasting)]
     spanned = _spanned(rows, layout, places)
-    encoded = [_encoded(part, layout, None) for part in spanned]
     name, sink, runs = _named(arrangement, tick), pa.BufferOutputStream(), list[Run]()
-    for part, (data, keys) in zip(spanned, encoded, strict=True):
+    for part in spanned:
+        batch, schema, keys = _laid_out(part, layout, None)
+        data = _encoded(batch, schema)
         sink.write(bytes(-sink.tell() % ALIGNED))
         section = Section(name, sink.tell(), data.size)
         sink.write(data)
-        run = _described(section.name, data, keys, part, layout, tick, name)
-        runs.append(run.model_copy(update={"origin": origin}))
+        runs.append(_described(section.name, data, keys, part, layout, tick, name, origin=origin))
     store.write(name, sink.getvalue(), lasting=lasting, sections=[run.name for run in runs])
     return runs
 
@@ -173,8 +182,7 @@ def _places(rows: SortedRows, tasks: int) -> list[int]:
 
 def _spanned(rows: SortedRows, layout: RunLayout, places: Sequence[int]) -> list[SortedRows]:
     """The parts of sorted rows between these places, each with spans of its own."""
-    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
-    ordinals = {index.name: rows.ordinals(index) for index in measured}
+    ordinals = {index.name: rows.ordinals(index) for index in layout.measured}
     parts = []
     for low, high in pairwise(places):
         own = {name: (int(of[low:high].min()), int(of[low:high].max())) for name, of in ordinals.items()}
@@ -183,20 +191,22 @@ def _spanned(rows: SortedRows, layout: RunLayout, places: Sequence[int]) -> list
     return parts
 
 
-def _encoded(rows: SortedRows, layout: RunLayout, arrival: Rows | None) -> tuple[pa.Buffer, tuple[int, ...]]:
-    """(the file of a run, how many keys there are where that is counted)."""
-    arrays: list[pa.Array] = [pa.array(rows.slots)]
+def _laid_out(
+    rows: SortedRows, layout: RunLayout, arrival: Rows | None
+) -> tuple[pa.RecordBatch, pa.Schema, tuple[int, ...]]:
+    """(the columns of a run's file, its schema, how many keys there are where that is counted)."""
+    arrays: list[pa.Array] = [numbers(rows.slots)]
     names = [SLOT]
     for column in layout.ordering:
         order = order_of(rows.times(column))
-        arrays.append(pa.array(order.astype(np.uint32)))
+        arrays.append(numbers(order.astype(np.uint32)))
         names.append(order_of_times(column))
         for other in layout.suffix_minima:
             least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
-            arrays.append(pa.array(np.ascontiguousarray(least)))
+            arrays.append(numbers(np.ascontiguousarray(least)))
             names.append(least_times(other))
     if arrival is not None:
-        arrays.append(pa.array(arrival.astype(np.uint32)))
+        arrays.append(numbers(arrival.astype(np.uint32)))
         names.append(ARRIVAL)
     kept = whole(rows.batch)
     keys = [buckets_in(rows.slots)] if layout.counts_keys else []
@@ -207,12 +217,15 @@ def _encoded(rows: SortedRows, layout: RunLayout, arrival: Rows | None) -> tuple
         names += [key.prefixes, key.places]
     arrays += kept.columns
     names += kept.schema.names
-    plain = pa.RecordBatch.from_arrays(arrays, names=names)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=with_origins(plain.schema, layout.columns))
+    schema = with_origins((*names,), (*(array.type for array in arrays),), layout.columns)
+    return pa.RecordBatch.from_arrays(arrays, names=names), schema, tuple(keys)
+
+
+def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
+    with pa.ipc.RecordBatchFileWriter(sink, schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
-    return sink.getvalue(), tuple(keys)
+    return sink.getvalue()
 
 
 def _described(
@@ -223,6 +236,10 @@ def _described(
     layout: RunLayout,
     tick: int,
     group: str,
+    *,
+    level: int = 0,
+    origin: tuple[int, str, int] | None = None,
+    stands_for: int | None = None,
 ) -> Run:
     return Run(
         name=name,
@@ -237,6 +254,9 @@ def _described(
         high=int(rows.slots[-1]),
         spans=dict(rows.spans),
         group=group,
+        level=level,
+        origin=origin,
+        stands_for=stands_for,
         keys=keys,
         heavy=heavy_keys_in(rows.slots, whole(rows.batch), layout.key),
     )

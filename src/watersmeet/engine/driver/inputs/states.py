@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 from watersmeet.engine.driver.inputs.aligned import sources_ahead, stay_awake
@@ -56,7 +55,7 @@ class InputStates:
             states[query.name] = {}
             for alias, rules in self.rules[query.name].items():
                 states[query.name][alias] = (
-                    deepcopy(stored[alias]) if alias in stored else tracker.fresh_input(rules, started_us)
+                    stored[alias].copy() if alias in stored else tracker.fresh_input(rules, started_us)
                 )
             self.idleness.settle(states[query.name], self.rules[query.name], clock_us)
         stay_awake(self._plan, states, self.ahead(states), clock_us)
@@ -75,7 +74,7 @@ class InputStates:
     def would_move(self, manifest: Manifest | None, clock_us: int) -> bool:
         """Whether a tick without rows would move anything: a partition goes idle at this clock."""
         for name, states in self.at(manifest, clock_us).items():
-            before = deepcopy(states)
+            before = {alias: state.copy() for alias, state in states.items()}
             tracker.advance(states, self.rules[name], {}, clock_us)
             if states != before:
                 return True

@@ -43,9 +43,19 @@ def kept_after(
         old += [LiveRun(run=run) for run in work.new_runs]
     layout = shape.stored[side.place].layout
     together = any(report.together for report in reports)
+    told_of = {
+        name
+        for report in reports
+        for told in (report.released, report.released_rows, report.marks, report.cursors)
+        for name in told
+    }
     runs: list[LiveRun] = []
     by_several: dict[tuple[str, MarkKind], list[Segment]] = {}
     for live in old:
+        if live.run.name not in told_of and live.merged_from is None and live.released < live.run.rows:
+            if not whole_run_released(live.run, layout.releasing, work.new_limits):
+                runs.append(live)
+            continue
         released = live.released + sum(report.released.get(live.run.name, 0) for report in reports)
         released_rows = live.released_rows + sum(r.released_rows.get(live.run.name, 0) for r in reports)
         if (released >= live.run.rows and not side.replaces) or whole_run_released(
@@ -74,11 +84,12 @@ def kept_after(
             )
         )
     _check_merged(side.title, work, merged_away, reports)
-    _unite(store, tick, runs, by_several)
+    if by_several:
+        _unite(store, tick, runs, by_several)
     for report in reports:
         fresh = [*report.merged, *report.inserted]
         runs += [live for live in fresh if live.released < live.run.rows or live.merged_from]
-    runs.sort(key=lambda live: live.run.tick)  # else as they came: a repeated tick repeats itself
+    runs.sort(key=_tick_of)  # else as they came: a repeated tick repeats itself
     before = side.arrangement
     index, candidates = next_index(layout, before.index, before.candidates, reports)
     return Arrangement(
@@ -99,8 +110,14 @@ def kept_after(
     )
 
 
+def _tick_of(live: LiveRun) -> int:
+    return live.run.tick
+
+
 def _check_merged(title: str, work: SideWork, merged_away: set[str], reports: Sequence[SideReport]) -> None:
     """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
+    if not (merged_away or work.taken_over or any(report.merged for report in reports)):
+        return
     stand_for = {live.run.name for live in work.runs if live.run.stands_for is not None}
     gone = sum(
         (report.released_rows if name in stand_for else report.released).get(name, 0)
