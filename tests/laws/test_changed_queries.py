@@ -406,7 +406,7 @@ def test_deletes_that_others_remember_are_remembered() -> None:
     job.tick({"z": [row(1, 10, 5), row(2, 20, 5), row(3, 30, 5)]})
     job.tick({"z": [row(1, 0, 7, -1), row(2, 21, 6)]})
     job = opened_with([declared, third], store, change=True)
-    assert job.driver.said == ['query "third" starts with all 2 rows of z.z']
+    assert job.driver.said == ('query "third" starts with all 2 rows of z.z',)
     # stale by what was deleted, and by what is there, in the tick in which the query has what is there
     out = job.tick({"z": [row(1, 11, 6), row(2, 22, 5)]})
     assert shown(out.rows["third"]) == Counter({(21, 1, 1): 1, (30, 1, 1): 1})

@@ -16,6 +16,7 @@ import pytest
 
 import watersmeet
 from tests.support.effort import at_effort
+from tests.support.phases import replaced
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.state.store import MemoryStore
@@ -128,8 +129,7 @@ def test_final_rows(seed: int, kind: str, having: str, monkeypatch: pytest.Monke
         is_end = number == TICKS - 1
         given = {"s": [({**row, "d": diff}, 1) for row, diff in drawn.tick(number)]}
         broken = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5)))
-        monkeypatch.setattr(broken.driver, draw.choice(("settle", "conclude", "commit")), killed)
-        with pytest.raises(Killed):
+        with replaced(draw.choice(("settle", "conclude", "commit")), killed), pytest.raises(Killed):
             broken.tick(given, end=is_end)
         output = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5))).tick(given, end=is_end)
         for row in output.rows["changes"]:

@@ -114,7 +114,7 @@ def test_a_query_that_comes_keeps_nothing_of_tables_that_are_indexed(partitions:
     assert {by for _, by in kept_by_others(job.plan)} == {"index c_by", "index o_by", "index l_by"}
     for _ in range(3):
         job = opened(store, *INDEXES.values(), NAMES, DAYS, partitions=partitions)
-        assert job.driver.said == []
+        assert not job.driver.said
         history.append(changes(rng))
         added(total, job.tick(history[-1]).rows["names"])
     assert +total == result(NAMES, history)

@@ -17,7 +17,7 @@ def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
     telling = Telling(RunSettings("nowhere", on_notice=notes.append))
     for tick, (rows, broken) in enumerate([(9, 1), (5, 5), (4, 4), (0, 0), (3, 3), (7, 0), (2, 2), (6, 1)]):
         found = {"a": Broken(broken, "{x", broken == rows)} if broken else {}
-        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, found), {}, dict)
+        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, found), dict)
     told = [note.partition(" did")[0] for note in notes]
     assert told == [
         '"a": 1 of 9 records of tick 0',
@@ -32,7 +32,7 @@ def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_
     for tick, files in enumerate([1, 0, 1, 1, 2, 9]):
         named = tuple(BrokenFile(name=f"/in/{tick}{n}", rows=2, text="{x") for n in range(files))
         broken = Broken(5, "{y", False, named, tick == 5)
-        telling.ended(TickResult(tick, 0, {}, False, {"a": 9}, {"a": broken}), {}, dict)
+        telling.ended(TickResult(tick, 0, {}, False, {"a": 9}, {"a": broken}), dict)
     assert notes[1:] == [
         '"a": tick 0: no row of /in/00 (2 records) parses, such as {x',
         '"a": tick 2: no row of /in/20 (2 records) parses, such as {x; 2 such files so far',
@@ -48,7 +48,7 @@ def test_the_first_tick_with_rounded_decimals_is_told_of(of_files):
     telling = Telling(RunSettings("nowhere", on_notice=notes.append))
     for tick, rows in enumerate([1, 1_000]):
         rounded = {"a": Rounded(rows, "price 1.239", of_files)}
-        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), {}, dict)
+        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), dict)
     twice = "; files of ticks with exact halves, such as 1.005 for DECIMAL(9,2), are read twice"
     assert notes == [
         '"a": decimals of 1 row of tick 0 have more digits after the point than declared and were'
