@@ -53,10 +53,10 @@ def kill_at(point: str, tick: int) -> None:
     publish_together = together.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
-    def patched_run(self, reading, host, given):
+    def patched_run(self, driver, reading, host, given):
         now["ending"], now["published"] = given.end, 0
         now["sinks"] = len(self._outputs.sinks)
-        return run(self, reading, host, given)
+        return run(self, driver, reading, host, given)
 
     def patched_intend(self, intent, *others, **named):
         if point == "caught-up" and intent.end:

@@ -3,26 +3,28 @@
     begin ──> ingest ──> advance the watermarks ──> run the nodes ──> stage ──> publish ──> commit
 
 An engine (`Backend`) reads rows, runs tasks and stages what they give; the driver decides between them. A
-tick that fails anywhere has committed nothing and is begun again; sinks have staged at most.
+tick that fails anywhere has committed nothing and is begun again. What it staged is removed, if it fails
+before the first sink publishes.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.driver.settling.ending import Staged, end_tick
+from watersmeet.engine.driver.settling.ending import Staged, check_parts, end_tick
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 
 
 @dataclass(frozen=True)
 class TickInput:
-    """What a tick is told beside the rows that its engine reads.
+    """Inputs of a tick other than rows.
 
     Args:
         clock_us: its one clock.
@@ -45,74 +47,83 @@ class TickInput:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What became of a node's tasks: their control texts, and how many rows went to the sink (None: as many
-    as left the tasks)."""
+class NodeResult:
+    """The reports of a node's tasks, and how many rows went to the sink (None: as many as left the tasks)."""
 
     reports: Sequence[str]
     rows_out: int | None = None
 
 
-class Backend(Protocol):
-    """What an engine does in one tick.
-
-    ``tasks``: in about how many tasks it runs a node that has much to do; ``ordered``: rows leave in the
-    order in which they came in.
-    """
+class Backend(ABC):
+    """What an engine does in one tick."""
 
     @property
-    def tasks(self) -> int: ...
+    @abstractmethod
+    def task_count(self) -> int:
+        """In about how many tasks it runs a node that has much to do."""
 
     @property
-    def ordered(self) -> bool: ...
+    @abstractmethod
+    def ordered(self) -> bool:
+        """Whether rows leave in the order in which they came in."""
 
+    @abstractmethod
     def ingest(self, tick: BegunTick) -> Sequence[str]:
         """Read the tick's rows; the reports of the ingest tasks."""
 
-    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+    @abstractmethod
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         """Run a node's tasks; of a query's last node, stage their rows."""
 
+    @abstractmethod
     def stage(self, tick: RunningTick) -> Staged:
         """Stage the rows set aside; all that is staged by now."""
 
+    @abstractmethod
+    def host(self, result: TickResult) -> Mapping[str, Any]:
+        """What the manifest remembers for the engine. Called once, before anything is published."""
+
     def discard(self, tick: BegunTick) -> None:
         """Remove what was staged: the tick has failed, and nothing of it is published."""
+        return
 
-    def give_up(self, tick: BegunTick) -> None:
-        """Take back the begin of a tick that has failed, if nothing of it can be out."""
+    def abandon(self, tick: BegunTick) -> None:
+        """Take back the begin of a tick that has failed, if none of its rows can be visible."""
+        return
 
-    def leave(self) -> None:
-        """Be told that rows may be out from now on."""
+    def before_publish(self) -> None:
+        """Record that rows may become visible."""
+        return
 
-    def host(self, result: TickResult) -> Mapping[str, Any]:
-        """What the manifest remembers for the engine."""
-
-    def mark(self, part: str) -> None:
-        """Be told that a part of the tick is done."""
+    def mark(self, phase: str) -> None:
+        """Record that a phase of the tick is done."""
+        return
 
 
 def run_tick(driver: TickDriver, backend: Backend, given: TickInput) -> TickResult:
     """Run the next tick of a job to its commit."""
-    begun = driver.begin(given.clock_us, tasks=backend.tasks, ordered=backend.ordered)
+    begun = driver.begin(given.clock_us, tasks=backend.task_count, ordered=backend.ordered)
     try:
-        backend.mark("begin")
-        running = _advanced(begun, backend.ingest(begun), backend, given)
         try:
+            backend.mark("begin")
+            running = _advanced(begun, backend.ingest(begun), backend, given)
             for query in driver.plan.queries:
                 for node in query.nodes:
                     if not node.rests:
-                        ran = backend.run(running, query, node)
-                        running.settle(query.name, node.number, ran.reports, rows_out=ran.rows_out)
+                        result = backend.run(running, query, node)
+                        running.settle(query.name, node.number, result.reports, rows_out=result.rows_out)
             backend.mark("join and write")
             staged = backend.stage(running)
+            concluded = running.conclude(given.told)
+            host = backend.host(concluded.result)
+            check_parts(concluded, staged)
         except BaseException:
             backend.discard(begun)
             raise
-        concluded = running.conclude(given.told)
-        host = backend.host(concluded.result)
-        end_tick(concluded, staged, host, mark=backend.mark, leave=backend.leave)
+        backend.before_publish()
+        end_tick(concluded, staged, host, mark=backend.mark)
     except Exception:
-        backend.give_up(begun)
+        backend.abandon(begun)
         raise
     return concluded.result
 

@@ -94,7 +94,7 @@ def _created(store: Store, manifest: Manifest) -> Manifest:
     name = manifest_name(manifest.tick)
     stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
     if not store.create(name, sealed(name, stored.model_dump_json())):
-        raise _fenced(manifest.tick)
+        raise fenced(manifest.tick)
     return stored
 
 
@@ -103,7 +103,7 @@ def _check_may_stay(store: Store, manifest: Manifest) -> None:
     if _was_passed(store, manifest):
         if _is_to_go(store, manifest):
             store.delete(manifest_name(manifest.tick))
-        raise _fenced(manifest.tick)
+        raise fenced(manifest.tick)
 
 
 def _was_passed(store: Store, manifest: Manifest) -> bool:
@@ -124,7 +124,8 @@ def _is_to_go(store: Store, manifest: Manifest) -> bool:
     return not is_alone or (owner_in(store) or "") != manifest.owner
 
 
-def _fenced(tick: int) -> StateError:
+def fenced(tick: int) -> StateError:
+    """The error of a run whose tick others have committed."""
     return StateError(
         f"tick {tick} has been committed by another process",
         code="state-fenced",

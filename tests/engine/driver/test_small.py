@@ -31,7 +31,7 @@ from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.tick import run_alone
 from watersmeet.engine.tasks import share as share_module
-from watersmeet.engine.tick import Ran
+from watersmeet.engine.tick import NodeResult
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
@@ -89,7 +89,7 @@ class HandedOver(LocalJob):
 class OneHandedOver(LocalTick):
     job: HandedOver = field(kw_only=True)
 
-    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         job = self.job
         if node is query.root and not job.whole:
             return super().run(tick, query, node)
@@ -97,11 +97,11 @@ class OneHandedOver(LocalTick):
         ran = tick.run_small(query.name, node.number, task)
         job.alone += ran is not None
         job.nodes += 1
-        shares = self.tasks if ran is None else len(ran.texts)
+        shares = self.task_count if ran is None else len(ran.texts)
         job.most_shares = max(job.most_shares, shares if ran is not None else 0)
         told: Any = task if ran is None else Told(task, ran)
         with patch.object(RunningTick, "node_task", lambda *_: told):
-            return LocalTick.run(replace(self, tasks=shares), tick, query, node)
+            return LocalTick.run(replace(self, partitions=shares), tick, query, node)
 
 
 def whole(text: str, few: int = 60, store: MemoryStore | None = None) -> HandedOver:

@@ -119,10 +119,10 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
     put("orders", order(1, "10:00:00"))
     plain = Ticks.run
 
-    def killed(self, reading, host, given):
+    def killed(self, driver, reading, host, given):
         if given.end:
             raise EngineError("killed", code="test")
-        return plain(self, reading, host, given)
+        return plain(self, driver, reading, host, given)
 
     with monkeypatch.context() as patched:
         patched.setattr(Ticks, "run", killed)

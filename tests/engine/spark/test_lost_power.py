@@ -124,9 +124,9 @@ def lost(spark, tmp_path, monkeypatch):
         snapshot(f"published {tick}")
         return found
 
-    def committed(self, *args, **settings):
-        result = run(self, *args, **settings)
-        snapshot(f"committed {self.driver.tick}")
+    def committed(self, driver, *args):
+        result = run(self, driver, *args)
+        snapshot(f"committed {driver.tick}")
         return result
 
     with monkeypatch.context() as patched:

@@ -9,7 +9,7 @@ from typing import Any
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.sharing import incomplete_runs
 from watersmeet.engine.messages.shapes import NodeShape
-from watersmeet.state.commits import Commits, Create
+from watersmeet.state.commits import Commits, Create, fenced
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import KnownPart, Manifest, QueryState
 from watersmeet.state.store import Store
@@ -72,6 +72,11 @@ class Ledger:
         """Wait until it is known that the newest manifest may stay. Raises: StateError (`state.commits`)."""
         self._commits.check()
 
+    def check_newest(self, before: Committed) -> None:
+        """Raise StateError if a tick that goes on from ``before`` was committed meanwhile."""
+        if before is not self._newest:
+            raise fenced(before.tick + 1)
+
     def commit(
         self,
         manifest: Manifest,
@@ -96,10 +101,10 @@ class Ledger:
             "parts": {**parts, **dict.fromkeys(published, part)},
         }
         stored = self._commits.commit(manifest.model_copy(update=fields), create)
-        incomplete = before.incomplete
-        if incomplete:  # what they were merged into is so, too
-            incomplete |= incomplete_runs(self._shapes, stored, self._store, before.manifest)
-        self._newest = Committed(stored, incomplete=incomplete)
+        self._newest = Committed(stored, incomplete=before.incomplete)
+        if before.incomplete:  # what they were merged into is so, too
+            merged = incomplete_runs(self._shapes, stored, self._store, before.manifest)
+            self._newest = Committed(stored, incomplete=before.incomplete | merged)
 
     def collect_garbage(self) -> None:
         """Delete what no kept manifest names, in remote stores behind the next tick."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from watersmeet.engine.driver.amount import MOST_MATCHES, Amount
@@ -27,6 +28,7 @@ from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_els
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.shed_job import shed_of_job
 from watersmeet.engine.driver.sharing import sharing_of
+from watersmeet.engine.driver.snapshots import Reading
 from watersmeet.engine.messages.reports import IngestReport, PadFile
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import TickStart
@@ -62,8 +64,9 @@ class BegunTick:
         """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
         return self.run.inputs.going_idle(self.inputs, reports, self.start.clock_us)
 
-    def give_up(self) -> None:
-        """Forget this attempt: nothing of it went out, or will. Earlier attempts count."""
+    def forget_attempt(self) -> None:
+        """Delete what says that this attempt was begun: none of its rows are visible, or will be. What
+        earlier attempts left stays."""
         store, began = self.run.store, f"work/{self.start.tick}-{self.start.attempt}"
         own = [name for name in store.names("work") if name.startswith(began)]
         for name in sorted(own, key=lambda name: name.endswith(FIRST_WORK)):  # by the last one it is known
@@ -95,6 +98,7 @@ class BegunTick:
             StateError: the manifest that the tick goes on from may not stay (see `state.commits`).
             EngineError: see `check_broken`.
         """
+        self.ledger.check_newest(self.before)
         self.ledger.check()
         run, start, before = self.run, self.start, self.before
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
@@ -103,6 +107,13 @@ class BegunTick:
         ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, run.store) for contents in before.contents]
         sharing = sharing_of(run.shapes, before.manifest, before.incomplete)
+
+        @cache
+        def readings() -> Mapping[str, Reading]:
+            """One of each table for all inputs, in this attempt."""
+            settings = run.settings
+            return run.snapshots.take(before.manifest, run.store, start, settings.placing, settings.digest)
+
         back: dict[str, tuple[AdvanceBack, ...]] = {}
         queries: dict[str, QueryTick] = {}
         for query in run.plan.queries:
@@ -126,9 +137,7 @@ class BegunTick:
                 store=run.store,
                 clock_us=start.clock_us,
                 keep_late=run.settings.keep_late,
-                readings=lambda: run.snapshots.take(
-                    before.manifest, run.store, start, run.settings.placing, run.settings.digest
-                ),
+                readings=readings,
                 tells_broken=run.tells_broken,
                 sharing=sharing,
                 most_gone=run.most_gone,
@@ -199,7 +208,8 @@ class RunningTick:
         task: NodeTask,
         then: Callable[[Alone], Alone | None] | None = None,
     ) -> Alone | None:
-        """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage.
+        """Run a node in this process, if it has little to do. None: it has more than the limits of inline
+        execution allow; no manifest names what it wrote.
 
         Args:
             then: what becomes of its rows next; gives None where that is much, too.
@@ -319,6 +329,7 @@ class ConcludedTick:
     ) -> None:
         """Store the state after the tick; see `Ledger.commit`."""
         run, ledger = self.begun.run, self.begun.ledger
+        ledger.check_newest(self.begun.before)
         ledger.commit(self.manifest, host or {}, published, create)
         run.inputs.idleness.committed(self.manifest.clock_us)
         run.tables.committed()

@@ -116,24 +116,24 @@ class Snapshots:
         placing: Placing | None,
         settings: str,
     ) -> Mapping[str, Reading]:
-        """What each side of the job compares in this tick, by its arrangement: decided once.
+        """What each side of the job compares in this attempt at a tick, by its arrangement. Ask once.
 
         Args:
             manifest: of the tick before.
             settings: how the run is set (a digest).
         """
-        if self._decided is None:
-            sides, taken = self._sides(manifest), dict[str, Reading]()
-            for source in dict.fromkeys(compared.node.source.name for compared in sides):
-                own = [compared for compared in sides if compared.node.source.name == source]
-                taken |= self._taken(self._readers[source], own, store, start.tick, start.clock_us, placing)
-            for name in _files(store, start.tick):  # of attempts of which nothing can be out
-                store.delete(name)
-            name = f"work/{start.tick}-{start.attempt}{SNAPSHOTS}"
-            told = _ReadInTick(taken=taken, settings=settings)
-            store.write(name, sealed(name, told.model_dump_json()))
-            self._decided = taken
-        return self._decided
+        if self._decided is not None:
+            return self._decided
+        sides, taken = self._sides(manifest), dict[str, Reading]()
+        for source in dict.fromkeys(compared.node.source.name for compared in sides):
+            own = [compared for compared in sides if compared.node.source.name == source]
+            taken |= self._taken(self._readers[source], own, store, start.tick, start.clock_us, placing)
+        for name in _files(store, start.tick):  # of attempts of which nothing can be out
+            store.delete(name)
+        name = f"work/{start.tick}-{start.attempt}{SNAPSHOTS}"
+        told = _ReadInTick(taken=taken, settings=settings)
+        store.write(name, sealed(name, told.model_dump_json()))
+        return taken
 
     def _taken(
         self,

@@ -115,11 +115,17 @@ class LocalJob:
         self._tables = HeldTables() if tables is None else tables
         self._sources = JobSources(plan, self._tables, given=given)
         self._gathered = Gathered(plan, self._sources.declared, self._sources.tables)
+        settings = settings or TickSettings()
         restored = restore(
             plan,
             self._sources.schemas,
             store,
-            replace(settings or TickSettings(), zoned=False, keep_late=True, change_queries=change_queries),
+            replace(
+                settings,
+                zoned=False,
+                keep_late=True,
+                change_queries=change_queries or settings.change_queries,
+            ),
             started_us=clock_us,
             tables=self._sources.readers,
             snapshots=self._sources.compared,
@@ -310,10 +316,11 @@ class LocalJob:
             end=end,
             check=check,
         )
-        result = run_tick(self.driver, tick, given)
+        run_tick(self.driver, tick, given)
         if to_sinks is None:
             self.driver.ledger.check()  # who has the answer takes the tick for done
-        return tick.output(result)
+        (output,) = tick.outputs
+        return output
 
 
 def _as_json(position: Any) -> Any:

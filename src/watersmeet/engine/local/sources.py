@@ -22,7 +22,7 @@ class JobSources:
     """``declared``: all of them, by name; ``streams``: those that are ingested, with the columns that count;
     ``tables``: those that rows meet as of their tick, or that are compared. ``branches``: per (arrangement,
     number) the stream's name and what it gives; ``schemas``: of the kept columns, per arrangement;
-    ``readers``, ``compared``: as `TickDriver.open`.
+    ``readers``, ``compared``: as `restore`.
 
     Args:
         given: see `LocalJob`.

@@ -23,7 +23,7 @@ from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, IngestWriter, Judgement
-from watersmeet.engine.tick import Ran
+from watersmeet.engine.tick import Backend, NodeResult
 from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -85,17 +85,17 @@ class LocalParts:
 
     Args:
         gathered: what came in since the last tick.
-        tasks: how the tasks of a tick are run.
+        runner: how the tasks of a tick are run.
         projections: per query what makes its result of the rows of its last node.
         empty: per query that puts rows out a table without any.
-        all_given, keep_output: see `LocalJob`.
+        all_given: see ``given`` of `LocalJob`; ``keep_output``: likewise.
     """
 
     plan: JobPlan
     store: Store
     sources: JobSources
     gathered: Gathered
-    tasks: Tasks
+    runner: Tasks
     watcher: Watcher | None
     projections: Mapping[str, Projection]
     empty: Mapping[str, pa.Table]
@@ -104,21 +104,22 @@ class LocalParts:
 
 
 @dataclass(frozen=True)
-class LocalTick:
+class LocalTick(Backend):
     """One tick in this process; see `Backend`.
 
     Args:
         parts: of the job.
         rows: more than what was pushed, per source.
-        tasks: into how many shares the nodes are cut.
+        partitions: into how many shares the nodes are cut.
         told_host: what the manifest remembers, but for the output.
         arrived: per stream its rows; ``late``: which of them were late for some input.
         rows_out: per query its rows; ``late_of_stages``, ``shed``: (alias, row) that were set aside.
+        outputs: what the tick put out, made before it is committed.
     """
 
     parts: LocalParts
     rows: Mapping[str, Sequence[Change]]
-    tasks: int
+    partitions: int
     told_host: Mapping[str, Any]
     to_sinks: ToSinks | None
     arrived: dict[str, Given] = field(default_factory=dict)
@@ -126,13 +127,15 @@ class LocalTick:
     rows_out: dict[str, RowsOut] = field(default_factory=dict)
     late_of_stages: list[tuple[str, Row]] = field(default_factory=list)
     shed: list[tuple[str, Row]] = field(default_factory=list)
+    outputs: list[StepOutput] = field(default_factory=list)
+
+    @property
+    def task_count(self) -> int:
+        return self.partitions
 
     @property
     def ordered(self) -> bool:
-        return self.tasks == 1
-
-    def mark(self, part: str) -> None:
-        """Nobody asks how long the parts of a tick take here."""
+        return self.partitions == 1
 
     def ingest(self, tick: BegunTick) -> Sequence[str]:
         parts, sources, pushed = self.parts, self.parts.sources, self.parts.gathered
@@ -149,7 +152,7 @@ class LocalTick:
             if source_name not in self.arrived:
                 continue
             batch = evaluate(self.arrived[source_name].table)
-            judgement, report = parts.tasks.run(
+            judgement, report = parts.runner.run(
                 _ingested, tick.start, arrangement, number, parts.store, batch
             )
             self.late[source_name] |= judgement == LATE
@@ -159,12 +162,12 @@ class LocalTick:
             reports.append(report)
         return reports
 
-    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         parts, task = self.parts, tick.node_task(query.name, node.number)
         batches: list[pa.RecordBatch] = []
         reports: list[str] = []
-        for partition in range(self.tasks):
-            *others, last = parts.tasks.run(_node_rows, task, partition, self.tasks)
+        for partition in range(self.partitions):
+            *others, last = parts.runner.run(_node_rows, task, partition, self.partitions)
             batches += others
             reports.append(last.column(CONTROL)[0].as_py())
         count = 0
@@ -174,7 +177,7 @@ class LocalTick:
             count = projected.num_rows
         if parts.watcher is not None:
             parts.watcher.ran(query.name, task)
-        return Ran(reports, count)
+        return NodeResult(reports, count)
 
     def stage(self, tick: RunningTick) -> Staged:
         plan = self.parts.plan
@@ -185,14 +188,16 @@ class LocalTick:
         return Staged() if self.to_sinks is None else self.to_sinks.stage(tick, self.rows_out)
 
     def host(self, result: TickResult) -> Mapping[str, Any]:
+        output = self.output(result)
+        self.outputs.append(output)
         if self.to_sinks is not None:
             return self.to_sinks.host
         if not self.parts.keep_output:
             return self.told_host
-        return {**self.told_host, **kept_now(self.output(result), self.parts.store)}
+        return {**self.told_host, **kept_now(output, self.parts.store)}
 
     def output(self, result: TickResult) -> StepOutput:
-        """What the tick put out."""
+        """What the tick puts out."""
         parts = self.parts
         named = {query: table.rename_columns(names) for query, (names, table) in self.rows_out.items()}
         late_tables, late_rows = dict[str, pa.Table](), list[tuple[str, Row]]()
@@ -213,15 +218,6 @@ class LocalTick:
             given_late=[*late_rows, *self.late_of_stages],
             shed=self.shed,
         )
-
-    def discard(self, tick: BegunTick) -> None:
-        """Who stages removes what it staged, if it fails; files of a tick that failed are garbage."""
-
-    def give_up(self, tick: BegunTick) -> None:
-        """The next try repeats the tick."""
-
-    def leave(self) -> None:
-        """Nobody asks whether rows are out."""
 
 
 def rows_aside(tick: RunningTick, query: QueryPlan, reason: str) -> Iterator[tuple[str, Row]]:

@@ -38,8 +38,6 @@ from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source
 from watersmeet.state.store import LocalStore, Store
 
-"""A column that numbers a step's rows of a stream, so that those which come back as late are known."""
-
 
 def replay_case(
     case: Mapping[str, Any], partitions: int = 2, store: Store | None = None
@@ -123,14 +121,14 @@ class _SparkCase:
             started_us=clock_us,
             tables=table_readers(self._plan, scanned, self._table),
         )
-        driver = TickDriver(restored)
         outputs = Outputs({QUERY: self._out}, late=self._late)
         takings, told = Takings(self._spark), Descriptions(self._spark, "replay")
-        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, takings, told)
+        self._driver = TickDriver(restored)
+        self._ticks = Ticks(self._spark, restored.context, outputs, partitions, takings, told)
 
     @property
     def state(self) -> Mapping[str, int]:
-        return self._ticks.driver.retained()[QUERY]
+        return self._driver.retained()[QUERY]
 
     def tick(self, step: CaseStep) -> CaseOutput:
         self._out.rows, self._late.rows = [], []
@@ -147,7 +145,7 @@ class _SparkCase:
             reading = Reading(reports_of(scanned.sources, self._store))
         try:
             given = TickInput(step.clock_us, advances=step.advances, idle=step.idle, end=step.end)
-            result = self._ticks.run(reading, {}, given)
+            result = self._ticks.run(self._driver, reading, {}, given)
         except Exception as error:
             raise readable_error(error) from None
         return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])

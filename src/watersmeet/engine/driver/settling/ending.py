@@ -69,29 +69,31 @@ class Staged:
     joint: Joint | None = None
 
 
+def check_parts(tick: ConcludedTick, staged: Staged) -> None:
+    """Raise what publishing would, before any sink publishes."""
+    plan, number = tick.begun.run.plan, tick.result.tick
+    for sink, insert in staged.parts:
+        with _named(plan, insert):
+            sink.check(insert, number, tick.identity)
+    if staged.completion is not None:
+        staged.completion.check(number, tick.identity)
+
+
 def end_tick(
     tick: ConcludedTick,
     staged: Staged,
     host: Mapping[str, Any],
     *,
-    mark: Callable[[str], None] = lambda part: None,
-    leave: Callable[[], None] = lambda: None,
+    mark: Callable[[str], None] = lambda phase: None,
 ) -> None:
-    """Publish what a tick has staged, and commit it.
+    """Publish what a tick has staged, and commit it. All sinks have agreed (`check_parts`).
 
     Args:
         host: what the manifest remembers for the engine.
-        mark: is told that a part of the work is done, for timings.
-        leave: is told that rows may be out from now on.
+        mark: is told that a phase is done, for timings.
     """
     plan, number, attempt = tick.begun.run.plan, tick.result.tick, tick.begun.start.attempt
     completion, joint = staged.completion, staged.joint
-    for sink, insert in staged.parts:
-        with _named(plan, insert):
-            sink.check(insert, number, tick.identity)
-    if completion is not None:
-        completion.check(number, tick.identity)
-    leave()
     published = []
     for sink, insert in staged.parts:
         if joint is not None and insert in joint.inserts:

@@ -201,17 +201,17 @@ def restore_job(
         state.forget_begun()
         begun.forget()
     return RestoredJob(
-        replace(opened, state=state),
-        host,
-        topic_ids,
-        files,
-        reached,
-        planned_before,
-        checkpoint.owner(_owner_in(manifest)),
-        repeated,
-        pending,
-        pending and as_begun,
-        bool(state.said or moves),
+        opened=replace(opened, state=state),
+        host=host,
+        topic_ids=topic_ids,
+        files=files,
+        reached=reached,
+        planned_before=planned_before,
+        owner=checkpoint.owner(_owner_in(manifest)),
+        repeated=repeated,
+        pending=pending,
+        repeats=pending and as_begun,
+        is_changed=bool(state.said or moves),
     )
 
 

@@ -61,76 +61,82 @@ class JobRun:
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
-        settings, telling = self.settings, Telling(self.settings)
+        telling = Telling(self.settings)
         telling.note(*filter(None, [check_zone(self.spark, self.plan.queries[0].options.time_zone)]))
-        goes_on_from: GoesOnFrom | None = None
-        with ExitStack() as closing:
-            begun, takings = Begun(self.checkpoint), Takings(self.spark)
-            closing.callback(_quietly, begun.close)
-            closing.callback(_quietly, takings.close)
-            try:
-                closing.enter_context(self.checkpoint.locked())
-                for sink in self.outputs.sinks:
-                    closing.callback(sink.close)
-                self.checkpoint.forget_stop()
-                opened = open_job(self.spark, self.plan, settings, self.outputs, self.checkpoint, telling)
-                closing.callback(_quietly, opened.topics.close)
-                goes_on_from = opened.state
-                manifest = opened.state.manifest
-                if manifest is not None and manifest.finished:
-                    if not settings.finish:
-                        check_not_finished(manifest)
-                    return RunResult(finished=True, changed=changed_in(manifest.host))
-                self.outputs.lend(self.spark, self.checkpoint.store)
-                restored = restore_job(
-                    self.spark, opened, settings, self.outputs, self.checkpoint, begun, telling
-                )
-                driver = TickDriver(restored.opened.state, restored.owner, repeats=restored.repeats)
-                closing.callback(driver.close)  # nothing is deleted beside the next run
-                goes_on_from = driver
-                job = self._ticks(restored, driver, begun, takings, telling)
-                try:
-                    self._run(job)
-                finally:
-                    job.failure.forget()
-                job.driver.ledger.check()
-            except Exception as error:
-                failed = readable_error(error)
-                if not ended_by_signal(failed, self.signalled):
-                    raise begun.told(failed, goes_on_from) from None
-                telling.note(BY_SIGNAL)
-                return telling.result(stopped=True)
-        return telling.result(
-            finished=job.driver.is_finished, stopped=settings.stop.is_set(), changed=restored.files.changed
-        )
+        try:
+            with ExitStack() as closing:
+                return self._execute(closing, telling)
+        except Exception as error:  # of what is closed, too
+            raise readable_error(error) from None
 
-    def _ticks(
-        self,
-        restored: RestoredJob,
-        driver: TickDriver,
-        begun: Begun,
-        takings: Takings,
-        telling: Telling,
+    def _execute(self, closing: ExitStack, telling: Telling) -> RunResult:
+        spark, settings, outputs = self.spark, self.settings, self.outputs
+        begun, takings = Begun(self.checkpoint), Takings(spark)
+        closing.callback(_quietly, begun.close)
+        closing.callback(_quietly, takings.close)
+        goes_on_from: GoesOnFrom | None = None
+        restored: RestoredJob | None = None
+        try:
+            closing.enter_context(self.checkpoint.locked())
+            for sink in outputs.sinks:
+                closing.callback(sink.close)
+            self.checkpoint.forget_stop()
+            opened = open_job(spark, self.plan, settings, outputs, self.checkpoint, telling)
+            closing.callback(_quietly, opened.topics.close)
+            goes_on_from = opened.state
+            manifest = opened.state.manifest
+            if manifest is not None and manifest.finished:
+                if not settings.finish:
+                    check_not_finished(manifest)
+                return RunResult(finished=True, changed=changed_in(manifest.host))
+            described = Descriptions(spark, self.checkpoint.job)
+            context = opened.state.context
+            ticks = Ticks(spark, context, outputs, settings.partitions, takings, described)
+            outputs.lend(spark, self.checkpoint.store)
+            restored = restore_job(spark, opened, settings, outputs, self.checkpoint, begun, telling)
+            driver = TickDriver(restored.opened.state, restored.owner, repeats=restored.repeats)
+            closing.callback(driver.close)  # nothing is deleted beside the next run
+            goes_on_from = driver
+            job = self._job_ticks(restored, driver, ticks, begun, telling)
+            try:
+                self._run(job)
+            finally:
+                job.failure.forget()
+            driver.ledger.check()
+            is_finished, stopped = driver.is_finished, settings.stop.is_set()
+        except Exception as error:
+            failed = readable_error(error)
+            if not ended_by_signal(failed, self.signalled):
+                raise begun.told(failed, goes_on_from) from None
+            telling.note(BY_SIGNAL)
+            is_finished, stopped = False, True
+        changed = {} if restored is None else restored.files.changed
+        return telling.result(finished=is_finished, stopped=stopped, changed=changed)
+
+    def _job_ticks(
+        self, restored: RestoredJob, driver: TickDriver, ticks: Ticks, begun: Begun, telling: Telling
     ) -> JobTicks:
         """What makes the ticks of the run; the sinks have checked what they can."""
         spark, settings, opened = self.spark, self.settings, restored.opened
-        plan, store, context = opened.plan, self.checkpoint.store, opened.state.context
-        described, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
-        ticks = Ticks(spark, plan, driver, self.outputs, tasks, takings, described)
+        store, of_ticks = self.checkpoint.store, opened.state.context.settings
         aside = settings.replace_newer_files
-        telling.note(*ticks.prepare(restored.owner, pending=restored.pending, set_aside=aside))
-        few, threads = context.settings.small_rows, context.settings.threads
+        telling.note(
+            *ticks.prepare(driver.manifest, restored.owner, pending=restored.pending, set_aside=aside)
+        )
+        few, threads = of_ticks.small_rows, of_ticks.threads
         return JobTicks(
-            settings,
-            self.checkpoint,
-            begun,
-            telling,
-            restored,
-            driver,
-            ticks,
-            Alignment(spark, plan.sources, driver),
-            Rereading(spark, plan.sources, opened.scanned, store, restored.files.check),
-            ReadByTasks(spark, plan, opened.scanned, store, reader_in(settings.run), few, threads),
+            settings=settings,
+            checkpoint=self.checkpoint,
+            begun=begun,
+            telling=telling,
+            restored=restored,
+            driver=driver,
+            ticks=ticks,
+            alignment=Alignment(spark, opened.plan.sources, driver),
+            rereading=Rereading(spark, opened.plan.sources, opened.scanned, store, restored.files.check),
+            by_tasks=ReadByTasks(
+                spark, opened.plan, opened.scanned, store, reader_in(settings.run), few, threads
+            ),
         )
 
     def _run(self, job: JobTicks) -> None:

@@ -101,9 +101,9 @@ class Stream:
 
     def _batch(self, reports: DataFrame, batch: int) -> None:
         """What Spark calls for every batch."""
-        query = self.started[0] if self.started else None
         try:
-            self.job.of_batch(None if self.is_listed else reports, batch, query)
+            rows = None if self.is_listed else reports
+            self.job.of_batch(rows, batch, lambda: self.started[0] if self.started else None)
         except SparkReads as why:
             failed = str(why)
         except BaseException as error:

@@ -74,12 +74,14 @@ class JobTicks:
         newest, state = self.driver.manifest, self.restored.opened.state
         return self.restored.host if newest is None or newest.tick == state.tick else newest.host
 
-    def of_batch(self, reports: DataFrame | None, batch: int, query: StreamingQuery | None) -> None:
+    def of_batch(
+        self, reports: DataFrame | None, batch: int, query: Callable[[], StreamingQuery | None]
+    ) -> None:
         """The tick of a batch of Spark, if it is not committed yet.
 
         Args:
             reports: its scan; None: the stream lists files alone.
-            query: the stream's, once it is known.
+            query: gives that of the stream, once it has started.
         """
         with self.lock:
             if self.settings.stop.is_set():
@@ -168,7 +170,7 @@ class JobTicks:
         *,
         check: Check | None = None,
         end: bool = False,
-        query: StreamingQuery | None = None,
+        query: Callable[[], StreamingQuery | None] = lambda: None,
     ) -> None:
         before, files = self.host, None if reading is None else reading.files
         self.telling.begins(self.driver.tick + 1)
@@ -182,7 +184,7 @@ class JobTicks:
             ends=partial(self._ends, host, files) if self.settings.until_caught_up else None,
         )
         try:
-            result = self.ticks.run(reading, host, given)
+            result = self.ticks.run(self.driver, reading, host, given)
         except SparkReads:
             raise
         except Exception as error:
@@ -190,7 +192,7 @@ class JobTicks:
         result = self.restored.reached.with_read(result, host, None if reading is None else before)
         self.alignment.align()
         self.last_tick.is_now()
-        self.telling.ended(result, lambda: self._backlog(host, files, query))
+        self.telling.ended(result, lambda: self._backlog(host, files, query()))
 
     def _backlog(self, host: Host, files: BatchFiles | None, query: StreamingQuery | None) -> Backlog:
         """What is not read yet, as far as it is known."""

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.driver.amount import MOST_MATCHES
+from watersmeet.engine.driver.context import RunContext
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
 from watersmeet.engine.driver.results import TickResult
@@ -44,7 +45,7 @@ from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.together import joint_of
-from watersmeet.engine.tick import Ran, TickInput, run_tick
+from watersmeet.engine.tick import Backend, NodeResult, TickInput, run_tick
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -52,15 +53,17 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.options.spark_settings import says_how
+from watersmeet.state.manifest import Manifest
 
 _NodeKey = tuple[str, int]
 """A query's name, and the number of a node of it."""
 
 
 class Ticks:
-    """Runs the ticks of one job, one after the other.
+    """Runs the ticks of one job, one after the other. A column that Spark rejects is told when it is made.
 
     Args:
+        context: what all ticks of the run share.
         partitions: in how many tasks a node is run; None: in as many as it needs in each tick.
         takings: asked what sinks took; to be closed when all ticks are done.
         described: what Spark's UI says of their jobs.
@@ -69,16 +72,14 @@ class Ticks:
     def __init__(
         self,
         spark: SparkSession,
-        plan: JobPlan,
-        driver: TickDriver,
+        context: RunContext,
         outputs: Outputs,
         partitions: int | None,
         takings: Takings,
         described: Descriptions,
     ) -> None:
-        places = Places(spark)
-        self.driver = driver
-        self._spark, self._plan, self._outputs = spark, plan, outputs
+        places, plan = Places(spark), context.plan
+        self._spark, self._context, self._outputs = spark, context, outputs
         self._tools = _Tools(
             spark,
             outputs,
@@ -93,7 +94,7 @@ class Ticks:
             },
             {
                 (query.name, node.number): FeedFrame(
-                    spark, places, driver.shapes[query.name][node.number], driver.store
+                    spark, places, context.shapes[query.name][node.number], context.store
                 )
                 for query in plan.queries
                 for node in (query.nodes if query.is_index else query.nodes[:-1])
@@ -107,20 +108,21 @@ class Ticks:
             },
         )
 
-    def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
+    def prepare(
+        self, manifest: Manifest | None, owner: str, *, pending: bool = False, set_aside: bool = False
+    ) -> list[str]:
         """Let every sink check what it can; see `Outputs.prepare`."""
-        store = self.driver.store
-        aside = side_frame(self._spark, store, []).schema
+        aside = side_frame(self._spark, self._context.store, []).schema
         schemas = {
             **dict.fromkeys((LATE_INSERT, BROKEN_INSERT, SHED_INSERT), aside),
-            PROGRESS_INSERT: progress_frame(self._spark, self._plan, None).schema,
+            PROGRESS_INSERT: progress_frame(self._spark, self._context.plan, None).schema,
             **{name: frame.schema for name, frame in self._tools.frames.items()},
         }
-        self._outputs.lend(self._spark, store)
-        manifest = self.driver.manifest
         return self._outputs.prepare(schemas, manifest, owner, pending=pending, set_aside=set_aside)
 
-    def run(self, reading: Reading | None, host: Mapping[str, Any], given: TickInput) -> TickResult:
+    def run(
+        self, driver: TickDriver, reading: Reading | None, host: Mapping[str, Any], given: TickInput
+    ) -> TickResult:
         """Run one tick.
 
         Args:
@@ -129,30 +131,30 @@ class Ticks:
         """
         tools, tick = self._tools, _SparkTick(self._tools, reading, host)
         tools.counts.begin()
-        with tools.described.of(self.driver.tick + 1):
-            result = run_tick(self.driver, tick, given)
+        with tools.described.of(driver.tick + 1):
+            result = run_tick(driver, tick, given)
         tools.counts.learn(result.queries)
         return replace(result, tasks=tools.counts.used(), seconds=tick.timings.parts)
 
     def _condition_frame(self, places: Places, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
-        shape = self.driver.shapes[query.name][node.number]
+        shape = self._context.shapes[query.name][node.number]
         asked = node.pair_condition
         if shape.elsewhere is None or asked is None:
             return None
         sql, text = sql_of(asked), text_of(asked).replace("`", "")
-        return ConditionFrame(self._spark, places, shape, self.driver.store, sql, text)
+        return ConditionFrame(self._spark, places, shape, self._context.store, sql, text)
 
     def _sink_frame(self, places: Places, takings: Takings, query: QueryPlan) -> SinkFrame:
         outputs = [(sql_of(output.expr), output.name) for output in query.outputs]
         where = None if query.where is None else sql_of(query.where)
-        shape = self.driver.shapes[query.name][query.root.number]
+        shape = self._context.shapes[query.name][query.root.number]
         results = results_of(query.root, shape)
         as_they_are = where is None and results is None and not _writer_is_set(self._spark)
         return SinkFrame(
             self._spark,
             places,
             shape,
-            self.driver.store,
+            self._context.store,
             where,
             outputs,
             plain_outputs(query, shape) if as_they_are else None,
@@ -193,12 +195,12 @@ class _Timings:
 
 
 @dataclass(frozen=True)
-class _SparkTick:
+class _SparkTick(Backend):
     """One tick on Spark; see `Backend`.
 
     Args:
         aside: the files of rows set aside that ingest tasks wrote.
-        left: the parts of the tick in which rows may have gone out.
+        visible: what rows of the tick may be seen of: sinks that do not stage, and after them all.
     """
 
     tools: _Tools
@@ -206,18 +208,18 @@ class _SparkTick:
     told_host: Mapping[str, Any]
     timings: _Timings = field(default_factory=_Timings)
     aside: list[Aside] = field(default_factory=list)
-    left: set[str] = field(default_factory=set)
+    visible: set[str] = field(default_factory=set)
 
     @property
-    def tasks(self) -> int:
+    def task_count(self) -> int:
         return self.tools.counts.about
 
     @property
     def ordered(self) -> bool:
         return self.tools.ordered
 
-    def mark(self, part: str) -> None:
-        self.timings.mark(part)
+    def mark(self, phase: str) -> None:
+        self.timings.mark(phase)
 
     def host(self, result: TickResult) -> Mapping[str, Any]:
         return self.told_host
@@ -230,7 +232,7 @@ class _SparkTick:
         self.aside.extend(Aside.from_json(row[1]) for row in rows if row[0] == ASIDE)
         return [row[1] for row in rows if row[0] == REPORT]
 
-    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> Ran:
+    def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         tools, key = self.tools, (query.name, node.number)
         tools.described.part(query.name, node_name(query, node))
         task = tick.node_task(*key)
@@ -240,10 +242,10 @@ class _SparkTick:
             task = tools.conditions[key].answers(task, count)
         if key in tools.feeds:
             alone = run_alone(tick, tools.counts, key, task)
-            return Ran(tools.feeds[key].run(task, count) if alone is None else alone.texts)
-        self._leave_by(tools.outputs.queries[query.name], query.name)
+            return NodeResult(tools.feeds[key].run(task, count) if alone is None else alone.texts)
+        self._note_direct_write(tools.outputs.queries[query.name], query.name)
         alone_then = partial(run_alone, tick, tools.counts, key, task)
-        return Ran(*tools.frames[query.name].write(task, tick.start.attempt, count, alone_then))
+        return NodeResult(*tools.frames[query.name].write(task, tick.start.attempt, count, alone_then))
 
     def stage(self, tick: RunningTick) -> Staged:
         tools = self.tools
@@ -264,7 +266,7 @@ class _SparkTick:
             if sink is None or not files:
                 continue
             tools.described.part(insert)
-            self._leave_by(sink, insert)
+            self._note_direct_write(sink, insert)
             frame = side_frame(tools.spark, tick.begun.run.store, files)
             _write(tools.takings, sink, frame, insert, start.tick, start.attempt, sum(f.rows for f in files))
             staged.append((sink, insert))
@@ -276,20 +278,20 @@ class _SparkTick:
         for sink in self.tools.outputs.sinks:
             sink.discard(tick.start.attempt)
 
-    def _leave_by(self, sink: Sink, insert: str) -> None:
+    def _note_direct_write(self, sink: Sink, insert: str) -> None:
         """Rows are about to be written to ``sink``."""
         if not sink.stages:
-            self.left.add(insert)
+            self.visible.add(insert)
 
-    def leave(self) -> None:
-        self.left.add("publish")
+    def before_publish(self) -> None:
+        self.visible.add("publish")
 
-    def give_up(self, tick: BegunTick) -> None:
+    def abandon(self, tick: BegunTick) -> None:
         """Leave nothing that says that the tick was begun, where sinks cannot be asked for its rows: so the
         next run makes it however that is set then. A run that is killed leaves what says so."""
-        if not self.left and any(not sink.idempotent for sink in self.tools.outputs.sinks):
+        if not self.visible and any(not sink.idempotent for sink in self.tools.outputs.sinks):
             with suppress(Exception):  # then the next run takes it that rows may be out
-                tick.give_up()
+                tick.forget_attempt()
 
 
 def run_alone(
