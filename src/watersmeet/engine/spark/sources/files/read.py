@@ -115,20 +115,15 @@ class Changed:
             self.names.remove(shown(path))
 
 
-def digest_of(files: Sequence[FileRead]) -> str:
-    return hashlib.blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
-
-
 @dataclass
 class BatchFiles:
-    """The files of one batch, as they were before it was read."""
+    """The files of one batch, as they were before it was read. ``begun``: as an earlier run that began the
+    batch knew them, if they were moved since."""
 
     files: list[FileRead]
     lists: list[FileList]
     changed: dict[str, Changed]
-    digest: str = digest_of(())
-    """By what the batch's files are known. Not by those of other batches that were found changed: when that
-    is found is no part of the batch."""
+    begun: Sequence[FileRead] | None = None
 
     @property
     def host(self) -> dict[str, Any]:
@@ -137,6 +132,13 @@ class BatchFiles:
             file_lists.KEY: [entry.model_dump() for entry in self.lists],
             CHANGED: {name: {"files": c.files, "names": c.names} for name, c in self.changed.items()},
         }
+
+    @property
+    def digest(self) -> str:
+        """By what the batch's files are known. Not by those of other batches that were found changed: when
+        that is found is no part of the batch."""
+        own = [file for file in self.begun or self.files if file.batch >= 0]
+        return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
 
 
 class FilesRead:
@@ -343,12 +345,12 @@ class FilesRead:
                 files += read
             for file in filter(self._is_back, files):
                 self.changed[self._sources[file.source].name].take_back(local_of(file.path) or "")
-            return self._batch_of(files, list(map(self._as_begun, files)) if again else files)
+            return self._batch_of(files, list(map(self._as_begun, files)) if again else None)
 
-    def _batch_of(self, read: Sequence[FileRead], begun: Sequence[FileRead] = ()) -> BatchFiles:
+    def _batch_of(self, read: Sequence[FileRead], begun: Sequence[FileRead] | None = None) -> BatchFiles:
         files = [*self._corrections, *read]
         lists = file_lists.add(self._store, self._lists, files)
-        return BatchFiles(files, lists, self.changed, digest_of(begun))
+        return BatchFiles(files, lists, self.changed, begun)
 
     def _is_back(self, file: FileRead) -> bool:
         """Whether it had vanished, and is in the result after all: it is no longer counted."""
