@@ -147,10 +147,11 @@ def _stored_marks(store: Store, segment: Segment) -> pa.Buffer:
             store.opened[segment.file] = data
         return _bytes_in(data, segment)
 
-    if isinstance(store, LocalStore) and segment.file in store.opened:
-        held: pa.Buffer = store.opened[segment.file]
-        if is_verified(store, segment.file, segment.nbytes, segment.checksum, offset=segment.offset):
-            return _bytes_in(held, segment)
+    held: pa.Buffer | None = store.opened.get(segment.file) if isinstance(store, LocalStore) else None
+    if held is not None and is_verified(
+        store, segment.file, segment.nbytes, segment.checksum, offset=segment.offset
+    ):
+        return _bytes_in(held, segment)
     what = f'file of marks "{segment.file}"'
     return read_verified(store, segment.file, read, segment.checksum, what, offset=segment.offset)
 

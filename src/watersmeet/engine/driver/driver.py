@@ -61,17 +61,17 @@ class Restored:
 
     @property
     def manifest(self) -> Manifest | None:
-        """The newest one; None before the first tick."""
+        """Return the newest one; None before the first tick."""
         return self.committed.manifest
 
     @property
     def tick(self) -> int:
-        """The number of the last committed tick; 0 before the first."""
+        """Return the number of the last committed tick; 0 before the first."""
         return self.committed.tick
 
     def begun_with(self) -> str | None:
-        """How the run was set that began the next tick (a digest); None when nothing can have come of it: no
-        node of it was run."""
+        """Return the digest of the settings with which the next tick was begun; None when no node of it was
+        run, so that nothing can have come of it."""
         store = self.context.store
         names = store.names("work")
         first = [n for n in names if n.startswith(f"work/{self.tick + 1}-") and n.endswith(FIRST_WORK)]
@@ -113,8 +113,7 @@ def restore(
     if manifest is not None:
         check_same_job(manifest, plan, may_change=settings.change_queries)
         check_as_kept(plan, manifest)
-        if settings.verify:
-            verify_files(manifest, store)
+        verify_files(manifest, store)
     shapes = job_shapes(plan, schemas, zoned=settings.zoned)
     context = RunContext(
         plan,
@@ -170,21 +169,21 @@ class TickDriver:
 
     @property
     def manifest(self) -> Manifest | None:
-        """The last committed one; None before the first tick."""
+        """Return the last committed one; None before the first tick."""
         return self.ledger.newest.manifest
 
     @property
     def tick(self) -> int:
-        """The number of the last committed tick; 0 before the first."""
+        """Return the number of the last committed tick; 0 before the first."""
         return self.ledger.newest.tick
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job's input has ended: no tick may follow."""
+        """Return True if the job's input has ended, so that no tick may follow."""
         return self.manifest is not None and self.manifest.finished
 
     def retained(self) -> dict[str, dict[str, int]]:
-        """Rows in the state as of the last tick, per query and alias."""
+        """Return the rows in the state as of the last tick, per query and alias."""
         retained: dict[str, dict[str, int]] = {}
         for query in self.plan.queries:
             nodes = self.ledger.newest.query(query.name).nodes
@@ -234,19 +233,19 @@ class TickDriver:
     def waiting(
         self, clock_us: int, unread: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, tuple[Holding, ...]]]:
-        """Per query and alias the declared partitions that never had a row, and have none to be read."""
+        """Return, per query and alias, the declared partitions that never had a row and have none to read."""
         return self.inputs.waiting(self.manifest, clock_us, unread)
 
     def is_due(self, clock_us: int) -> bool:
-        """Whether a tick without rows would move anything: a partition goes idle at this clock."""
+        """Return True if a tick without rows would move a watermark: a partition goes idle at this clock."""
         return not self.is_finished and self.inputs.would_move(self.manifest, clock_us)
 
     def reads_tables(self, clock_us: int) -> bool:
-        """Whether a tick at this clock would read a table that may have changed, to compare it."""
+        """Return True if a tick at this clock would read a table that may have changed, to compare it."""
         return not self.is_finished and self.context.snapshots.is_due(self.manifest, clock_us)
 
     def held(self) -> dict[str, Ahead]:
-        """The paused sources: those that are further ahead of others than ``max_drift``."""
+        """Return the paused sources: those that are further ahead of others than ``max_drift``."""
         return self.inputs.ahead_of(self.manifest)
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ class TickSettings:
     Args:
         digest: of how the run is set. A tick that an earlier run began is repeated by one with the same.
         change_queries: queries may have come, gone or changed since the state was stored.
-        verify: the stored runs are read and compared with their checksums first.
         zoned: TIMESTAMP columns carry UTC; see `node_shapes`.
         keep_ticks: how many manifests stay, the newest among them.
         keep_late: late rows of stages, and rows that were shed, are wanted (`RunningTick.aside`).
@@ -29,7 +28,6 @@ class TickSettings:
 
     digest: str = ""
     change_queries: bool = False
-    verify: bool = True
     zoned: bool = True
     keep_ticks: int = 2
     keep_late: bool = False

@@ -12,8 +12,6 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from watersmeet.engine.driver.driver import Restored, TickDriver, restore
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.settings import TickSettings
@@ -141,21 +139,15 @@ class LocalJob:
         self._parts = LocalParts(
             plan,
             store,
+            self.driver.shapes,
             self._sources,
             self._gathered,
             Once() if tasks is None else tasks,
             watcher,
             projections,
-            {query.name: self._empty(query, projections) for query in plan.queries if not query.is_index},
             given,
             keep_output,
         )
-
-    def _empty(self, query: QueryPlan, projections: Mapping[str, Projection]) -> pa.Table:
-        """A result without rows."""
-        schema = self.driver.shapes[query.name][query.root.number].row_schema
-        names, table = projections[query.name](schema.empty_table(), 0)
-        return table.rename_columns(names)
 
     @property
     def partitions(self) -> int:

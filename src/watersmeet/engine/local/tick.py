@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from watersmeet.engine.local.given import Change, Given, Row, given_of, zoned
 from watersmeet.engine.local.kept import kept_now
 from watersmeet.engine.local.output import StepOutput
 from watersmeet.engine.local.sources import JobSources
-from watersmeet.engine.messages.shapes import CONTROL
+from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, IngestWriter, Judgement
@@ -86,21 +87,32 @@ class LocalParts:
     Args:
         gathered: what came in since the last tick.
         runner: how the tasks of a tick are run.
+        shapes: per query, of its nodes.
         projections: per query what makes its result of the rows of its last node.
-        empty: per query that puts rows out a table without any.
         all_given: see ``given`` of `LocalJob`; ``keep_output``: likewise.
     """
 
     plan: JobPlan
     store: Store
+    shapes: Mapping[str, Sequence[NodeShape]]
     sources: JobSources
     gathered: Gathered
     runner: Tasks
     watcher: Watcher | None
     projections: Mapping[str, Projection]
-    empty: Mapping[str, pa.Table]
     all_given: bool
     keep_output: bool
+
+    @cached_property
+    def empty(self) -> dict[str, pa.Table]:
+        """Return, per query that puts rows out, a result without any; made when it is first asked for."""
+        tables = {}
+        for query in self.plan.queries:
+            if not query.is_index:
+                schema = self.shapes[query.name][query.root.number].row_schema
+                names, table = self.projections[query.name](schema.empty_table(), 0)
+                tables[query.name] = table.rename_columns(names)
+        return tables
 
 
 @dataclass(frozen=True)
@@ -197,7 +209,7 @@ class LocalTick(Backend):
         return {**self.told_host, **kept_now(output, self.parts.store)}
 
     def output(self, result: TickResult) -> StepOutput:
-        """What the tick puts out."""
+        """Return what the tick puts out."""
         parts = self.parts
         named = {query: table.rename_columns(names) for query, (names, table) in self.rows_out.items()}
         late_tables, late_rows = dict[str, pa.Table](), list[tuple[str, Row]]()
@@ -221,8 +233,11 @@ class LocalTick(Backend):
 
 
 def rows_aside(tick: RunningTick, query: QueryPlan, reason: str) -> Iterator[tuple[str, Row]]:
-    """Rows of a query that a tick set aside, as (alias, the columns that the query keeps): late rows of
-    stages (without a reason), or those that were shed by it."""
+    """Yield the rows of a query that a tick set aside, as (alias, the columns that the query keeps).
+
+    Args:
+        reason: by which rows were shed; empty: late rows of stages.
+    """
     for alias, files in tick.aside(query.name).items():
         for file in (file for file in files if file.reason == reason):
             table = pa.ipc.open_file(pa.BufferReader(tick.begun.run.store.read(file.name))).read_all()
@@ -237,7 +252,7 @@ def _pieces(batch: pa.RecordBatch, rows: int) -> list[slice]:
 def _ingested(
     start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch
 ) -> tuple[Judgement, str]:
-    """An ingest task: what became of each row, and its report."""
+    """Run an ingest task; return what became of each row, and its report."""
     writer = IngestWriter(start, arrangement, branch, store)
     judgements = [np.zeros(0, dtype=np.int8)]
     judgements += [writer.add(batch[part]) for part in _pieces(batch, start.flush_rows)]
@@ -245,5 +260,5 @@ def _ingested(
 
 
 def _node_rows(task: NodeTask, partition: int, partitions: int) -> list[pa.RecordBatch]:
-    """A task of a node: its rows, and last the control row."""
+    """Run a task of a node; return its rows, and last the control row."""
     return list(task.run(partition, partitions))

@@ -20,7 +20,7 @@ from watersmeet.engine.driver.opening.moved_paths import path_before
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.host import OFFSETS, offsets_in
 from watersmeet.engine.spark.checkpoint.rebuild import with_other_paths
-from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
+from watersmeet.engine.spark.checkpoint.spark_files import damaged_list
 from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import (
     PATTERN,
@@ -32,7 +32,7 @@ from watersmeet.engine.spark.sources.files.there import (
     stat_of,
     url_text,
 )
-from watersmeet.errors import EngineError, SpecError, StateError, counted, near_names, raise_all
+from watersmeet.errors import EngineError, SpecError, counted, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of, warns_of_changes
@@ -131,11 +131,7 @@ class Moves:
             of_sources = {number: moved.path_of for number, moved in self.sources.items()}
             aside = with_other_paths(checkpoint, of_sources)
         except ValueError as error:
-            raise StateError(
-                f"Spark's list of files read is damaged: {error}",
-                code="spark-checkpoint-damaged",
-                hint=REBUILD,
-            ) from None
+            raise damaged_list(error) from None
         if aside is None:
             return None
         return f"Spark's lists of files have the new paths; the old checkpoint was moved to {aside}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.durable import at_once, sync, sync_all
-from watersmeet.errors import place_error
+from watersmeet.errors import StateError, place_error
 
 VERSION = "v1"
 COMPACT = ".compact"
@@ -151,6 +151,13 @@ class SparkFiles:
             return sorted(path for path in (self.root / "sources").iterdir() if path.is_dir())
         except FileNotFoundError:
             return []
+
+
+def damaged_list(error: ValueError) -> StateError:
+    """Return the error of a run whose list of files read, as Spark keeps it, is not whole."""
+    return StateError(
+        f"Spark's list of files read is damaged: {error}", code="spark-checkpoint-damaged", hint=REBUILD
+    )
 
 
 def text_of(path: Path) -> str:

@@ -24,7 +24,7 @@ from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
-from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
+from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles, damaged_list
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
 from watersmeet.engine.spark.sources.files.parquet_types import (
     compare_columns_if_readable,
@@ -45,7 +45,7 @@ from watersmeet.engine.spark.sources.files.there import (
     special_note,
     stat_of,
 )
-from watersmeet.errors import EngineError, StateError
+from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import (
     ON_MISSING_COLUMN,
@@ -398,11 +398,7 @@ class FilesRead:
         try:
             return self._spark.file_log(number, step)
         except ValueError as error:
-            raise StateError(
-                f"Spark's list of files read is damaged: {error}",
-                code="spark-checkpoint-damaged",
-                hint=REBUILD,
-            ) from None
+            raise damaged_list(error) from None
 
     def _looked_at(
         self,
