@@ -60,16 +60,16 @@ class Backend(ABC):
     @property
     @abstractmethod
     def task_count(self) -> int:
-        """In about how many tasks it runs a node that has much to do."""
+        """Return in about how many tasks the engine runs a node that has much to do."""
 
     @property
     @abstractmethod
     def ordered(self) -> bool:
-        """Whether rows leave in the order in which they came in."""
+        """Return True if rows leave in the order in which they came in."""
 
     @abstractmethod
     def ingest(self, tick: BegunTick) -> Sequence[str]:
-        """Read the tick's rows; the reports of the ingest tasks."""
+        """Read the tick's rows; return the reports of the ingest tasks."""
 
     @abstractmethod
     def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
@@ -77,11 +77,11 @@ class Backend(ABC):
 
     @abstractmethod
     def stage(self, tick: RunningTick) -> Staged:
-        """Stage the rows set aside; all that is staged by now."""
+        """Stage the rows set aside; return all that is staged by now."""
 
     @abstractmethod
     def host(self, result: TickResult) -> Mapping[str, Any]:
-        """What the manifest remembers for the engine. Called once, before anything is published."""
+        """Return what the manifest remembers for the engine; called once, before the first sink publishes."""
 
     def discard(self, tick: BegunTick) -> None:
         """Remove what was staged: the tick has failed, and nothing of it is published."""

@@ -100,7 +100,7 @@ _NUMBERS = {np.dtype(np.int64): pa.int64(), np.dtype(np.uint32): pa.uint32()}
 
 
 def numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """Whole numbers as an array of Arrow, without a copy: `pyarrow.array` looks at much before it does so."""
+    """Return whole numbers as an array of Arrow, without a copy and without the checks of `pyarrow.array`."""
     kind = _NUMBERS.get(values.dtype)
     if kind is None or not values.flags.c_contiguous:
         return pa.array(values)

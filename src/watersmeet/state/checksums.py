@@ -71,7 +71,7 @@ def read_verified(
 
 
 def is_verified(store: Store, name: str, nbytes: int, checksum: int, *, offset: int = 0) -> bool:
-    """Whether this process has compared these bytes, and what has the name is what had it then."""
+    """Return True if this process has compared these bytes and the name still has what it had then."""
     if isinstance(store, MemoryStore):
         return True
     version = _versions.get((repr(store), name, offset, nbytes, checksum))
@@ -79,7 +79,7 @@ def is_verified(store: Store, name: str, nbytes: int, checksum: int, *, offset: 
 
 
 def note_written(store: Store, name: str, nbytes: int, checksum: int) -> None:
-    """This process has written these bytes, all that the name has, just now."""
+    """Record that this process has just written these bytes, which are all that the name has."""
     if (version := _version(store, name)) is not None:
         _keep(store, name, 0, nbytes, checksum, version)
 

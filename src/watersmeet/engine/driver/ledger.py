@@ -33,11 +33,11 @@ class Committed:
 
     @property
     def tick(self) -> int:
-        """The number of the last committed tick; 0 before the first."""
+        """Return the number of the last committed tick; 0 before the first."""
         return self.manifest.tick if self.manifest else 0
 
     def query(self, name: str) -> QueryState:
-        """The state of a query; an empty one before its first tick."""
+        """Return the state of a query; an empty one before its first tick."""
         return self.manifest.queries[name] if self.manifest else QueryState()
 
 
@@ -65,7 +65,7 @@ class Ledger:
 
     @property
     def newest(self) -> Committed:
-        """What the next tick goes on from."""
+        """Return what the next tick goes on from."""
         return self._newest
 
     def check(self) -> None:

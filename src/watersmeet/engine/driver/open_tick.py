@@ -61,7 +61,7 @@ class BegunTick:
     late_below: dict[str, dict[str, Watermark]]
 
     def going_idle(self, reports: Sequence[str]) -> frozenset[str]:
-        """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
+        """Return the sources of which `advance` would let a partition go idle, were none ``busy``."""
         return self.run.inputs.going_idle(self.inputs, reports, self.start.clock_us)
 
     def forget_attempt(self) -> None:
@@ -110,7 +110,7 @@ class BegunTick:
 
         @cache
         def readings() -> Mapping[str, Reading]:
-            """One of each table for all inputs, in this attempt."""
+            """Read each compared table once in this attempt, for all inputs."""
             settings = run.settings
             return run.snapshots.take(before.manifest, run.store, start, settings.placing, settings.digest)
 
@@ -198,7 +198,7 @@ class RunningTick:
         return NodeTask(shape, run.store, name, work.tick, run.settings.placing)
 
     def amount(self, query: str, number: int) -> Amount:
-        """How much a node has to do, whose task was asked for."""
+        """Return how much a node has to do, whose task was asked for."""
         return self.queries[query].amount(number)
 
     def run_small(
@@ -226,7 +226,7 @@ class RunningTick:
             return alone if alone is None or then is None else then(alone)
 
     def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
-        """Take the control texts of a node's tasks, one per partition (of one attempt each).
+        """Take the reports of a node's tasks, one per partition (of one attempt each).
 
         ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.
 
@@ -238,11 +238,11 @@ class RunningTick:
             shed_of_job(self.begun.run.plan, self.queries)
 
     def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
-        """Files of late rows of stages, and of rows that were shed, per alias; see `TickSettings`."""
+        """Return files of late rows of stages, and of rows that were shed, per alias; see `TickSettings`."""
         return self.queries[query].accounted.aside
 
     def broken(self, query: str) -> Mapping[str, Sequence[PadFile]]:
-        """Files of records of tables that do not parse, per source; see `TickSettings`."""
+        """Return files of records of tables that do not parse, per source; see `TickSettings`."""
         return self.queries[query].accounted.broken
 
     def conclude(self, told: Mapping[str, str]) -> ConcludedTick:
@@ -295,7 +295,7 @@ class RunningTick:
         return ConcludedTick(self.begun, manifest, result)
 
     def _traffic(self) -> dict[str, tuple[Traffic, ...]]:
-        """See `TickResult`."""
+        """Return the traffic with the store, as `TickResult` has it."""
         own = taken_of(self.begun.run.store)
         if own is None:
             return {}
@@ -318,7 +318,7 @@ class ConcludedTick:
 
     @property
     def identity(self) -> Identity:
-        """From what its rows were made; see `identity_of`."""
+        """Return from what its rows were made; see `identity_of`."""
         return self.manifest.identity
 
     def commit(

@@ -34,7 +34,7 @@ class InputStates:
         self._ended = set[str]()
 
     def have_ended(self, sources: Iterable[str]) -> None:
-        """Sources (by name) have no more rows: nobody waits for them."""
+        """Record that sources (by name) have no more rows: nobody waits for them."""
         self._ended.update(sources)
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:

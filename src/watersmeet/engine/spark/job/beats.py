@@ -17,7 +17,7 @@ class LastTick:
         self._at = time.monotonic()
 
     def is_now(self) -> None:
-        """A tick has just ended."""
+        """Record that a tick has just ended."""
         self._at = time.monotonic()
 
     @property

@@ -49,7 +49,7 @@ class Failure:
         return self._error is not None
 
     def note(self, error: BaseException) -> None:
-        """A tick has failed. A stop is no failure where there is one."""
+        """Record that a tick has failed. A stop is no failure where there is one."""
         if self._error is None or not isinstance(error, Stopping):
             self._error = error
 
@@ -59,7 +59,7 @@ class Failure:
 
     @property
     def is_stop(self) -> bool:
-        """Whether the run was stopped between two ticks."""
+        """Return True if the run was stopped between two ticks."""
         return isinstance(self._error, Stopping)
 
     def throw(self) -> None:

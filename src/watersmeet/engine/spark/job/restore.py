@@ -162,7 +162,7 @@ def restore_job(
     last = batch_in(manifest)
 
     def is_as_begun(host: Mapping[str, Any]) -> tuple[bool, bool]:
-        """Whether the next tick was begun; and whether as this run would, if it was."""
+        """Return whether the next tick was begun, and if so, whether with the settings of this run."""
         pending = repeated is not None or is_batch_due(checkpoint, begun, host)
         return pending, _is_as_begun(opened, settings, outputs, checkpoint, pending=pending)
 
@@ -216,7 +216,7 @@ def restore_job(
 
 
 def is_batch_due(checkpoint: Checkpoint, begun: Begun, host: Mapping[str, Any]) -> bool:
-    """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""
+    """Return True if Spark has planned a batch that is no tick yet: part of it may be in sinks."""
     planned = checkpoint.last_planned()
     return begun.is_due or (planned is not None and planned > host.get(BATCH, -1))
 
@@ -224,7 +224,7 @@ def is_batch_due(checkpoint: Checkpoint, begun: Begun, host: Mapping[str, Any]) 
 def _is_as_begun(
     opened: OpenedJob, settings: RunSettings, outputs: Outputs, checkpoint: Checkpoint, *, pending: bool
 ) -> bool:
-    """Whether the next tick, if it was begun, was begun with the settings of this run."""
+    """Return True unless the next tick was begun with other settings than those of this run."""
     state, out = opened.state, list[str]()
     begun_with = state.begun_with() if pending else None
     if begun_with is not None:

@@ -60,7 +60,7 @@ class JobRun:
         self.settings.stop.set()
 
     def execute(self) -> RunResult:
-        """The whole run, in this thread. Raises: WatersmeetError."""
+        """Run the job to its end, in this thread. Raises: WatersmeetError."""
         telling = Telling(self.settings)
         telling.note(*filter(None, [check_zone(self.spark, self.plan.queries[0].options.time_zone)]))
         try:
@@ -116,7 +116,7 @@ class JobRun:
     def _job_ticks(
         self, restored: RestoredJob, driver: TickDriver, ticks: Ticks, begun: Begun, telling: Telling
     ) -> JobTicks:
-        """What makes the ticks of the run; the sinks have checked what they can."""
+        """Return what makes the ticks of the run; the sinks have checked what they can."""
         spark, settings, opened = self.spark, self.settings, restored.opened
         store, of_ticks = self.checkpoint.store, opened.state.context.settings
         aside = settings.replace_newer_files
@@ -140,7 +140,7 @@ class JobRun:
         )
 
     def _run(self, job: JobTicks) -> None:
-        """All ticks, from the one that is repeated to the end of the input."""
+        """Run all ticks, from the one that is repeated to the end of the input."""
         settings, restored, driver = self.settings, job.restored, job.driver
         job.telling.starts(driver, lambda: restored.opened.brokers.to_be_read(ends_in(job.host)))
         if restored.repeated is not None:
@@ -159,7 +159,7 @@ class JobRun:
             job.own(job.intended(end=True), host)
 
     def _stream(self, job: JobTicks) -> None:
-        """Ticks from the stream until it is stopped, caught up, or fails."""
+        """Run ticks from the stream until it is stopped, has caught up, or fails."""
         if not job.restored.opened.scanned.sources:
             self._only_read_tables(job)
             return
@@ -174,7 +174,7 @@ class JobRun:
             job.read_tables()
 
     def _only_read_tables(self, job: JobTicks) -> None:
-        """Ticks of a job without streams: when a table that is compared may have changed."""
+        """Run the ticks of a job without streams: when a table that is compared may have changed."""
         stop = self.settings.stop
         while not stop.is_set():
             job.read_tables()
@@ -198,6 +198,6 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
 
 
 def _quietly(close: Callable[[], None]) -> None:
-    """Java may be gone, and how the run ended is what counts."""
+    """Close, whatever comes of it: Java may be gone, and how the run ended is what counts."""
     with suppress(Exception):
         close()

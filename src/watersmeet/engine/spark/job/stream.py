@@ -40,7 +40,7 @@ class Stream:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until it is stopped, has caught up, or fails. Raises: WatersmeetError."""
+        """Run until it is stopped, has caught up, or fails. Raises: WatersmeetError."""
         job, settings, opened = self.job, self.job.settings, self.job.restored.opened
         query = self._start()
         waiting = Waiting(opened.brokers.silent, job.telling.note)
@@ -84,8 +84,8 @@ class Stream:
         return query
 
     def _end_between_ticks(self, query: StreamingQuery) -> bool:
-        """Stop the query when the tick in hand is done. Whether it goes on waiting for a broker, in a thread
-        that can begin no tick."""
+        """Stop the query when the tick in hand is done. Return True if it goes on waiting for a broker, in a
+        thread that can begin no tick."""
         while not self.job.lock.acquire(timeout=_GRACE_S):
             if self.job.restored.opened.brokers.away():  # it would wait for minutes; the next run repeats it
                 self.cancelled.set()
@@ -100,7 +100,7 @@ class Stream:
         return False
 
     def _batch(self, reports: DataFrame, batch: int) -> None:
-        """What Spark calls for every batch."""
+        """Run the tick of a batch; Spark calls it for every one."""
         try:
             rows = None if self.is_listed else reports
             self.job.of_batch(rows, batch, lambda: self.started[0] if self.started else None)

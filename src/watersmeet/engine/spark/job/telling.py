@@ -70,7 +70,7 @@ class Telling:
     def result(
         self, *, finished: bool = False, stopped: bool, changed: Mapping[str, Changed] | None = None
     ) -> RunResult:
-        """What the run has come to; see `RunResult`."""
+        """Return what the run has come to; see `RunResult`."""
         return RunResult(self._ticks, self._last, finished, stopped, changed or {})
 
     def _tell_broken(self, result: TickResult) -> None:

@@ -70,14 +70,14 @@ class JobTicks:
 
     @property
     def host(self) -> Host:
-        """What is remembered of the last batch; empty: there was none."""
+        """Return what is remembered of the last batch; empty: there was none."""
         newest, state = self.driver.manifest, self.restored.opened.state
         return self.restored.host if newest is None or newest.tick == state.tick else newest.host
 
     def of_batch(
         self, reports: DataFrame | None, batch: int, query: Callable[[], StreamingQuery | None]
     ) -> None:
-        """The tick of a batch of Spark, if it is not committed yet.
+        """Run the tick of a batch of Spark, if it is not committed yet.
 
         Args:
             reports: its scan; None: the stream lists files alone.
@@ -108,24 +108,24 @@ class JobTicks:
             restored.files.committed(files)
 
     def own(self, intent: Intent, host: Host | None = None) -> None:
-        """A tick without rows of streams. ``host``: None: that of the last batch."""
+        """Run a tick without rows of streams. ``host``: None: that of the last batch."""
         self._tick(None, intent.clock_us, self.host if host is None else host, end=intent.end)
 
     def intended(self, *, end: bool = False) -> Intent:
-        """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
+        """Record the next tick as one without a batch of Spark: after a crash it comes first, as it was."""
         intent = Intent(self.driver.tick + 1, self.settings.clock(), end)
         self.begun.intend(self.driver.manifest, intent)
         return intent
 
     def read_tables(self) -> None:
-        """A tick without rows of streams, if a table is due that is compared and may have changed."""
+        """Run a tick without rows of streams, if a table is due that is compared and may have changed."""
         with self.lock:
             if not self.settings.stop.is_set() and self.driver.reads_tables(self.settings.clock()):
                 self.own(self.intended())
 
     def keep_files(self) -> Host:
-        """What was found of files in the end, and could not be found again, is remembered by a tick without
-        rows, if none follows anyway. What the last tick has to remember."""
+        """Remember what was found of files in the end and could not be found again, by a tick without rows if
+        none follows. Return what the last tick has to remember."""
         restored = self.restored
         files = restored.files.to_be_kept()
         if files is None:
@@ -138,7 +138,8 @@ class JobTicks:
 
     @contextmanager
     def while_idle(self) -> Iterator[None]:
-        """Ticks without rows while the stream gives none, if a source may go idle or a table is compared."""
+        """Run ticks without rows while the stream gives none, if a source may go idle or a table is
+        compared."""
         timeouts = [s.idle_timeout_us for s in self.plan.sources if s.idle_timeout_us is not None]
         if not (timeouts or self.plan.compared) or self.settings.until_caught_up:
             yield
@@ -195,7 +196,7 @@ class JobTicks:
         self.telling.ended(result, lambda: self._backlog(host, files, query()))
 
     def _backlog(self, host: Host, files: BatchFiles | None, query: StreamingQuery | None) -> Backlog:
-        """What is not read yet, as far as it is known."""
+        """Return what is not read yet, as far as it is known."""
         behind = {name: (count, "files") for name, count in self.restored.files.behind(files).items()}
         offsets = ends_in(host)
         if query is not None and offsets is not None and self.restored.opened.topics:
@@ -204,7 +205,7 @@ class JobTicks:
         return behind
 
     def _own_tick_is_due(self) -> bool:
-        """Whether a table is due that is compared, or something goes idle and no source has rows left to
+        """Return True if a table is due that is compared, or a partition goes idle and no source has rows to
         read: a tick with those comes first."""
         if is_batch_due(self.checkpoint, self.begun, self.host):
             return False
@@ -217,7 +218,7 @@ class JobTicks:
         return not any(self._unread(names, self.host).values())
 
     def _unread(self, names: Collection[str], host: Host) -> dict[str, tuple[str, ...]]:
-        """The partitions of these sources that have rows which ``host``'s batch did not read."""
+        """Return the partitions of these sources that have rows which ``host``'s batch did not read."""
         offsets = ends_in(host)
         return {} if offsets is None else self.restored.opened.brokers.unread(names, offsets)
 
@@ -227,6 +228,6 @@ class JobTicks:
 
 
 def is_read_to_its_end(name: str, files_are_read: bool, unread: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether it is known that a source has no more to be read: its files are read, or its brokers have been
-    asked (``unread``: per source) and have no rows left."""
+    """Return True if it is known that a source has no more to read: its files are read, or its brokers have
+    been asked (``unread``: per source) and have no rows left."""
     return files_are_read or unread.get(name) == ()

@@ -45,7 +45,7 @@ class Outputs:
 
     @property
     def by_insert(self) -> dict[str, Sink]:
-        """All that rows go to, by the name of what goes there."""
+        """Return all sinks, by the name of what goes there."""
         aside = {
             LATE_INSERT: self.late,
             BROKEN_INSERT: self.broken,
@@ -56,11 +56,11 @@ class Outputs:
 
     @property
     def sinks(self) -> list[Sink]:
-        """Each once: several INSERTs may go to one."""
+        """Return each sink once: several INSERTs may go to one."""
         return list({id(sink): sink for sink in self.by_insert.values()}.values())
 
     def inserts_of(self, sink: Sink) -> list[str]:
-        """What goes to a sink."""
+        """Return the names of what goes to a sink."""
         return [insert for insert, own in self.by_insert.items() if own is sink]
 
     def lend(self, spark: SparkSession, store: Store) -> None:
@@ -68,7 +68,7 @@ class Outputs:
         that ask Spark, the session."""
 
         def numbered(part: ArrowPart, count: int) -> list[StagedPart]:
-            """See `Numbered`."""
+            """Stage numbered parts in tasks; see `Numbered`."""
             return staged_by_tasks(spark.range(0, count, 1, count), part)
 
         for sink in self.sinks:
@@ -109,8 +109,8 @@ class Outputs:
         return [said for sink in self.sinks for said in sink.resume(self.inserts_of(sink), resumed)]
 
     def may_be_out(self, store: Store, tick: int, owner: str, *, set_aside: bool) -> list[str]:
-        """Sinks that have rows of a tick which an earlier run began, in words, functions that the job names
-        no more among them; without those where these will be set aside. ``owner``: of the state."""
+        """Return, in words, the sinks that have rows of a tick which an earlier run began, functions that the
+        job names no more among them; without those where these will be set aside. ``owner``: of the state."""
         return list(self._may_be_out(store, tick, owner, set_aside))
 
     def _may_be_out(self, store: Store, tick: int, owner: str, set_aside: bool) -> Iterator[str]:

@@ -16,18 +16,18 @@ _INSERTS = {BROKEN_REASON: BROKEN_INSERT, **dict.fromkeys(_SHED_REASONS, SHED_IN
 
 
 def insert_of(file: Aside) -> str:
-    """Where the rows of a file go."""
+    """Return the insert that takes the rows of a file."""
     return _INSERTS.get(file.reason, LATE_INSERT)
 
 
 def set_aside(tick: RunningTick, of_ingest: list[Aside]) -> list[Aside]:
-    """All files of rows that a tick sets aside; ``of_ingest``: those that its ingest tasks wrote."""
+    """Return all files of rows that a tick sets aside; ``of_ingest``: those that its ingest tasks wrote."""
     plan = tick.begun.run.plan
     return [*of_ingest, *_of_readers(plan, of_ingest), *_of_nodes(plan, tick), *_of_tables(plan, tick)]
 
 
 def _of_readers(plan: JobPlan, of_ingest: list[Aside]) -> Iterator[Aside]:
-    """The same rows, for queries whose inputs others read."""
+    """Yield the same rows for queries whose inputs others read."""
     for query in plan.queries:
         for own, reader, there in query.inputs_elsewhere:
             yield from (
@@ -36,7 +36,7 @@ def _of_readers(plan: JobPlan, of_ingest: list[Aside]) -> Iterator[Aside]:
 
 
 def _of_nodes(plan: JobPlan, tick: RunningTick) -> Iterator[Aside]:
-    """Late rows of stages, and rows that joins have shed."""
+    """Yield late rows of stages, and rows that joins have shed."""
     for query in plan.queries:
         for alias, files in tick.aside(query.name).items():
             for file in files:
@@ -50,7 +50,7 @@ def _of_nodes(plan: JobPlan, tick: RunningTick) -> Iterator[Aside]:
 
 
 def _of_tables(plan: JobPlan, tick: RunningTick) -> Iterator[Aside]:
-    """Records of tables that do not parse."""
+    """Yield records of tables that do not parse."""
     for query in plan.queries:
         for source, files in tick.broken(query.name).items():
             for file in files:
@@ -58,11 +58,11 @@ def _of_tables(plan: JobPlan, tick: RunningTick) -> Iterator[Aside]:
 
 
 def _source_of(query: QueryPlan, alias: str) -> str:
-    """The name of an input's source; of a UNION ALL that of the input, of joined rows those of the inputs."""
+    """Return the name of an input's source; of a UNION ALL that of the input, of joined rows the inputs'."""
     names = [branch.source.name for side in query.sides if side.name == alias for _, branch in side.sources]
     return names[0] if len(names) == 1 else _title_of(query, alias)
 
 
 def _title_of(query: QueryPlan, alias: str) -> str:
-    """An input's alias; of joined rows those of the inputs."""
+    """Return an input's alias; of joined rows those of the inputs."""
     return next((side.title for node in query.nodes for side in node.sides if side.name == alias), alias)

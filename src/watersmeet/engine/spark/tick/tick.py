@@ -279,7 +279,7 @@ class _SparkTick(Backend):
             sink.discard(tick.start.attempt)
 
     def _note_direct_write(self, sink: Sink, insert: str) -> None:
-        """Rows are about to be written to ``sink``."""
+        """Record that rows are about to be written to ``sink``, which may not stage them."""
         if not sink.stages:
             self.visible.add(insert)
 
@@ -301,8 +301,8 @@ def run_alone(
     task: NodeTask,
     then: Callable[[Alone], Alone | None] | None = None,
 ) -> Alone | None:
-    """What `RunningTick.run_small` gives; if that is something, the node has no tasks. It is not asked for
-    what is about to find too much, by the last tick."""
+    """Run a node in this process, if it has little to do (`RunningTick.run_small`); then it has no tasks. Not
+    tried where the last tick predicts more than `MOST_MATCHES` rows."""
     if counts.foreseen(key[0], tick.amount(*key)) > MOST_MATCHES:
         return None
     alone = tick.run_small(*key, task, then)
@@ -342,6 +342,6 @@ def _write(takings: Takings, sink: Sink, frame: Any, insert: str, tick: int, att
 
 
 def _writer_is_set(spark: SparkSession) -> bool:
-    """Whether the user told Spark how to write files: then Spark writes them. What every session has from
-    here is written by tasks in the same way."""
+    """Return True if the user told Spark how to write files: then Spark writes them. What every session has
+    from here is written by tasks in the same way."""
     return says_how(context_settings(spark.sparkContext), "spark.sql.parquet.", "spark.sql.files.")
