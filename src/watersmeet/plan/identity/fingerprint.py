@@ -40,7 +40,8 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.spec.changing import ChangeColumn
-from watersmeet.spec.model import Branch, Options, Source
+from watersmeet.spec.job_options import Options
+from watersmeet.spec.model import Branch, Source
 from watersmeet.spec.options.changes import DEBEZIUM, INSERTS, UPDATES, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.records.changes import computed_expr
