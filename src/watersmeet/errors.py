@@ -331,6 +331,15 @@ def flat_enough() -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def collect_errors(errors: list[WatersmeetError]) -> Iterator[None]:
+    """Within, append an error to a list, in place of raising it; those of `SeveralErrors` one by one."""
+    try:
+        yield
+    except WatersmeetError as error:
+        errors += error.errors if isinstance(error, SeveralErrors) else [error]
+
+
 def raise_all(errors: Sequence[WatersmeetError]) -> None:
     """Raise the one error, or all of them together; do nothing when there is none."""
     errors = _without_repeats(errors)

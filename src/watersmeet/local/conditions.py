@@ -1,178 +1,213 @@
-"""Conditions of joins as data: a small, closed set of frozen values, and nothing that is a text to be parsed.
+"""Conditions of joins without SQL: calls that make the expressions that `Relation.join` takes.
 
     condition ::= Equal | Comparison | Between | AllOf | AnyOf
     value     ::= left("column") | right("column"), each + or − a length | a constant
 
 A length is a whole number or a Decimal, in units of the column; of times a timedelta or a text such as
-``"10 seconds"``. What a condition means is what the same words mean in SQL: a comparison with NULL is neither
+``"10 seconds"``. A condition means what the same expression means in SQL: a comparison with NULL is neither
 true nor false, and no match. Whether columns exist and lengths fit them says `JoinSpec`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Literal, NoReturn
+from functools import reduce
+from math import isfinite
+from typing import Any, Literal, NoReturn
+
+from sqlglot import exp
 
 from watersmeet.errors import SpecError
+from watersmeet.relations.columns import tree_of
+from watersmeet.relations.terms import length_node, length_us
 
 Length = int | Decimal | timedelta | str
 Constant = bool | int | float | Decimal | str | date
 """A date may be a datetime, which without a zone is UTC's."""
 
-Side = Literal["left", "right"]
-SIDES: tuple[Side, Side] = ("left", "right")
 Operator = Literal["=", "<>", "<", "<=", ">", ">="]
+_COMPARED: Mapping[str, type[exp.Expression]] = {
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
 
 
-@dataclass(frozen=True)
-class ColumnRef:
-    """A column of one side, ``plus`` so much. Made by `left` and `right`."""
+@dataclass(frozen=True, repr=False)
+class Term:
+    """An expression over the columns of two sides, which it calls ``left`` and ``right``."""
 
-    side: Side
-    name: str
-    plus: Length | None = None
-    minus: Length | None = None
+    tree: exp.Expression
+
+    def __repr__(self) -> str:
+        return self.tree.sql("spark")
+
+    def __bool__(self) -> NoReturn:
+        # `a and b` of Python is one of the two: the other would be lost without a word
+        raise _problem(
+            f"{self!r} is a condition on rows, which Python's and, or and not cannot combine",
+            "use AllOf(…, …) for AND and AnyOf(…, …) for OR",
+        )
+
+
+class ColumnRef(Term):
+    """A column of one side, which may be moved by a length. Made by `left` and `right`."""
 
     def __add__(self, length: Length) -> ColumnRef:
-        return self._moved(length, None)
+        return ColumnRef(exp.Add(this=self.tree, expression=_length(length)))
 
     def __sub__(self, length: Length) -> ColumnRef:
-        return self._moved(None, length)
-
-    def _moved(self, plus: Length | None, minus: Length | None) -> ColumnRef:
-        if self.is_moved:
-            raise TypeError(f"{self} already has a length of time added: add the lengths first")
-        return ColumnRef(self.side, self.name, plus, minus)
-
-    @property
-    def is_moved(self) -> bool:
-        """It is not the column as it is."""
-        return self.plus is not None or self.minus is not None
-
-    def __str__(self) -> str:
-        moved = f" + {self.plus!r}" if self.plus is not None else ""
-        moved = f" - {self.minus!r}" if self.minus is not None else moved
-        return f"{self.side}({self.name!r}){moved}"
+        return ColumnRef(exp.Sub(this=self.tree, expression=_length(length)))
 
 
 Value = ColumnRef | Constant
 
 
-class _WithoutTruth:
-    """``a and b`` of Python is one of the two: the other condition would be lost without a word."""
-
-    def __bool__(self) -> NoReturn:
-        raise SpecError(
-            f"{self!r} is a condition on rows, which Python's and, or and not cannot combine",
-            code="bad-condition",
-            hint="use AllOf(…, …) for AND and AnyOf(…, …) for OR",
-        )
+class Condition(Term):
+    """A condition on a row of each side."""
 
 
-@dataclass(frozen=True)
-class Equal(_WithoutTruth):
+class Equal(Condition):
     """``first = second``; ``null_safe``: NULL equals NULL, and nothing else.
 
     >>> Equal(left("k"), right("k"), null_safe=True)
-    Equal(left('k') <=> right('k'))
+    `left`.`k` IS NOT DISTINCT FROM `right`.`k`
     """
 
-    first: Value
-    second: Value
-    null_safe: bool = False
-
-    def __repr__(self) -> str:
-        return f"Equal({_shown(self.first)} {'<=>' if self.null_safe else '='} {_shown(self.second)})"
+    def __init__(self, first: Value, second: Value, null_safe: bool = False) -> None:
+        kind: type[exp.Expression] = exp.NullSafeEQ if null_safe else exp.EQ
+        super().__init__(kind(this=_value(first), expression=_value(second)))
 
 
-@dataclass(frozen=True)
-class Comparison(_WithoutTruth):
+class Comparison(Condition):
     """``first operator second``.
 
     >>> Comparison(left("t"), "<=", right("t") + 5)
-    Comparison(left('t') <= right('t') + 5)
+    `left`.`t` <= `right`.`t` + 5
     """
 
-    first: Value
-    operator: Operator
-    second: Value
-
-    def __repr__(self) -> str:
-        return f"Comparison({_shown(self.first)} {self.operator} {_shown(self.second)})"
+    def __init__(self, first: Value, operator: Operator, second: Value) -> None:
+        if operator not in _COMPARED:
+            raise _problem(f"{operator!r} compares nothing", f"operators are {' '.join(_COMPARED)}")
+        super().__init__(_COMPARED[operator](this=_value(first), expression=_value(second)))
 
 
-@dataclass(frozen=True)
-class Between(_WithoutTruth):
+class Between(Condition):
     """``low <= value <= high``, both ends included.
 
     >>> Between(right("t"), left("t"), left("t") + "1 hour")
-    Between(left('t') <= right('t') <= left('t') + '1 hour')
+    `right`.`t` BETWEEN `left`.`t` AND `left`.`t` + INTERVAL '3600000000' MICROSECONDS
     """
 
-    value: Value
-    low: Value
-    high: Value
-
-    def __repr__(self) -> str:
-        return f"Between({_shown(self.low)} <= {_shown(self.value)} <= {_shown(self.high)})"
+    def __init__(self, value: Value, low: Value, high: Value) -> None:
+        super().__init__(exp.Between(this=_value(value), low=_value(low), high=_value(high)))
 
 
-@dataclass(frozen=True, init=False)
-class AllOf(_WithoutTruth):
+class AllOf(Condition):
     """All of them are true.
 
     >>> AllOf(Equal(left("k"), right("k")), Comparison(left("t"), "<", right("t")))
-    AllOf(Equal(left('k') = right('k')), Comparison(left('t') < right('t')))
+    `left`.`k` = `right`.`k` AND `left`.`t` < `right`.`t`
     """
 
-    conditions: tuple[Condition, ...]
-
     def __init__(self, *conditions: Condition) -> None:
-        object.__setattr__(self, "conditions", conditions)
-
-    def __repr__(self) -> str:
-        return f"AllOf({', '.join(map(repr, self.conditions))})"
+        super().__init__(_combined(exp.And, conditions))
 
 
-@dataclass(frozen=True, init=False)
-class AnyOf(_WithoutTruth):
+class AnyOf(Condition):
     """One of them is true, at least.
 
     >>> AnyOf(Equal(left("k"), 1), Equal(right("k"), 2))
-    AnyOf(Equal(left('k') = 1), Equal(right('k') = 2))
+    (`left`.`k` = 1 OR `right`.`k` = 2)
     """
 
-    conditions: tuple[Condition, ...]
-
     def __init__(self, *conditions: Condition) -> None:
-        object.__setattr__(self, "conditions", conditions)
-
-    def __repr__(self) -> str:
-        return f"AnyOf({', '.join(map(repr, self.conditions))})"
-
-
-Condition = Equal | Comparison | Between | AllOf | AnyOf
+        super().__init__(exp.paren(_combined(exp.Or, conditions), copy=False))
 
 
 def left(column: str) -> ColumnRef:
-    """A column of the left side.
+    """Return a column of the left side.
 
     >>> left("order_time") + "1 hour"
-    ColumnRef(side='left', name='order_time', plus='1 hour', minus=None)
+    `left`.`order_time` + INTERVAL '3600000000' MICROSECONDS
     """
-    return ColumnRef("left", column)
+    return ColumnRef(tree_of(column, "left"))
 
 
 def right(column: str) -> ColumnRef:
-    """A column of the right side.
+    """Return a column of the right side.
 
-    >>> str(right("price") - 10)
-    "right('price') - 10"
+    >>> right("price") - 10
+    `right`.`price` - 10
     """
-    return ColumnRef("right", column)
+    return ColumnRef(tree_of(column, "right"))
 
 
-def _shown(value: Value) -> str:
-    return str(value) if isinstance(value, ColumnRef) else repr(value)
+def check_condition(given: Any) -> None:
+    """Raise SpecError for anything but a condition."""
+    if not isinstance(given, Condition):
+        hint = "conditions are Equal, Comparison, Between, AllOf and AnyOf"
+        raise _problem(f"{given!r} is not a condition", hint)
+
+
+def _combined(kind: type[exp.Expression], conditions: tuple[Condition, ...]) -> exp.Expression:
+    if not conditions:
+        raise _problem("AllOf() and AnyOf() need at least one condition", "AllOf(Equal(…), Between(…))")
+    for condition in conditions:
+        check_condition(condition)
+    return reduce(lambda one, other: kind(this=one, expression=other), (part.tree for part in conditions))
+
+
+def _value(value: Value) -> exp.Expression:
+    tree = value.tree if isinstance(value, ColumnRef) else _constant(value)
+    if tree is None:
+        raise _problem(
+            f"{value!r} is not a value of a condition",
+            "values are left(…) and right(…), numbers, texts, booleans, dates and datetimes",
+        )
+    return tree
+
+
+def _length(length: Length) -> exp.Expression:
+    if isinstance(length, str):
+        length = timedelta(microseconds=length_us(length, "length"))
+    if isinstance(length, timedelta):  # fingerprints in checkpoints have this unit
+        return length_node(f"{length // timedelta(microseconds=1)} microseconds", "length")
+    is_number = isinstance(length, int | Decimal) and not isinstance(length, bool)
+    tree = _constant(length) if is_number else None
+    if tree is None:
+        hint = "lengths are whole numbers and Decimals; of times a timedelta or a text such as '10 seconds'"
+        raise _problem(f"{length!r} is not a length", hint)
+    return tree
+
+
+def _constant(value: Any) -> exp.Expression | None:
+    """Return a literal as Spark reads it, in the type that the value has; None if there is none."""
+    if isinstance(value, float | Decimal | date) and value != value:  # pandas' NaT is a datetime
+        return None
+    if isinstance(value, bool):
+        return exp.true() if value else exp.false()
+    if isinstance(value, int | float | Decimal):
+        if not isfinite(value):
+            return None
+        digits = f"{abs(value):f}BD" if isinstance(value, Decimal) else repr(abs(value))
+        number = exp.Literal.number(
+            f"{digits}e0" if isinstance(value, float) and "e" not in digits else digits
+        )
+        return exp.Neg(this=number) if value < 0 else number
+    if isinstance(value, datetime):
+        instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+        return exp.cast(exp.Literal.string(instant.isoformat(" ")), "TIMESTAMP", dialect="spark")
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect="spark")
+    return exp.Literal.string(value) if isinstance(value, str) else None
+
+
+def _problem(message: str, hint: str) -> SpecError:
+    return SpecError(message, code="bad-condition", hint=hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.errors import SpecError, WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError, collect_errors
 from watersmeet.front.ddl.create import Infer
 from watersmeet.front.ddl.settings import Settings, is_same_setting, setting_name
 from watersmeet.pipelines.around import (
@@ -85,11 +85,9 @@ def _check_settings(
                 Settings().set(name, settings[name])
     check_directory(description, settings, overrides, told)
     for name, value in overrides.items():
-        try:
+        with collect_errors(told.errors):
             _check_override(name, value)
             Settings().set(name, value)
-        except WatersmeetError as error:
-            told.errors.append(error)
 
 
 def _check_override(name: str, value: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.errors import SqlError, WatersmeetError, near_names, raise_all
+from watersmeet.errors import SqlError, WatersmeetError, collect_errors, near_names, raise_all
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import SourceFields, source_fields
 from watersmeet.front.query.views import is_summarized
@@ -96,7 +96,7 @@ def stream(
     of_times = {"idle_timeout": idle_timeout, "on_idle": on_idle, "max_ahead": max_ahead}
     of_deletes = {"sequence_by": _column_named(sequence, "sequence"), "tombstones": tombstones}
     limits = {"rows_per_second": rows_per_second, "max_rows": max_rows, "max_bytes": max_bytes}
-    columns, frame = _columns(rows, name)
+    columns, frame = columns_of(rows, name)
     if frame is not None and not frame.isStreaming:
         raise whole_error(
             f'"{name}"', "is not a stream: its DataFrame is a batch DataFrame", "use spark.readStream"
@@ -106,7 +106,7 @@ def stream(
         _check_timeless(name, said, {"lag": lag, **of_times})
     connector = MEMORY if frame is None else DATAFRAME
     fields = _fields(name, {**of_times, **limits, **of_deletes}, connector)
-    times = () if time is None else _event_times(name, columns, time, lag)
+    times = () if time is None else event_times_of(name, columns, time, lag)
     change, primary = said.of(name, columns, connector, times, fields)
     source = Source(
         name,
@@ -166,7 +166,7 @@ def table(
             "pass a function that creates it: table(lambda: spark.read.parquet('items'), name='items')",
         )
     makes = rows if callable(rows) else None
-    columns, frame = _columns(rows if makes is None else makes(), name)
+    columns, frame = columns_of(rows if makes is None else makes(), name)
     if makes is not None and (frame is None or frame.isStreaming):
         problem = "returns no DataFrame" if frame is None else "returns a streaming DataFrame"
         raise whole_error(f'"{name}"', problem, "use spark.read for tables, and stream(df, …) for streams")
@@ -245,8 +245,8 @@ def _kind_of(rows: Any) -> str:
     return f"a {'' if library == 'builtins' else f'{library} '}{type(rows).__name__}"
 
 
-def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
-    """The columns, and the DataFrame if it is one."""
+def columns_of(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
+    """Return the columns of rows, and the DataFrame if they are one. Raises: SqlError, SeveralErrors."""
     if not isinstance(name, str) or not name.strip():
         raise whole_error("name", f"is {name!r}", "pass the stream's name: stream(df, …, name='orders')")
     if isinstance(rows, Mapping):
@@ -337,9 +337,10 @@ def _us(length: Length, label: str) -> int:
     return value
 
 
-def _event_times(
+def event_times_of(
     name: str, columns: Sequence[Column], time: Lags, lag: Length | None
 ) -> tuple[EventTime, ...]:
+    """Return the event times among the columns of rows. Raises: SqlError, SeveralErrors."""
     if isinstance(time, str):
         wanted: Mapping[str, Length | None] = {time: lag}
     elif isinstance(time, Mapping) and time:
@@ -366,10 +367,8 @@ def _event_times(
         elif any(before.column == column.name for before in times):
             problems.append(SqlError(f'"{column.name}" has two lags', code="already-ordered"))
         else:
-            try:
+            with collect_errors(problems):
                 times.append(EventTime(column.name, _lag(column, length)))
-            except WatersmeetError as error:
-                problems.append(error)
     raise_all(problems)
     return tuple(times)
 

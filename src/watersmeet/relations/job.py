@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.errors import SpecError, WatersmeetError, printable, raise_all, without_hidden
+from watersmeet.errors import SpecError, collect_errors, printable, raise_all, without_hidden
 from watersmeet.front.ddl.settings import Settings, as_text, is_same_setting
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
@@ -266,12 +266,10 @@ def description_of(outputs: Sequence[Output], said: Mapping[str, Any]) -> Descri
     inserts: list[Insert] = []
     sinks: dict[str, tuple[Sink, OfBatches | None]] = {}
     for output in outputs:
-        try:
+        with collect_errors(problems):
             query = replace(output.relation.query(), mode=output.mode)
             name = free_name(output.sink.name, [insert.name for insert in inserts])
             inserts.append(insert_of(name, output.sink, (query, None, None), Text("")))
-        except WatersmeetError as error:
-            problems.append(error)
         target = output.sink, output.function
         if sinks.setdefault(output.sink.name.lower(), target) != target:
             message = f'two sinks are named "{output.sink.name}"'

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TypeVar
 
-from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.errors import SpecError, WatersmeetError, collect_errors, near_names, raise_all
 from watersmeet.spec.model import Source
 from watersmeet.types.intervals import IntervalError, text_us
 from watersmeet.whatif.files import Asked
@@ -108,10 +108,8 @@ def read(words: Words, streams: Mapping[str, Stream]) -> Request:
     def read_all(texts: Sequence[str], read_one: Callable[[str], Read]) -> list[Read]:
         read_values: list[Read] = []
         for text in texts:
-            try:
+            with collect_errors(problems):
                 read_values.append(read_one(text))
-            except WatersmeetError as error:
-                problems.append(error)
         return read_values
 
     samples = _named(words.sample, "--sample", "orders='orders/*.parquet'", streams, problems)
@@ -247,10 +245,8 @@ def _lags(text: str, streams: Mapping[str, Stream]) -> dict[str, int]:
     ]
     lags = {}
     for name, (value, *_) in named.items():
-        try:
+        with collect_errors(problems):
             lags[name] = _lag(value, streams[name])
-        except WatersmeetError as error:
-            problems.append(error)
     raise_all(problems)
     return lags
 

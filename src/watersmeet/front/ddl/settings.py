@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sqlglot.tokens import TokenType
 
 from watersmeet import earlier_names
-from watersmeet.errors import Location, SqlError, WatersmeetError, near_names
+from watersmeet.errors import Location, SqlError, WatersmeetError, collect_errors, near_names
 from watersmeet.front.ddl.amounts import (
     ROWS_HINT,
     bytes_hint,
@@ -131,10 +131,8 @@ class Settings:
         """Set these, and return what is wrong with them."""
         problems: list[WatersmeetError] = []
         for key, value in values.items():
-            try:
+            with collect_errors(problems):
                 self.set(str(key), as_text(value))
-            except WatersmeetError as error:
-                problems.append(error)
         return problems
 
     def set(self, key: str, value: str, location: Location | None = None) -> None:
