@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from watersmeet.errors import Location, SpecError
 from watersmeet.pipelines.problems import Key
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_STRINGS = (
-    re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}', re.DOTALL),
-    re.compile(r"'''(?:[^']|'(?!''))*'{3,5}", re.DOTALL),
-    re.compile(r'"(?:[^"\\\n]|\\.)*"'),
-    re.compile(r"'[^'\n]*'"),
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_KEY = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
+_IN_A_VALUE = re.compile(
+    rf"""
+    \#[^\n]*
+    | (?P<text>"{{3}}(?:[^"\\]|\\.|"(?!""))*"{{3,5}} | '{{3}}(?:[^']|'(?!''))*'{{3,5}})
+    | (?P<key>{_KEY})[ \t]*=
+    | (?P<open>[\[{{])
+    | (?P<close>[\]}}])
+    | (?P<comma>,)
+    | (?P<value>{_PART}|[^\s,\]}}\#]+)
+    """,
+    re.VERBOSE | re.DOTALL,
 )
-_PLAIN = re.compile(r"[^,\]}#\n]*")
+"""In a text that is right, ``=`` follows keys alone."""
+_TOKEN = re.compile(rf"(?P<header>\[\[?[ \t]*{_KEY}[ \t]*\]\]?)|{_IN_A_VALUE.pattern}", _IN_A_VALUE.flags)
 _WRONG = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
@@ -36,7 +42,7 @@ class Places:
     """
 
     def __init__(self, text: str, source_name: str | None) -> None:
-        self._text, self._source, self._at = text, source_name, 0
+        self._text, self._source = text, source_name
         self._offsets: dict[str, int] = {}
         self._counts: dict[Key, int] = {}
         self._read()
@@ -58,108 +64,58 @@ class Places:
         before = self._text[:offset]
         return Location(before.count("\n") + 1, offset - before.rfind("\n"), self._source)
 
-    def _read(self) -> None:
-        header: Key = ()
-        self._skip(_BLANK)
-        while self._at < len(self._text):
-            if self._text[self._at] == "[":
-                header = self._header()
-            else:
-                self._pair(header)
-            self._skip(_BLANK)
-
-    def _header(self) -> Key:
-        start = self._at
-        several = self._text.startswith("[[", start)
-        self._at += 1 + several
-        names = self._names()
-        self._at += 1 + several
-        key: Key = ()
-        for name in names[:-1]:
-            key = (*key, name)
-            self._offsets.setdefault(_joined(key), start)
-            key = self._last(key)
-        key = (*key, names[-1])
-        if several:
-            self._offsets.setdefault(_joined(key), start)
-            number = self._counts.get(key, 0)
-            self._counts[key] = number + 1
-            key = (*key, number)
-        self._offsets.setdefault(_joined(key), start)
+    def _note(self, key: Key, offset: int) -> Key:
+        self._offsets.setdefault(_joined(key), offset)
         return key
 
-    def _last(self, key: Key) -> Key:
-        """Of a list of tables, the one that was begun last."""
-        return (*key, self._counts[key] - 1) if key in self._counts else key
+    def _read(self) -> None:
+        header: Key = ()
+        key: Key | None = None  # of the value that comes next
+        inside: list[tuple[Key, list[int]]] = []  # open tables, and open lists with the number of an item
+        at = 0
+        while token := (_TOKEN if key is None and not inside else _IN_A_VALUE).search(self._text, at):
+            kind, at = token.lastgroup, token.end()
+            if kind is None:  # a comment
+                continue
+            start = token.start()
+            if kind == "header":
+                header = self._header(token[kind], start)
+            elif kind == "key":
+                key = inside[-1][0] if inside else header
+                for name in _names(token[kind]):
+                    key = self._note((*key, name), start)
+            elif kind == "comma":
+                inside[-1][1][:] = [number + 1 for number in inside[-1][1]]
+            elif kind == "close":
+                inside.pop()
+            else:
+                if inside and inside[-1][1]:
+                    key = self._note((*inside[-1][0], *inside[-1][1]), start)
+                if kind == "open" and key is not None:
+                    inside.append((key, [0] if token[kind] == "[" else []))
+                key = None
 
-    def _pair(self, header: Key) -> None:
-        start = self._at
-        key: Key = header
-        for name in self._names():
-            key = (*key, name)
-            self._offsets.setdefault(_joined(key), start)
-        self._at += 1  # =
-        self._value(key)
+    def _header(self, written: str, start: int) -> Key:
+        key: Key = ()
+        *outer, last = _names(written.strip("[] \t"))
+        for name in outer:
+            key = self._note((*key, name), start)
+            if key in self._counts:  # of a list of tables, the one that was begun last
+                key = (*key, self._counts[key] - 1)
+        key = self._note((*key, last), start)
+        if not written.startswith("[["):
+            return key
+        number = self._counts.get(key, 0)
+        self._counts[key] = number + 1
+        return self._note((*key, number), start)
 
-    def _names(self) -> list[str]:
-        """A dotted key, and the blanks behind it."""
-        names = []
-        while True:
-            self._skip(_SPACE)
-            match = _BARE_KEY.match(self._text, self._at) or self._string()
-            assert match is not None
-            self._at = match.end()
-            written = match.group()
-            names.append(written if written[0] not in "\"'" else _plain(written))
-            self._skip(_SPACE)
-            if not self._text.startswith(".", self._at):
-                return names
-            self._at += 1
 
-    def _value(self, key: Key) -> None:
-        self._skip(_BLANK)
-        first = self._text[self._at]
-        if first == "[":
-            self._items(key)
-        elif first == "{":
-            self._inline(key)
-        else:
-            match = self._string() or _PLAIN.match(self._text, self._at)
-            assert match is not None
-            self._at = match.end()
-
-    def _items(self, key: Key) -> None:
-        self._at += 1
-        number = 0
-        self._skip(_BLANK)
-        while self._text[self._at] != "]":
-            self._offsets.setdefault(_joined((*key, number)), self._at)
-            self._value((*key, number))
-            number += 1
-            self._skip(_BLANK)
-            if self._text[self._at] == ",":
-                self._at += 1
-                self._skip(_BLANK)
-        self._at += 1
-
-    def _inline(self, key: Key) -> None:
-        self._at += 1
-        self._skip(_BLANK)
-        while self._text[self._at] != "}":
-            self._pair(key)
-            self._skip(_BLANK)
-            if self._text[self._at] == ",":
-                self._at += 1
-                self._skip(_BLANK)
-        self._at += 1
-
-    def _string(self) -> re.Match[str] | None:
-        return next((m for pattern in _STRINGS if (m := pattern.match(self._text, self._at))), None)
-
-    def _skip(self, pattern: re.Pattern[str]) -> None:
-        match = pattern.match(self._text, self._at)
-        assert match is not None
-        self._at = match.end()
+def _names(written: str) -> Iterator[str]:
+    """Yield the names of a dotted key."""
+    table = tomllib.loads(f"{written} = 0")
+    while isinstance(table, dict):
+        ((name, table),) = table.items()
+        yield name
 
 
 def _joined(key: Key) -> str:
@@ -170,11 +126,6 @@ def _joined(key: Key) -> str:
 def _numbered(key: Key) -> Key:
     """The one transform may stand in a list."""
     return ("transform", 0, *key[1:]) if key[:1] == ("transform",) else key
-
-
-def _plain(written: str) -> str:
-    (name,) = tomllib.loads(f"{written} = 0")
-    return name
 
 
 def loads(text: str, source_name: str | None) -> Mapping[str, Any]:
