@@ -52,7 +52,7 @@ SOURCES = {
 SINKS = {
     "File sink": {
         *files.OURS,
-        *stored_files.OPTIONS,
+        *stored_files.StoredFileOptions.names(),
         *(name for of_format in files.WRITERS.values() for name in of_format),
         "<name.with.dot>",
     },
@@ -62,10 +62,10 @@ SINKS = {
         *("transaction.timeout.ms", "transactional.id", "queue.buffering.max.kbytes"),
         KAFKA_SETTING,
     },
-    "Delta sink": set(lake.DELTA),
-    "Iceberg sink": {"table", lake.BEGINS_AFTER, f"{lake.CATALOG}<name>"},
-    "Postgres sink": set(postgres.OPTIONS),
-    "Function sink": set(function.OPTIONS),
+    "Delta sink": set(lake.DeltaOptions.names()),
+    "Iceberg sink": {*lake.IcebergOptions.names(), f"{lake.CATALOG}<name>"},
+    "Postgres sink": set(postgres.PostgresOptions.names()),
+    "Function sink": set(function.FunctionOptions.names()),
     "Spark sink": {spark.FORMAT, spark.TABLE, "<name>"},
     "Console sink": set(names.CONSOLE),
 }
@@ -100,7 +100,7 @@ def test_options_are_those_of_the_code(title, known):
     ids=["read", "written"],
 )
 def test_options_of_files_name_their_formats(title, by_format):
-    own = {*files.OF_SOURCES, *stored_files.OPTIONS[-2:], "<name.with.dot>"}
+    own = {*files.OF_SOURCES, *("endpoint", "region"), "<name.with.dot>"}
     for row in rows(title):
         for name in set(re.findall(r"`([^`]+)`", row[0])) - own:
             taking = {kind for kind, options in by_format.items() if name in options}
@@ -176,7 +176,9 @@ def test_defaults_are_those_of_the_code():
     assert all(f"`{name}`" in section("Kafka sink") for name in SINK_FORMATS)
     assert f"`{','.join(INSERTS)}`" in OPTIONS
     assert f"`{','.join(DELETES)}`" in OPTIONS
-    assert f"| `control.topic` | `{kafka_delivery.DEFAULT_CONTROL}` |" in section("Kafka sink")
+    assert f"| `control.topic` | `{kafka_delivery.DeliveryOptions().control_topic}` |" in section(
+        "Kafka sink"
+    )
     assert f"| `transaction.timeout.ms` | `{kafka_delivery.TRANSACTION_TIMEOUT_MS}` |" in section(
         "Kafka sink"
     )

@@ -274,10 +274,10 @@ def test_a_wrong_value_that_is_secret_is_not_shown(monkeypatch):
     ]
     of_sinks = [
         *(("kafka", name) for name in (*kafka.SINK_OURS, "kafka.acks", "kafka.compression.type")),
-        *(("postgres", name) for name in postgres.OPTIONS),
-        *(("delta", name) for name in lake.DELTA),
-        *(("iceberg", name) for name in ("table", "catalog.type", lake.BEGINS_AFTER)),
-        *(("function", name) for name in function.OPTIONS),
+        *(("postgres", name) for name in postgres.PostgresOptions.names()),
+        *(("delta", name) for name in lake.DeltaOptions.names()),
+        *(("iceberg", name) for name in ("catalog.type", *lake.IcebergOptions.names())),
+        *(("function", name) for name in function.FunctionOptions.names()),
         *(("console", name) for name in names.CONSOLE),
     ]
     jobs = [

@@ -26,7 +26,7 @@ KAFKA = {"topic": "delivered", "kafka.bootstrap.servers": "h:9092"}
         ("file", {"path": "o", "format": "json", "compression": "gzip"}, 'spark.read.json("o")'),
         ("delta", {"path": "tables/d"}, 'spark.read.format("delta").load("tables/d")'),
         ("iceberg", {"table": "shop.d"}, "SELECT * FROM shop.d"),
-        ("postgres", {"table": "shop.Orders"}, 'SELECT * FROM shop."Orders"'),
+        ("postgres", {"url": "postgresql://db/x", "table": "shop.Orders"}, 'SELECT * FROM shop."Orders"'),
         ("kafka", KAFKA, "topic delivered at h:9092 (isolation.level=read_committed)"),
         ("kafka", KAFKA | {"delivery": "at-least-once"}, "topic delivered at h:9092"),
         ("console", {}, None),

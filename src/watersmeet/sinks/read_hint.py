@@ -11,8 +11,8 @@ from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.spec.options.kafka import servers_text, topics_in
 from watersmeet.spec.options.kafka_delivery import is_exactly_once
-from watersmeet.spec.options.lake import table_name
-from watersmeet.spec.options.postgres import table_of
+from watersmeet.spec.options.lake import IcebergOptions
+from watersmeet.spec.options.postgres import PostgresOptions
 
 
 def read_hint(sink: Sink) -> str | None:
@@ -20,7 +20,7 @@ def read_hint(sink: Sink) -> str | None:
 
     >>> print(read_hint(Sink("out", "file", {"path": "out/delivered", "format": "csv"})))
     spark.read.csv("out/delivered", header=True)
-    >>> print(read_hint(Sink("out", "postgres", {"table": "shop.delivered"})))
+    >>> print(read_hint(Sink("out", "postgres", {"url": "postgresql://db/x", "table": "shop.delivered"})))
     SELECT * FROM shop.delivered
     >>> read_hint(Sink("out", "console"))
     """
@@ -38,11 +38,11 @@ def _of_delta(sink: Sink) -> str:
 
 
 def _of_iceberg(sink: Sink) -> str:
-    return f"SELECT * FROM {table_name(sink.options)}"
+    return f"SELECT * FROM {IcebergOptions.of(sink.options).table}"
 
 
 def _of_postgres(sink: Sink) -> str:
-    named = table_of(sink.options)
+    named = PostgresOptions.of(sink.options).table
     return f"SELECT * FROM {'.'.join(_quoted(part) for part in (named.schema, named.table) if part)}"
 
 

@@ -53,11 +53,11 @@ def _delta(wished: Wished, keep: Keep) -> None:
 def _iceberg(wished: Wished, keep: Keep) -> None:
     from pyiceberg.catalog import load_catalog
 
-    from watersmeet.spec.options.lake import catalog_options, table_name
+    from watersmeet.spec.options.lake import IcebergOptions, catalog_options
 
     options = dict(catalog_options(wished.sink.options))
     catalog = load_catalog(options.pop("name", "default"), **options)
-    keep(catalog.load_table(table_name(wished.sink.options)).scan().to_arrow_batch_reader())
+    keep(catalog.load_table(IcebergOptions.of(wished.sink.options).table).scan().to_arrow_batch_reader())
 
 
 def _postgres(wished: Wished, keep: Keep) -> int | None:

@@ -12,7 +12,7 @@ from watersmeet.sinks.kafka.records import Records
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
-from watersmeet.spec.options.kafka_delivery import id_header
+from watersmeet.spec.options.kafka_delivery import DeliveryOptions
 
 
 class SentSink(WithoutParts):
@@ -23,7 +23,7 @@ class SentSink(WithoutParts):
 
     def __init__(self, spec: SinkSpec) -> None:
         self._records = Records(spec)
-        self._header = id_header(spec.options)
+        self._header = DeliveryOptions.of(spec.options).id_header
         self._settings = {
             name if name.startswith("kafka.") else f"kafka.{name}": value
             for name, value in spec.options.items()

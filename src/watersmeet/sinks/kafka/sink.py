@@ -44,14 +44,12 @@ from watersmeet.sinks.staged_rows import Staged, staged_in
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import (
-    BEGINS_AFTER,
     TRANSACTION_TIMEOUT_MS,
-    begins_after,
+    DeliveryOptions,
     client_settings,
-    control_topic,
     is_exactly_once,
-    wait_of,
 )
+from watersmeet.spec.options.model import BEGINS_AFTER
 
 _FIRST_WAIT_S = 30.0
 """Brokers are waited for no longer before the first tick."""
@@ -87,9 +85,10 @@ class KafkaSink:
         self._own_id = settings.pop("transactional.id", "").strip()
         self._timeout_ms = int(settings.pop("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
         self._client = Client(settings, spec.name)
-        self._control = control_topic(spec.options)
-        self._begins_after = begins_after(spec.options)
-        self._wait_s = float(wait_of(spec.options))
+        options = DeliveryOptions.of(spec.options)
+        self._control = options.control_topic
+        self._begins_after = options.begins_after_tick
+        self._wait_s = float(options.max_wait)
         self._run = uuid.uuid4().hex
         self._files: Files | None = None
         self._producing: Producing | None = None

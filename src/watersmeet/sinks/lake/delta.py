@@ -38,7 +38,7 @@ from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import path_of
-from watersmeet.spec.options.lake import delta_problems, library, place_options
+from watersmeet.spec.options.lake import DeltaOptions, delta_problems, library
 from watersmeet.spec.secrets import without_secrets
 
 FORBIDDEN = " ,;{}()\n\t=\0"
@@ -81,7 +81,8 @@ class DeltaLakeTable:
     def __init__(self, spec: SinkSpec) -> None:
         self._sink = f'delta sink "{spec.name}"'
         place = path_of(spec.options)
-        endpoint, region = place_options(spec.options)
+        options = DeltaOptions.of(spec.options)
+        endpoint, region = options.endpoint, options.region
         self._storage = Storage(is_s3(place), endpoint, region)
         self.data = path_in(place)
         self.place = f"s3://{self.data}" if self._storage.s3 else self.data

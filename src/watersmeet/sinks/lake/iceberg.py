@@ -25,7 +25,7 @@ from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.lake import catalog_options, iceberg_problems, library, table_name
+from watersmeet.spec.options.lake import IcebergOptions, catalog_options, iceberg_problems, library
 from watersmeet.spec.secrets import HIDDEN, public, without_secrets
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class IcebergTable:
 
     def __init__(self, spec: SinkSpec) -> None:
         self._sink = f'iceberg sink "{spec.name}"'
-        self._name = table_name(spec.options)
+        self._name = IcebergOptions.of(spec.options).table
         self._options = catalog_options(spec.options)
         self._catalog_name = self._options.pop("name", "default")
         self.place = f'table "{self._name}"'

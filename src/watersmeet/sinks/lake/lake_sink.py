@@ -58,7 +58,8 @@ from watersmeet.sinks.lake.lake_part import LakePart
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.lake import BEGINS_AFTER, begins_after
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.model import BEGINS_AFTER
 
 LOG = logging.getLogger("watersmeet.sinks.lake")
 _MERGED = 0.5
@@ -84,7 +85,7 @@ class LakeSink:
 
     def __init__(self, spec: SinkSpec, table: LakeTable) -> None:
         self._spec = spec
-        self._begins_after = begins_after(spec.options)
+        self._begins_after = int(lowered(spec.options).get(BEGINS_AFTER, "0"))
         self.table = table
         self._owner: str | None = None
         self._staged: dict[_Key, list[StagedPart]] = {}

@@ -12,7 +12,7 @@ from watersmeet.postgres_server import Cursor, Server, quoted, rows_of
 from watersmeet.sinks.postgres.ledger import Ledger
 from watersmeet.sinks.unread import unread
 from watersmeet.spec.model import Sink
-from watersmeet.spec.options.postgres import table_of, url_of
+from watersmeet.spec.options.postgres import PostgresOptions, url_of
 
 _AWAY_S = 10
 """A server that is away is waited for no longer."""
@@ -48,7 +48,7 @@ def _in_transaction(
     cursor: Cursor, sink: Sink, insert: str, columns: Collection[str], keep: Callable[[Any], None]
 ) -> int | None:
     """Rows and ticks are those of one moment."""
-    named = table_of(sink.options)
+    named = PostgresOptions.of(sink.options).table
     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     schema = named.schema
     if schema is None:

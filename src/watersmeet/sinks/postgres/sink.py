@@ -56,13 +56,10 @@ from watersmeet.sinks.postgres.types import is_as_json, staged_type, staged_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.postgres import (
+    PostgresOptions,
     database_of,
-    has_dead_letters,
-    is_logged,
     sink_problems,
-    table_of,
     url_of,
-    wait_of,
 )
 
 _FIRST_WAIT_S = 30
@@ -71,7 +68,7 @@ _CORRECT = "correct what the server reports, and run again"
 
 
 class PostgresSink:
-    """See the module. Options: `spec.options.postgres.OPTIONS`."""
+    """See the module. Options: `spec.options.postgres.PostgresOptions`."""
 
     idempotent = True
     stages = True
@@ -83,6 +80,7 @@ class PostgresSink:
         self._spec = spec
         raise_all(list(sink_problems(spec)))
         self._key = tuple(spec.primary_key)
+        self._options = PostgresOptions.of(spec.options)
         self._url = url_of(spec.options)
         self.database = database_of(self._url)
         self._run = uuid.uuid4().hex
@@ -94,15 +92,15 @@ class PostgresSink:
         self._aside: RefusedRows | None = None
         self._accepts_target = self._is_other = False
         self._empty_check = EmptyCheck(at_start=not self._key)
-        self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
+        self.server = Server(self._url, spec.name, self._options.max_wait, self._opened)
         self._stages = Stages(
             self.server,
             spec.name,
             self._url,
             self._run,
             self._key,
-            logged=is_logged(spec.options),
-            aside=has_dead_letters(spec.options),
+            logged=self._options.staging == "logged",
+            aside=self._options.has_dead_letters,
         )
         self._refused: dict[str, int] = {}  # insert -> rows put aside in this run
         self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
@@ -149,7 +147,7 @@ class PostgresSink:
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
         ledger = self._ledger = self._do(self._find, "be read", _FIRST_WAIT_S)
-        if has_dead_letters(self._spec.options):
+        if self._options.has_dead_letters:
             self._aside = RefusedRows(self._spec.name, ledger.schema, ledger.table)
         if is_first:
             self._lock(ledger)
@@ -360,7 +358,7 @@ class PostgresSink:
 
     def _find(self, cursor: Cursor) -> Ledger:
         """The ledger of the target, wherever the server has it."""
-        named = table_of(self._spec.options)
+        named = self._options.table
         schema = named.schema
         if schema is None:
             ((schema,),) = rows_of(cursor, "SELECT current_schema()::text")
@@ -427,7 +425,7 @@ class PostgresSink:
             stage.schema,
             stage.table,
             list(types),
-            wait_of(self._spec.options),
+            self._options.max_wait,
             stage.unstaged,
         )
 

@@ -14,7 +14,7 @@ from watersmeet.sinks.postgres.identity import number_of, replaced_error
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.postgres import has_dead_letters, name_problem
+from watersmeet.spec.options.postgres import PostgresOptions, name_problem
 
 MOST_COLUMNS = 1598
 """Of a result: a table has 1,600, and rows are staged with two more."""
@@ -89,7 +89,7 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
                 code="column-type",
                 hint="cast it, for example to STRING",
             )
-    if has_dead_letters(spec.options) and SHOWN_DIFF in names:
+    if PostgresOptions.of(spec.options).has_dead_letters and SHOWN_DIFF in names:
         yield SpecError(
             f"{what}: 'on_rejected' = 'dead_letter' cannot be used with a result of inserts and deletes",
             code="wrong-option",

@@ -63,7 +63,7 @@ from watersmeet.sinks.stored.place import (
 from watersmeet.sinks.stored.stored_part import StoredPart
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import sink_problems
-from watersmeet.spec.options.stored_files import compression_of, place_of
+from watersmeet.spec.options.stored_files import StoredFileOptions
 
 ATTEMPTS = "_attempts"
 _ROWS_BEFORE = "rows.parquet"
@@ -90,9 +90,10 @@ class StoredFileSink:
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
         raise_all(sink_problems(spec))
-        self._url, self._endpoint, self._region = place_of(spec.options)
+        options = StoredFileOptions.of(spec.options)
+        self._url, self._endpoint, self._region = options.url, options.endpoint, options.region
         self._place = stored_place(self._url, self._endpoint, self._region)
-        self._compression = compression_of(spec.options)
+        self._compression = options.compression
         self._owner: str | None = None
         self._staged: dict[tuple[str, int, str], list[StagedPart]] = {}
 

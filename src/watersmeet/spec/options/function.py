@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
-from watersmeet.errors import SpecError, near_names
-from watersmeet.spec.model import Sink
-from watersmeet.spec.options.lowered import lowered
-from watersmeet.spec.options.values import wrong_value
+from pydantic import BeforeValidator, Field
 
-FUNCTION = "function"
-OPTIONS = (FUNCTION,)
+from watersmeet.spec.options.model import STATED, SystemOptions
 
 OfBatches = Callable[..., object]
 """A function of a tick's rows, and of its number; and of what is in `NAMED`, if it has such parameters."""
@@ -24,28 +20,21 @@ and the name of the INSERT."""
 
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _WRITTEN = re.compile(f"{_NAME}:{_NAME}")
-_EXAMPLE = f"'{FUNCTION}' = 'package.module:name'"
 
 
-def sink_problems(sink: Sink) -> Iterator[SpecError]:
-    """What is wrong with the options; whether there is such a function is not looked at."""
-    what = f'function sink "{sink.name}"'
-    for name in sink.options:
-        if name.lower() not in OPTIONS:
-            hint = near_names(name, OPTIONS)
-            yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
-    written = function_of(sink.options)
-    if not written:
-        yield SpecError(f'{what} needs the option "{FUNCTION}"', code="missing-option", hint=_EXAMPLE)
-    elif not _WRITTEN.fullmatch(written):
-        yield wrong_value(
-            what, FUNCTION, written, f"write the module, a colon and the function's name: {_EXAMPLE}"
-        )
+def _read_function(written: str) -> str:
+    if not _WRITTEN.fullmatch(written.strip()):
+        example = "'function' = 'package.module:name'"
+        raise ValueError(f"write the module, a colon and the function's name: {example}")
+    return written.strip()
 
 
-def function_of(options: Mapping[str, str]) -> str:
-    """``module:name``; empty where it is not said."""
-    return lowered(options).get(FUNCTION, "").strip()
+class FunctionOptions(SystemOptions):
+    """The options of a sink; whether there is such a function is not looked at."""
+
+    function: Annotated[str, BeforeValidator(_read_function), STATED] = Field(
+        examples=["package.module:name"]
+    )
 
 
 _IDLE = {

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.model import BEGINS_AFTER, Seconds, SystemOptions, TickNumber
 from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import guarded
 
-DELIVERY, CONTROL, BEGINS_AFTER, WAIT = "delivery", "control.topic", "begins_after_tick", "max_wait"
-ID_HEADER = "id.header"
-DELIVERY_OPTIONS = (DELIVERY, CONTROL, BEGINS_AFTER, WAIT, ID_HEADER)
+DELIVERY, CONTROL, ID_HEADER = "delivery", "control.topic", "id.header"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-DEFAULT_CONTROL = "_watersmeet_ticks"
-WAIT_S = 600
-"""How long brokers that do not answer are waited for, unless it is said otherwise."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """After so long a broker gives up a transaction of a client that is gone, unless it is said otherwise."""
 
 _CLIENT = "kafka."
-_WAIT = re.compile(r"([0-9]{1,9})\s*(s|seconds?|min|minutes?|h|hours?)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _SAME = frozenset({
@@ -64,50 +61,70 @@ _LOGIN = re.compile(r"""(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|
 _BY_PASSWORD = re.compile(r"\.(PlainLoginModule|ScramLoginModule)\b")
 
 
+def _read_delivery(written: str) -> str:
+    return written.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def _read_topic(written: str) -> str:
+    if not _TOPIC.fullmatch(written.strip()):
+        raise ValueError("use the name of a separate topic, with letters, digits, '.', '_' and '-'")
+    return written.strip()
+
+
+def _read_header(written: str) -> str:
+    if not written.strip():
+        raise ValueError("the name of a header, such as 'row-id'")
+    return written.strip()
+
+
+class DeliveryOptions(SystemOptions):
+    """How often records of a sink come."""
+
+    delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(_read_delivery)] = (
+        "exactly-once"
+    )
+    control_topic: Annotated[str, BeforeValidator(_read_topic)] = Field(
+        "_watersmeet_ticks", alias="control.topic"
+    )
+    """The topic that says which ticks came."""
+    begins_after_tick: TickNumber | None = None
+    """Rows of ticks up to this one are elsewhere; None: it is not said."""
+    max_wait: Seconds = 600
+    """For how long brokers that do not answer are waited for."""
+    id_header: Annotated[str, BeforeValidator(_read_header)] | None = Field(None, alias="id.header")
+    """The header that has a row's id, by which a reader knows what came again; None: there is none."""
+
+    @classmethod
+    def _own(cls, options: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: value for name, value in options.items() if name in cls.names()}
+
+
+DELIVERY_OPTIONS = DeliveryOptions.names()
+
+
 def is_exactly_once(options: Mapping[str, str]) -> bool:
     """Whether records of a tick that is repeated come once."""
-    return _delivery(options) != AT_LEAST_ONCE
-
-
-def _delivery(options: Mapping[str, str]) -> str:
-    return options.get(DELIVERY, EXACTLY_ONCE).strip().lower().replace("_", "-").replace(" ", "-")
+    return _read_delivery(options.get(DELIVERY, EXACTLY_ONCE)) != AT_LEAST_ONCE
 
 
 def delivery_problems(sink: Sink) -> Iterator[SpecError]:
     """What is wrong with these options of a Kafka sink."""
     what, options = f'Kafka sink "{sink.name}"', sink.options
-    delivery = _delivery(options)
-    if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-        yield wrong_value(what, DELIVERY, options[DELIVERY], f"'{EXACTLY_ONCE}' or '{AT_LEAST_ONCE}'")
-        return
-    if delivery == AT_LEAST_ONCE:
-        for name in (CONTROL, BEGINS_AFTER, WAIT, *sorted(OF_LIBRDKAFKA)):
+    yield from DeliveryOptions.problems(what, options)
+    if not is_exactly_once(options):
+        for name in (CONTROL, BEGINS_AFTER, "max_wait", *sorted(OF_LIBRDKAFKA)):
             if name in options:
                 yield wrong_value(what, name, "…", f"remove it: it needs '{DELIVERY}' = '{EXACTLY_ONCE}'")
         for name in options:
             if plain_name(name) == "transactional.id":
                 hint = f"transactions need '{DELIVERY}' = '{EXACTLY_ONCE}'"
                 yield wrong_value(what, name, options[name], hint)
-        if not options.get(ID_HEADER, "id").strip():
-            yield wrong_value(what, ID_HEADER, options[ID_HEADER], "the name of a header, such as 'row-id'")
         return
     if ID_HEADER in options:
         hint = f"remove it: it needs '{DELIVERY}' = '{AT_LEAST_ONCE}'"
         yield wrong_value(what, ID_HEADER, options[ID_HEADER], hint)
-    if _seconds(options.get(WAIT, "1 s")) is None:
-        yield wrong_value(what, WAIT, options[WAIT], "a time such as '10 min'")
-    if not re.fullmatch("[0-9]{1,12}", options.get(BEGINS_AFTER, "0")):
-        hint = f"use the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
-        yield wrong_value(what, BEGINS_AFTER, options[BEGINS_AFTER], hint)
-    if CONTROL in options and (
-        not _TOPIC.fullmatch(options[CONTROL].strip()) or options[CONTROL].strip() == options.get("topic")
-    ):
-        yield wrong_value(
-            what,
-            CONTROL,
-            options[CONTROL],
-            "use the name of a separate topic, with letters, digits, '.', '_' and '-'",
-        )
+    if options.get(CONTROL, "").strip() == options.get("topic", " "):
+        yield wrong_value(what, CONTROL, options[CONTROL], "use the name of a separate topic")
     yield from _client_problems(what, options)
 
 
@@ -214,27 +231,6 @@ def client_settings(options: Mapping[str, str], ours: tuple[str, ...]) -> dict[s
     return settings
 
 
-def id_header(options: Mapping[str, str]) -> str | None:
-    """The name of the header that has a row's id, by which a reader knows what came again; None: there is
-    none."""
-    return options[ID_HEADER].strip() if ID_HEADER in options else None
-
-
-def control_topic(options: Mapping[str, str]) -> str:
-    """The topic that says which ticks came."""
-    return options.get(CONTROL, DEFAULT_CONTROL).strip()
-
-
-def begins_after(options: Mapping[str, str]) -> int | None:
-    """Rows of ticks up to this one are elsewhere; None: it is not said."""
-    return int(options[BEGINS_AFTER]) if BEGINS_AFTER in options else None
-
-
-def wait_of(options: Mapping[str, str]) -> int:
-    """For how many seconds brokers that do not answer are waited for."""
-    return _seconds(options[WAIT]) or 0 if WAIT in options else WAIT_S
-
-
 def _client(options: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Of the client's settings by their plain names: as they are written, and the values."""
     return {plain_name(name): (name, value) for name, value in options.items()}
@@ -247,8 +243,3 @@ def plain_name(name: str) -> str:
     'security.protocol'
     """
     return name.lower().removeprefix(_CLIENT)
-
-
-def _seconds(written: str) -> int | None:
-    match = _WAIT.fullmatch(written.strip().lower())
-    return None if match is None else int(match[1]) * _SECONDS[match[2][0]]

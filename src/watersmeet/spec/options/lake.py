@@ -7,21 +7,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from watersmeet.errors import SpecError, near_names
+from pydantic import BeforeValidator, Field
+
+from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import local_path, path_of
-from watersmeet.spec.options.values import wrong_value
-from watersmeet.spec.secrets import public
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.model import STATED, Endpoint, SystemOptions, Text, TickNumber
 
-BEGINS_AFTER = "begins_after_tick"
-"""The last tick of which, and of those before it, rows are elsewhere."""
-DELTA = ("path", "endpoint", "region", BEGINS_AFTER)
-_PATH = "'path' = 'tables/delivered'"
 CATALOG = "catalog."
 """Options that begin so are the catalog's, by its own names."""
-_TABLE = "'table' = 'shop.delivered'"
 _OF_CATALOGS = (
     "catalog.type",
     "catalog.uri",
@@ -38,89 +36,59 @@ _CREDENTIALS = "set credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRE
 _S3 = ("s3", "s3a")
 
 
+class DeltaOptions(SystemOptions):
+    """The options of a Delta sink."""
+
+    credentials = _CREDENTIALS
+
+    path: Annotated[str, BeforeValidator(str.strip), STATED] = Field(examples=["tables/delivered"])
+    endpoint: Endpoint = ""
+    region: Text = ""
+    begins_after_tick: TickNumber = 0
+    """The last tick of which, and of those before it, rows are elsewhere."""
+
+
+def _read_table_name(written: str) -> str:
+    name = written.strip()
+    if not all(name.split(".")) or "." not in name:
+        raise ValueError("use a namespace and a name: 'table' = 'shop.delivered'")
+    return name
+
+
+class IcebergOptions(SystemOptions):
+    """The options of an Iceberg sink, but for its catalog's."""
+
+    prefix = CATALOG
+
+    table: Annotated[str, BeforeValidator(_read_table_name), STATED] = Field(examples=["shop.delivered"])
+    begins_after_tick: TickNumber = 0
+    """The last tick of which, and of those before it, rows are elsewhere."""
+
+
 def delta_problems(sink: Sink) -> list[SpecError]:
     """What is wrong with the options of a Delta sink."""
     what = f'delta sink "{sink.name}"'
-    problems = [
-        SpecError(
-            f'{what} has no option "{name}"',
-            code="unknown-option",
-            hint=_no_secret(name) or near_names(name, DELTA),
-        )
-        for name in sink.options
-        if name.lower() not in DELTA
-    ]
-    path = path_of(sink.options)
-    if not path:
-        problems.append(
-            SpecError(
-                f'{what} needs the option "path"', code="missing-option", hint="'path' = 'tables/delivered'"
-            )
-        )
-    problems += _place_problems(what, path, sink.options)
-    problems += _begin_problems(what, sink.options)
-    return problems
+    places = _place_problems(what, path_of(sink.options), sink.options)
+    return [*DeltaOptions.problems(what, sink.options), *places]
 
 
 def iceberg_problems(sink: Sink) -> list[SpecError]:
     """What is wrong with the options of an Iceberg sink."""
     what = f'iceberg sink "{sink.name}"'
-    problems = []
-    for name in sink.options:
-        if name.lower() in ("table", BEGINS_AFTER) or (name.startswith(CATALOG) and name != CATALOG):
-            hint = _CREDENTIALS if _OF_STORES.match(name) else None
-        else:
-            hint = near_names(name, ["table", BEGINS_AFTER, *_OF_CATALOGS])
-        if hint is not None:
-            problems.append(SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint))
-    problems += _begin_problems(what, sink.options)
-    table = table_name(sink.options)
-    if not table:
-        problems.append(
-            SpecError(
-                f'{what} needs the option "table"', code="missing-option", hint="'table' = 'shop.delivered'"
-            )
-        )
-    elif not all(table.split(".")) or "." not in table:
-        hint = "use a namespace and a name: 'table' = 'shop.delivered'"
-        problems.append(wrong_value(what, "table", table, hint))
+    problems = [*IcebergOptions.problems(what, sink.options, others=_OF_CATALOGS)]
+    problems += (
+        SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=_CREDENTIALS)
+        for name in filter(_OF_STORES.match, sink.options)
+    )
     if not any(name.startswith(CATALOG) for name in sink.options):
-        problems.append(
-            SpecError(
-                f"{what} needs a catalog",
-                code="missing-option",
-                hint="'catalog.type' = 'rest', 'catalog.uri' = 'https://…', for example",
-            )
-        )
+        hint = "'catalog.type' = 'rest', 'catalog.uri' = 'https://…', for example"
+        problems.append(SpecError(f"{what} needs a catalog", code="missing-option", hint=hint))
     return problems
-
-
-def table_name(options: Mapping[str, str]) -> str:
-    """The option 'table'; empty without one."""
-    return next((value.strip() for name, value in options.items() if name.lower() == "table"), "")
-
-
-def begins_after(options: Mapping[str, str]) -> int:
-    """The option `BEGINS_AFTER`; 0 without one."""
-    return int(next((value for name, value in options.items() if name.lower() == BEGINS_AFTER), "0"))
-
-
-def _begin_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
-    for name, value in options.items():
-        if name.lower() == BEGINS_AFTER and not re.fullmatch("[0-9]{1,12}", value):
-            hint = f"use the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
-            yield wrong_value(what, BEGINS_AFTER, value, hint)
 
 
 def catalog_options(options: Mapping[str, str]) -> dict[str, str]:
     """Those of the catalog, by its own names."""
     return {name.removeprefix(CATALOG): str(v) for name, v in options.items() if name.startswith(CATALOG)}
-
-
-def place_options(options: Mapping[str, str]) -> tuple[str, str]:
-    """Endpoint and region of S3; empty without."""
-    lowered = {name.lower(): value.strip() for name, value in options.items()}
-    return lowered.get("endpoint", ""), lowered.get("region", "")
 
 
 def library(module: str, extra: str, sink: Sink) -> None:
@@ -157,19 +125,11 @@ def _place_problems(what: str, path: str, options: Mapping[str, str]) -> Iterato
             code="wrong-option",
             hint="use another name for the table",
         )
-    endpoint, region = place_options(options)
-    if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or "@" in urlsplit(endpoint).netloc):
-        hint = "use the URL of an S3 server, such as 'http://localhost:9000'"
-        yield wrong_value(what, "endpoint", public("url", endpoint), hint)
+    given = lowered(options)
+    endpoint, region = (given.get(name, "").strip() for name in ("endpoint", "region"))
     if (endpoint or region) and path and not is_s3:
         yield SpecError(
             f"{what} has an S3 'endpoint' or 'region', but its 'path' is not in S3",
             code="wrong-option",
             hint="use 'path' = 's3://bucket/table', or remove 'endpoint' and 'region'",
         )
-
-
-def _no_secret(name: str) -> str | None:
-    if public(name, "x") == "x" and "key" not in name.lower():
-        return None
-    return _CREDENTIALS

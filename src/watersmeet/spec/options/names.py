@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import function, kafka, lake, postgres, spark
+from watersmeet.spec.options import kafka, lake, postgres, spark
+from watersmeet.spec.options.function import FunctionOptions
 from watersmeet.spec.options.targets import shared_targets
 from watersmeet.spec.options.topics_apart import mixed_topics
 from watersmeet.spec.secrets import without_secrets
@@ -53,7 +54,7 @@ def sink_option_problems(sink: Sink) -> list[SpecError]:
     if sink.connector == "iceberg":
         return lake.iceberg_problems(sink)
     if sink.connector == "function":
-        return list(function.sink_problems(sink))
+        return list(FunctionOptions.problems(f'function sink "{sink.name}"', sink.options))
     if sink.connector == SPARK:
         return list(spark.sink_problems(sink))
     if sink.connector not in ("console", "memory"):

@@ -6,27 +6,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from watersmeet.errors import SpecError, near_names
+from pydantic import BeforeValidator, Field
+
+from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.lowered import lowered
-from watersmeet.spec.options.values import wrong_value
+from watersmeet.spec.options.model import ANY_CASE, STATED, Seconds, SystemOptions
 from watersmeet.spec.secrets import Secret, without_secrets
-
-OPTIONS = ("url", "table", "user", "password", "staging", "max_wait", "on_rejected")
-STAGING = ("unlogged", "logged")
-ON_REJECTED = ("stop", "dead_letter")
-WAIT_S = 600
-"""How long a server that does not answer is waited for, unless it is said otherwise."""
 
 NAME_BYTES = 63
 """Of a name in PostgreSQL; longer ones it would cut in silence."""
 
 _SCHEMES = ("postgresql", "postgres")
-_WAIT = re.compile(r"([0-9]{1,9})\s*(s|seconds?|min|minutes?|h|hours?)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 _PATIENT = {
     "application_name": "watersmeet",
     "client_encoding": "UTF8",
@@ -59,38 +53,17 @@ class TableName:
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
     """What is wrong with the options of a PostgreSQL sink. No message shows the password."""
-    what = f'postgres sink "{sink.name}"'
-    given = lowered(sink.options)
-    for name in sink.options:
-        if name.lower() not in OPTIONS:
-            hint = near_names(name, OPTIONS)
-            yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
-    for name, example in (("url", "postgresql://me@db:5432/shop"), ("table", "public.delivered")):
-        if not given.get(name, "").strip():
-            hint = f"'{name}' = '{example}'"
-            yield SpecError(f'{what} needs the option "{name}"', code="missing-option", hint=hint)
+    what, given = f'postgres sink "{sink.name}"', lowered(sink.options)
+    yield from PostgresOptions.problems(what, sink.options)
     if given.get("url", "").strip():
         yield from url_problems(what, given)
-    if given.get("table", "").strip():
-        try:
-            table_of(sink.options)
-        except ValueError as error:
-            yield wrong_value(what, "table", given["table"], str(error))
-    if given.get("staging", STAGING[0]).strip().lower() not in STAGING:
-        yield wrong_value(what, "staging", given["staging"], " or ".join(f"'{name}'" for name in STAGING))
-    if given.get("on_rejected", ON_REJECTED[0]).strip().lower() not in ON_REJECTED:
-        yield wrong_value(
-            what, "on_rejected", given["on_rejected"], " or ".join(f"'{name}'" for name in ON_REJECTED)
-        )
-    elif has_dead_letters(given) and sink.primary_key:
+    if sink.primary_key and given.get("on_rejected", "").strip().lower() == "dead_letter":
         yield SpecError(
             f"{what}: 'on_rejected' = 'dead_letter' cannot be used with a PRIMARY KEY",
             code="wrong-option",
             hint="remove 'on_rejected', so that the job stops at a rejected row; otherwise the outdated"
             " row would stay in the table",
         )
-    if _seconds(given.get("max_wait", "1 s")) is None:
-        yield wrong_value(what, "max_wait", given["max_wait"], "a time such as '10 min'")
 
 
 def url_of(options: Mapping[str, str]) -> Secret:
@@ -152,17 +125,18 @@ def place_of(options: Mapping[str, str]) -> str:
     return f"{without_secrets(given['url'].strip())}, table {given['table'].strip()}"
 
 
-def table_of(options: Mapping[str, str]) -> TableName:
-    """The table, in whichever case it is written: ``schema.name``, parts with dots or capitals in double
-    quotes or not, as nothing here is folded.
+def read_table_name(written: str) -> TableName:
+    """Return the table that is named ``schema.name``.
+
+    Parts with dots are in double quotes, parts with capitals may be: nothing here is folded.
 
     Raises:
         ValueError: what is wrong with it, in words.
 
-    >>> table_of({"table": 'shop."Order.s"'})
+    >>> read_table_name('shop."Order.s"')
     TableName(schema='shop', table='Order.s')
     """
-    written = next(value for name, value in options.items() if name.lower() == "table").strip()
+    written = written.strip()
     parts = re.findall(r'\s*("(?:[^"]|"")*"|[^".]+)\s*(\.|$)', written)
     if "".join(f"{part}{end}" for part, end in parts).replace(" ", "") != written.replace(" ", ""):
         raise ValueError("write schema.name, with double quotes around names that contain dots")
@@ -171,9 +145,8 @@ def table_of(options: Mapping[str, str]) -> TableName:
     ]
     if not 1 <= len(names) <= 2 or not all(names) or (parts and parts[-1][1] == "."):
         raise ValueError("write schema.name")
-    for name in names:
-        if (hint := name_problem(name)) is not None:
-            raise ValueError(hint)
+    for hint in filter(None, map(name_problem, names)):
+        raise ValueError(hint)
     return TableName(names[0] if len(names) == 2 else None, names[-1])
 
 
@@ -187,27 +160,26 @@ def name_problem(name: str) -> str | None:
     return f"a name has {NAME_BYTES} bytes at most, and this one {size}" if size > NAME_BYTES else None
 
 
-def wait_of(options: Mapping[str, str]) -> int:
-    """For how many seconds a server that does not answer is waited for."""
-    given = lowered(options)
-    return _seconds(given["max_wait"]) or 0 if "max_wait" in given else WAIT_S
+class PostgresOptions(SystemOptions):
+    """The options of a sink."""
 
+    url: Annotated[Any, STATED] = Field(examples=["postgresql://me@db:5432/shop"])
+    table: Annotated[TableName, BeforeValidator(read_table_name), STATED] = Field(
+        examples=["public.delivered"]
+    )
+    user: Any = None
+    password: Any = None
+    staging: Annotated[Literal["unlogged", "logged"], ANY_CASE] = "unlogged"
+    """``logged``: staged rows outlive a crash of the server."""
+    max_wait: Seconds = 600
+    """For how long a server that does not answer is waited for."""
+    on_rejected: Annotated[Literal["stop", "dead_letter"], ANY_CASE] = "stop"
+    """``dead_letter``: rows that the table rejects go to the table of dead letters, and the job goes on."""
 
-def is_logged(options: Mapping[str, str]) -> bool:
-    """Staged rows outlive a crash of the server."""
-    given = lowered(options)
-    return given.get("staging", STAGING[0]).strip().lower() == "logged"
-
-
-def has_dead_letters(options: Mapping[str, str]) -> bool:
-    """Return whether rows that the table rejects go to the table of dead letters, and the job goes on."""
-    given = lowered(options)
-    return given.get("on_rejected", ON_REJECTED[0]).strip().lower() == "dead_letter"
-
-
-def _seconds(written: str) -> int | None:
-    match = _WAIT.fullmatch(written.strip().lower())
-    return None if match is None else int(match[1]) * _SECONDS[match[2][0]]
+    @property
+    def has_dead_letters(self) -> bool:
+        """True if rejected rows go to the table of dead letters."""
+        return self.on_rejected == "dead_letter"
 
 
 def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:

@@ -12,7 +12,7 @@ from watersmeet.spec.model import Sink
 from watersmeet.spec.options import postgres
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.spec.options.kafka import servers_in, topics_in
-from watersmeet.spec.options.lake import catalog_options, table_name
+from watersmeet.spec.options.lake import IcebergOptions, catalog_options
 from watersmeet.spec.options.stored_files import in_store, parts_in_store
 
 
@@ -63,14 +63,14 @@ def _targets(sink: Sink) -> Iterator[tuple[tuple[str, ...], str]]:
     """What tells a target from others, and how it is called."""
     if sink.connector == "postgres":
         given = {name.lower(): str(value) for name, value in sink.options.items()}
-        parts, named = urlsplit(given["url"].strip()), postgres.table_of(sink.options)
+        parts, named = urlsplit(given["url"].strip()), postgres.PostgresOptions.of(sink.options).table
         place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
         yield (place, named.schema or "", named.table), f"table, {given['table'].strip()}"
     elif sink.connector == "delta":
         path = path_of(sink.options)
         yield (_plain_path(path),), f"table, {path}"
     elif sink.connector == "iceberg":
-        table = table_name(sink.options)
+        table = IcebergOptions.of(sink.options).table
         yield (*_catalog(sink), table), f"table, {table}"
     elif sink.traits.log and sink.primary_key:
         for server in servers_in(sink.options):

@@ -8,7 +8,7 @@ from itertools import combinations
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.kafka import SINK_OURS, servers_in, topics_in
-from watersmeet.spec.options.kafka_delivery import client_settings, control_topic, is_exactly_once
+from watersmeet.spec.options.kafka_delivery import DeliveryOptions, client_settings, is_exactly_once
 
 
 def mixed_topics(sinks: Sequence[Sink], sources: Iterable[Source]) -> Iterator[SpecError]:
@@ -18,7 +18,7 @@ def mixed_topics(sinks: Sequence[Sink], sources: Iterable[Source]) -> Iterator[S
     marking = [sink for sink in sinks if is_exactly_once(sink.options)]
     endpoints: list[Sink | Source] = [*sinks, *(source for source in sources if source.traits.log)]
     for sink in marking:
-        control = control_topic(sink.options)
+        control = DeliveryOptions.of(sink.options).control_topic
         for other in endpoints:
             if control in topics_in(other.options) and _meet(sink, other):
                 does = "writes to" if isinstance(other, Sink) else "reads"

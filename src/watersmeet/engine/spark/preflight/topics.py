@@ -17,7 +17,7 @@ from watersmeet.engine.spark.preflight.patience import BROKERS_S, Patience
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.kafka import servers_in, topics_in
-from watersmeet.spec.options.kafka_delivery import plain_name, wait_of
+from watersmeet.spec.options.kafka_delivery import DeliveryOptions, plain_name
 
 ANSWER_S = 3.0
 """How long one broker may take, connecting and answering."""
@@ -64,7 +64,7 @@ def check_brokers(sink: Sink, patience: Patience, limit_s: float) -> None:
     Raises:
         EngineError: none answers.
     """
-    limit_s = min(limit_s, wait_of(sink.options))
+    limit_s = min(limit_s, DeliveryOptions.of(sink.options).max_wait)
     _check(f'Kafka sink "{sink.name}"', sink.options, [], patience, limit_s, "sink-unreachable")
 
 
