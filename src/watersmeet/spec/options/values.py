@@ -41,8 +41,6 @@ _SWITCHES = frozenset(
         "enabledatetimeparsingfallback", "writenonasciicharacterascodepoint",
     }
 )  # fmt: skip
-_COUNTS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "maxrecordsperfile"})
-_CHARACTERS = frozenset({"quote", "escape", "chartoescapequoteescaping", "comment"})
 _QUOTE_HANDLING = (
     "STOP_AT_CLOSING_QUOTE", "BACK_TO_DELIMITER", "STOP_AT_DELIMITER", "SKIP_VALUE", "RAISE_ERROR",
 )  # fmt: skip
@@ -120,17 +118,24 @@ def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
     >>> value_problem("sep", "||", "csv", Use.READ) is None
     True
     """
-    if name in _SWITCHES:
-        return None if value.lower() in ("true", "false") else "it can be 'true' or 'false'"
-    if name in _COUNTS:
-        return _number(value, 1, 2**63 - 1, "a whole number above zero, such as '10'")
-    if name in _CHARACTERS:
-        short = len(value.encode("utf-16-le", "surrogatepass")) <= 2
-        return None if short else "use one character, or '' for none"
-    if name in ("encoding", "charset"):
-        return None if value.upper() in ENCODINGS else f"it can be {_either(ENCODINGS)}"
     rule = _RULES.get(name)
     return None if rule is None else rule(value, wanted, use)
+
+
+Rule = Callable[[str, str, Use], str | None]
+
+
+def _rule(fits: Callable[[str], object], hint: str) -> Rule:
+    """Return the rule of values that are right or wrong whatever the format and the use."""
+    return lambda value, wanted, use: None if fits(value) else hint
+
+
+def _is_character(value: str) -> bool:
+    return len(value.encode("utf-16-le", "surrogatepass")) <= 2
+
+
+def _is_number(value: str, least: int, most: int = _LARGEST) -> bool:
+    return _NUMBER.fullmatch(value) is not None and least <= int(value) <= most
 
 
 def _separator(value: str, wanted: str, use: Use) -> str | None:
@@ -156,7 +161,7 @@ def _pattern(value: str, wanted: str, use: Use) -> str | None:
     return None if why is None else f"{why}; use a pattern such as 'yyyy-MM-dd HH:mm:ss'"
 
 
-def _of_letters(missing: frozenset[str], what: str) -> Callable[[str, str, Use], str | None]:
+def _of_letters(missing: frozenset[str], what: str) -> Rule:
     def rule(value: str, wanted: str, use: Use) -> str | None:
         why = _pattern(value, wanted, use)
         if why is not None or use is not Use.WRITE:
@@ -168,19 +173,14 @@ def _of_letters(missing: frozenset[str], what: str) -> Callable[[str, str, Use],
     return rule
 
 
-def _time_zone(value: str, wanted: str, use: Use) -> str | None:
-    named = value in _SHORT_ZONES or value in zoneinfo.available_timezones()
-    if named or (zone_named(value) is not None and value == value.strip().upper()):
-        return None
-    return "use a region such as 'America/New_York', 'UTC', or an offset such as '+05:30'"
+def _is_time_zone(value: str) -> bool:
+    if value in _SHORT_ZONES or value in zoneinfo.available_timezones():
+        return True
+    return zone_named(value) is not None and value == value.strip().upper()
 
 
-def _one_of(names: tuple[str, ...], *, exactly: bool = False) -> Callable[[str, str, Use], str | None]:
-    def rule(value: str, wanted: str, use: Use) -> str | None:
-        written = value if exactly else value.upper()
-        return None if written in names else f"it can be {_either(names)}"
-
-    return rule
+def _one_of(names: tuple[str, ...]) -> Rule:
+    return _rule(lambda value: value.upper() in names, f"it can be {_either(names)}")
 
 
 def _rebase(value: str, wanted: str, use: Use) -> str | None:
@@ -193,56 +193,53 @@ def _codec(value: str, wanted: str, use: Use) -> str | None:
     return near_names(value, _CODECS[wanted])
 
 
-def _columns(value: str, wanted: str, use: Use) -> str | None:
-    return _number(value, 1, _LARGEST, "a whole number above zero, such as '20480'")
-
-
-def _characters(value: str, wanted: str, use: Use) -> str | None:
-    hint = "a whole number above zero, or '-1' for no limit"
-    return None if value == "-1" else _number(value, 1, _LARGEST, hint)
-
-
-def _cached(value: str, wanted: str, use: Use) -> str | None:
-    return _number(value, 0, _LARGEST, "a whole number, such as '10000', or '0'")
-
-
-def _ratio(value: str, wanted: str, use: Use) -> str | None:
-    fits = _RATIO.fullmatch(value) and float(value) <= 1
-    return None if fits else "a number from 0 to 1, such as '0.2'"
-
-
-def _glob(value: str, wanted: str, use: Use) -> str | None:
+def _is_glob(value: str) -> bool:
     plain = re.sub(r"\\.", "", value, flags=re.DOTALL)
     outside = re.sub(r"\[[^\]]+\]", "", plain)
-    if "\\" in outside or "[" in outside or outside.count("{") > outside.count("}"):
-        return "use a pattern of file names such as '*.csv', with a ] for every [ and a } for every {"
-    return None
+    return not ("\\" in outside or "[" in outside or outside.count("{") > outside.count("}"))
 
 
-def _base(value: str, wanted: str, use: Use) -> str | None:
-    return None if value else "use the directory above the partition directories"
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join((", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"))
 
 
-_RULES: Mapping[str, Callable[[str, str, Use], str | None]] = {
-    "sep": _separator,
-    "delimiter": _separator,
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(
+        _SWITCHES, _rule(lambda v: v.lower() in ("true", "false"), "it can be 'true' or 'false'")
+    ),
+    **dict.fromkeys(
+        ("maxfilespertrigger", "maxbytespertrigger", "maxrecordsperfile"),
+        _rule(lambda v: _is_number(v, 1, 2**63 - 1), "a whole number above zero, such as '10'"),
+    ),
+    **dict.fromkeys(
+        ("quote", "escape", "chartoescapequoteescaping", "comment"),
+        _rule(_is_character, "use one character, or '' for none"),
+    ),
+    **dict.fromkeys(("encoding", "charset"), _one_of(ENCODINGS)),
+    **dict.fromkeys(("sep", "delimiter"), _separator),
+    **dict.fromkeys(("compression", "codec"), _codec),
+    **dict.fromkeys(("datetimerebasemode", "int96rebasemode"), _rebase),
     "linesep": _line_separator,
     "dateformat": _of_letters(_DATE_LETTERS, "a time of day, which a DATE does not have"),
     "timestampformat": _pattern,
     "timestampntzformat": _of_letters(_OF_A_ZONE, "a time zone, which a TIMESTAMP_NTZ does not have"),
-    "timezone": _time_zone,
+    "timezone": _rule(
+        _is_time_zone, "use a region such as 'America/New_York', 'UTC', or an offset such as '+05:30'"
+    ),
     "unescapedquotehandling": _one_of(_QUOTE_HANDLING),
-    "datetimerebasemode": _rebase,
-    "int96rebasemode": _rebase,
-    "compression": _codec,
-    "codec": _codec,
-    "maxcolumns": _columns,
-    "maxcharspercolumn": _characters,
-    "maxcachedfiles": _cached,
-    "discardcachedinputratio": _ratio,
+    "maxcolumns": _rule(lambda v: _is_number(v, 1), "a whole number above zero, such as '20480'"),
+    "maxcharspercolumn": _rule(
+        lambda v: v == "-1" or _is_number(v, 1), "a whole number above zero, or '-1' for no limit"
+    ),
+    "maxcachedfiles": _rule(lambda v: _is_number(v, 0), "a whole number, such as '10000', or '0'"),
+    "discardcachedinputratio": _rule(
+        lambda v: _RATIO.fullmatch(v) and float(v) <= 1, "a number from 0 to 1, such as '0.2'"
+    ),
     "cleansource": _one_of(("OFF", "ARCHIVE", "DELETE")),
-    "pathglobfilter": _glob,
-    "basepath": _base,
+    "pathglobfilter": _rule(
+        _is_glob, "use a pattern of file names such as '*.csv', with a ] for every [ and a } for every {"
+    ),
+    "basepath": _rule(bool, "use the directory above the partition directories"),
 }
 
 
@@ -258,11 +255,3 @@ def _undelimited(wanted: str, values: Mapping[str, str], named: Mapping[str, str
     if encoding in ("UTF-16", "UTF-32"):
         return [(named[name], "set 'multiLine' = 'true', or use 'UTF-16LE' or 'UTF-16BE'")]
     return [] if "linesep" in named else [(named[name], "set the text that ends a record: 'lineSep' = '\\n'")]
-
-
-def _number(value: str, least: int, most: int, hint: str) -> str | None:
-    return None if _NUMBER.fullmatch(value) and least <= int(value) <= most else hint
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join((", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"))
