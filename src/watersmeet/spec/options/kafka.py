@@ -181,12 +181,7 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
         if written is not None:
             yield wrong_value(what, KEY_FORMAT, written, f"remove it: it is for the format {UPSERT} only")
         return
-    format_ = key_format(source.options)
-    if format_ not in (JSON, RAW):
-        yield wrong_value(what, KEY_FORMAT, format_, near_names(format_, (JSON, RAW)) or f"{JSON} or {RAW}")
-    if format_ == RAW and len(key.columns) > 1:
-        hint = f"use 'key.format' = 'json': a text is one column, but the key has {len(key.columns)}"
-        yield wrong_value(what, KEY_FORMAT, format_, hint)
+    yield from _key_format_problems(what, key_format(source.options), len(key.columns))
     filled = [name for name in key.columns if f"{METADATA_PREFIX}{name}" in source.options]
     if filled:
         hint = f'leave it out: "{filled[0]}" is in the primary key, which comes from the record\'s key'
@@ -233,10 +228,15 @@ def _keyed_problems(what: str, sink: Sink) -> Iterator[SpecError]:
     given = key_format(sink.options)
     if format_ not in KEYED:
         yield wrong_value(what, KEY_FORMAT, given, f"remove it: it needs 'format' = {formats}")
-    elif given not in (JSON, RAW):
+    else:
+        yield from _key_format_problems(what, given, len(sink.primary_key))
+
+
+def _key_format_problems(what: str, given: str, columns: int) -> Iterator[SpecError]:
+    if given not in (JSON, RAW):
         yield wrong_value(what, KEY_FORMAT, given, near_names(given, (JSON, RAW)) or f"{JSON} or {RAW}")
-    elif given == RAW and len(sink.primary_key) > 1:
-        hint = f"use 'key.format' = 'json': a text is one column, but the key has {len(sink.primary_key)}"
+    elif given == RAW and columns > 1:
+        hint = f"use 'key.format' = 'json': a text is one column, but the key has {columns}"
         yield wrong_value(what, KEY_FORMAT, given, hint)
 
 

@@ -9,8 +9,7 @@ from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import kafka, lake, postgres, spark
 from watersmeet.spec.options.function import FunctionOptions
-from watersmeet.spec.options.targets import shared_targets
-from watersmeet.spec.options.topics_apart import mixed_topics
+from watersmeet.spec.options.targets import mixed_topics, shared_targets
 from watersmeet.spec.secrets import without_secrets
 
 JDBC = (
