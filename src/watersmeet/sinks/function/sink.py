@@ -12,7 +12,7 @@ from watersmeet.sinks.function.loading import load
 from watersmeet.sinks.function.recorded import RecordedSink
 from watersmeet.sinks.staged_rows import Staged
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.function import FunctionOptions
+from watersmeet.spec.options.function import FunctionOptions, sink_problems
 
 
 class FunctionSink(RecordedSink):
@@ -20,7 +20,7 @@ class FunctionSink(RecordedSink):
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         super().__init__(spec)
-        raise_all([*FunctionOptions.problems(f'function sink "{spec.name}"', spec.options)])
+        raise_all(list(sink_problems(spec)))
         self._written = FunctionOptions.of(spec.options).function
         load(self._written, spec.name)
 

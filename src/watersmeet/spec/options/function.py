@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from watersmeet.errors import SpecError
+from watersmeet.spec.model import Sink
 from watersmeet.spec.options.model import STATED, SystemOptions
 
 OfBatches = Callable[..., object]
@@ -35,6 +37,11 @@ class FunctionOptions(SystemOptions):
     function: Annotated[str, BeforeValidator(_read_function), STATED] = Field(
         examples=["package.module:name"]
     )
+
+
+def sink_problems(sink: Sink) -> Iterator[SpecError]:
+    """Yield what is wrong with the options of a function sink."""
+    return FunctionOptions.problems(f'function sink "{sink.name}"', sink.options)
 
 
 _IDLE = {

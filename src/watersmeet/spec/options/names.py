@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import kafka, lake, postgres, spark
-from watersmeet.spec.options.function import FunctionOptions
+from watersmeet.spec.options import function, kafka, lake, postgres, spark
 from watersmeet.spec.options.targets import mixed_topics, shared_targets
 from watersmeet.spec.secrets import without_secrets
 
@@ -38,28 +38,15 @@ CONSOLE = ("rows",)
 def source_option_problems(source: Source) -> list[SpecError]:
     """A problem for every option of a Kafka, JDBC, generator or memory source that there is not, or that one
     of Spark's needs."""
-    return list(_of_source(source))
+    problems_of = _SOURCES.get(source.connector)
+    return [] if problems_of is None else list(problems_of(source))
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
     """The same of a sink that prints, writes to Kafka or PostgreSQL, calls a function, is written by Spark,
     or keeps rows in memory."""
-    if sink.connector == "kafka":
-        return list(kafka.sink_problems(sink))
-    if sink.connector == "delta":
-        return lake.delta_problems(sink)
-    if sink.connector == "postgres":
-        return list(postgres.sink_problems(sink))
-    if sink.connector == "iceberg":
-        return lake.iceberg_problems(sink)
-    if sink.connector == "function":
-        return list(FunctionOptions.problems(f'function sink "{sink.name}"', sink.options))
-    if sink.connector == SPARK:
-        return list(spark.sink_problems(sink))
-    if sink.connector not in ("console", "memory"):
-        return []
-    what, own = f'{sink.connector} sink "{sink.name}"', CONSOLE if sink.connector == "console" else ()
-    return [_unknown(what, name, own) for name in sink.options if name not in own]
+    problems_of = _SINKS.get(sink.connector)
+    return [] if problems_of is None else list(problems_of(sink))
 
 
 def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()) -> list[SpecError]:
@@ -68,28 +55,28 @@ def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()
     return [*shared_targets(right), *mixed_topics(right, sources)]
 
 
-def _of_source(source: Source) -> Iterator[SpecError]:
-    if source.connector == "kafka":
-        yield from kafka.source_problems(source, OF_ALL_SOURCES)
-    elif source.connector == "jdbc":
-        lowered = {name.lower() for name in JDBC}
-        for name in source.options:
-            if name.lower() not in lowered and not name.lower().startswith(JDBC_PROPERTIES):
-                problem = _unknown(f'jdbc table "{source.name}"', name, [*JDBC, *OF_ALL_SOURCES])
-                hint = _NOT_JDBC.get(name.lower()) or problem.hint
-                problem.hint = f"{hint}; write properties of the JDBC driver as '{JDBC_PROPERTIES}{name}'"
-                yield problem
-        yield from _jdbc_problems(f'jdbc table "{source.name}"', source.options)
-    elif source.connector == "generator":
-        fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
-        for name in source.options:
-            if name not in GENERATOR and name not in fields:
-                yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
-    elif source.connector == SPARK:
-        yield from spark.source_problems(source)
-    elif source.connector == "memory":
-        for name in source.options:
-            yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)
+def _jdbc_source(source: Source) -> Iterator[SpecError]:
+    what, lowered = f'jdbc table "{source.name}"', {name.lower() for name in JDBC}
+    for name in source.options:
+        if name.lower() not in lowered and not name.lower().startswith(JDBC_PROPERTIES):
+            problem = _unknown(what, name, [*JDBC, *OF_ALL_SOURCES])
+            hint = _NOT_JDBC.get(name.lower()) or problem.hint
+            problem.hint = f"{hint}; write properties of the JDBC driver as '{JDBC_PROPERTIES}{name}'"
+            yield problem
+    yield from _jdbc_problems(what, source.options)
+
+
+def _generator_source(source: Source) -> Iterator[SpecError]:
+    fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
+    for name in source.options:
+        if name not in GENERATOR and name not in fields:
+            yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
+
+
+def _plain_sink(names: Collection[str], sink: Sink) -> Iterator[SpecError]:
+    for name in sink.options:
+        if name not in names:
+            yield _unknown(f'{sink.connector} sink "{sink.name}"', name, names)
 
 
 def _jdbc_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
@@ -112,3 +99,24 @@ def _jdbc_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> SpecError:
     return SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=near_names(name, names))
+
+
+_SOURCES: Mapping[str, Callable[[Source], Iterable[SpecError]]] = {
+    "kafka": lambda source: kafka.source_problems(source, OF_ALL_SOURCES),
+    "jdbc": _jdbc_source,
+    "generator": _generator_source,
+    "memory": lambda source: [
+        _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES) for name in source.options
+    ],
+    SPARK: spark.source_problems,
+}
+_SINKS: Mapping[str, Callable[[Sink], Iterable[SpecError]]] = {
+    "kafka": kafka.sink_problems,
+    "postgres": postgres.sink_problems,
+    "delta": lake.delta_problems,
+    "iceberg": lake.iceberg_problems,
+    "function": function.sink_problems,
+    "console": partial(_plain_sink, CONSOLE),
+    "memory": partial(_plain_sink, ()),
+    SPARK: spark.sink_problems,
+}
