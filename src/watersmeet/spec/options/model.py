@@ -27,7 +27,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 class SystemOptions(BaseModel):
     """The options of one system, by names in any case."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
     prefix: ClassVar[str] = ""
     """Options that begin so are the system's own, by its names; none if empty."""
