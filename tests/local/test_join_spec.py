@@ -224,6 +224,7 @@ def test_a_bound_that_nothing_gives() -> None:
         (lambda: {"left": {}}, '"a" has no column "t"'),
         (lambda: {"left": STREAM | {"x": "NUMBER(3)"}}, 'column "x"'),
         (lambda: {"left": STREAM | {"T": "INT"}}, "two columns named"),
+        (lambda: {"left": STREAM | {"": "INT"}}, "without a name"),
         (lambda: {"left": STREAM | {"__ws_flag": "INT"}}, "__ws_flag"),
         (lambda: {"left_times": "t"}, "are 't'"),
         (lambda: {"left_times": []}, "time is"),

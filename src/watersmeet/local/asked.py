@@ -18,9 +18,15 @@ import pyarrow as pa
 
 from watersmeet.engine.local.given import zoned
 from watersmeet.engine.local.mapped import table_of
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, failure_text, raise_all
-from watersmeet.front.types.columns import type_named
-from watersmeet.names import is_ours
+from watersmeet.errors import (
+    EngineError,
+    SpecError,
+    WatersmeetError,
+    collect_errors,
+    failure_text,
+    raise_all,
+)
+from watersmeet.relations.inputs import columns_of
 from watersmeet.spec.model import Column
 from watersmeet.state.damage import damaged
 from watersmeet.state.store import Store
@@ -94,20 +100,14 @@ def map_async(
         isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0
     ):
         problem(f"timeout is {timeout!r}", "seconds, above zero, or None")
+    columns: tuple[Column, ...] = ()
     if not isinstance(answers, Mapping) or not answers:
         problem(f"answers is {answers!r}", 'the columns that come: {"city": "STRING"}')
-        answers = {}
-    columns = []
-    for name, kind in answers.items():
-        if not isinstance(name, str) or not name or is_ours(name):
-            problem(f"{name!r} is not a name of a column")
-            continue
-        try:
-            columns.append(Column(name, type_named(str(kind))))
-        except SpecError as error:
-            problem(f'column "{name}": {error.message}', error.hint)
+    else:
+        with collect_errors(problems):
+            columns, _ = columns_of(answers, "map_async")
     raise_all(problems)
-    return AsyncMap(fn, tuple(columns), max_in_flight, timeout, ordered)
+    return AsyncMap(fn, columns, max_in_flight, timeout, ordered)
 
 
 class Asking:

@@ -265,6 +265,10 @@ def columns_of(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     for column, written in pairs:
         if is_ours(column):
             problems.append(taken_name(column))
+        elif not column.strip():
+            problems.append(
+                SqlError(f'"{name}" has a column without a name', code="bad-argument", hint="name it")
+            )
         elif column.lower() in columns:
             message = f'"{name}" has two columns named "{column}"'
             problems.append(SqlError(message, code="duplicate-column", hint="rename one of them"))
