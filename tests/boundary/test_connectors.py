@@ -11,7 +11,6 @@ from watersmeet.errors import SpecError
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 
 BY_ITS_NAME = {
-    "spec/options/names.py": "each has options of its own",
     "spec/options/targets.py": "each names its targets by options of its own",
     "engine/local/tables.py": "rows of tests, which no other connector holds",
 }
