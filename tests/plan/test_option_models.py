@@ -25,6 +25,14 @@ def test_a_secret_stays_one():
     assert "zq7hidden" not in repr(options)
 
 
+@pytest.mark.parametrize(("model", "name"), [(PostgresOptions, "staging"), (DeliveryOptions, "delivery")])
+def test_a_wrong_value_that_is_secret_is_not_shown(model, name):
+    with pytest.raises((SpecError, SeveralErrors)) as raised:
+        model.of({name: OpaqueSecret("zq7hidden")})
+    assert HIDDEN in str(raised.value)
+    assert "zq7hidden" not in str(raised.value)
+
+
 def test_all_problems_are_reported_at_once_by_the_names_as_written():
     wrong = {"Table": "a.b.c", "STAGING": "x", "max_wait": OpaqueSecret("zq7hidden"), "stagin": "1"}
     with pytest.raises(SeveralErrors) as raised:

@@ -120,10 +120,10 @@ def delivery_problems(sink: Sink) -> Iterator[SpecError]:
                 hint = f"transactions need '{DELIVERY}' = '{EXACTLY_ONCE}'"
                 yield wrong_value(what, name, options[name], hint)
         return
-    if ID_HEADER in options:
+    if options.get(ID_HEADER, "").strip():
         hint = f"remove it: it needs '{DELIVERY}' = '{AT_LEAST_ONCE}'"
         yield wrong_value(what, ID_HEADER, options[ID_HEADER], hint)
-    if options.get(CONTROL, "").strip() == options.get("topic", " "):
+    if CONTROL in options and options[CONTROL].strip() == options.get("topic"):
         yield wrong_value(what, CONTROL, options[CONTROL], "use the name of a separate topic")
     yield from _client_problems(what, options)
 

@@ -68,16 +68,18 @@ class SystemOptions(BaseModel):
             where: follows the name of an unknown option.
             others: names to suggest, beside those of the model.
         """
-        written = {name.lower(): name for name in cls._own(options)}
+        given = {name.lower(): (name, value) for name, value in cls._own(options).items()}
         try:
             cls._read(options)
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 name = str(detail["loc"][0])
-                yield cls._problem(what, written.get(name, name), detail, where, others)
+                yield cls._problem(what, *given.get(name, (name, "")), detail, where, others)
 
     @classmethod
-    def _problem(cls, what: str, name: str, detail: Any, where: str, others: Iterable[str]) -> SpecError:
+    def _problem(
+        cls, what: str, name: str, value: str, detail: Any, where: str, others: Iterable[str]
+    ) -> SpecError:
         if detail["type"] == "extra_forbidden":
             is_secret = public(name, "x") != "x" or "key" in name.lower()
             hint = cls.credentials if is_secret else None
@@ -89,7 +91,7 @@ class SystemOptions(BaseModel):
             message = f'{what} needs the option "{name.lower()}"'
             return SpecError(message, code="missing-option", hint=hint)
         context = detail["ctx"]
-        return wrong_value(what, name, detail["input"], str(context.get("expected") or context["error"]))
+        return wrong_value(what, name, value, str(context.get("expected") or context["error"]))
 
 
 def _stated(value: Any) -> Any:
