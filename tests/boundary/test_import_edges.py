@@ -354,7 +354,7 @@ def test_a_forbidden_edge_is_seen(module, source, edge):
         ("import watersmeet.cli.main", {"pyspark", "py4j", "pandas", "pyarrow", "duckdb"}),
         ("import watersmeet.engine.spark.job.job", {"duckdb"}),
         (
-            "import watersmeet.cli.diff.command, watersmeet.engine.driver.opening.as_kept,"
+            "import watersmeet.cli.diff.command, watersmeet.engine.driver.opening.plan_for_state,"
             " watersmeet.engine.spark.job.inferring, watersmeet.cli.why.reading",
             {"pyspark", "py4j"},
         ),

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.test_check_sources import answer
 from watersmeet import StateError, WatersmeetError, declared, files, job, run
-from watersmeet.engine.driver.opening.changed_queries import known_by
+from watersmeet.engine.driver.opening.changed_queries import identify_queries
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.held import Hold, holder
 from watersmeet.engine.spark.checkpoint.restart import host_of
@@ -94,7 +94,7 @@ def keep_state(text: str, *, committed: int = 0, files: Sequence[FileRead] = (),
         lists = file_lists.add(checkpoint.store, [], files)
         host = host_of("q", checkpoint.offsets(0), plan, {}, BatchFiles([], lists, {}))
         queries = {q.name: QueryState(nodes=[NodeState() for _ in q.nodes]) for q in plan.queries}
-        known = {"sources": [source.name for source in plan.sources], **known_by(plan)}
+        known = {"sources": [source.name for source in plan.sources], **identify_queries(plan)}
         made = {"tick": 1, "clock_us": 0, "queries": queries, "host": host, "owner": checkpoint.owner()}
         commit(checkpoint.store, Manifest(**{**made, **known, **more}))
     return checkpoint

@@ -16,7 +16,7 @@ import watersmeet
 from tests.support.effort import EFFORT, at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.opening import changed_queries
+from watersmeet.engine.driver.opening import new_queries
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
@@ -139,9 +139,9 @@ def test_a_query_that_keeps_rows_longer_than_those_before(
     what was merged.
     """
     if retains == "least":
-        donors = changed_queries.Coming.donors
+        donors = new_queries.NewQueries.donors
         monkeypatch.setattr(
-            changed_queries.Coming, "donors", lambda own, side: reversed(list(donors(own, side)))
+            new_queries.NewQueries, "donors", lambda own, side: reversed(list(donors(own, side)))
         )
     old_pairs = 0
     for number in range(seed, seed + max(1, CASES // 4)):

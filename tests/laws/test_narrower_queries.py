@@ -37,14 +37,29 @@ Found = tuple[Row | None, ...]
 
 class Condition:
     """Of one join: how far the right time may be from the left one, by how much their weights may differ
-    (``more``), and by how much the left one may be the greater (``over``)."""
+    (``more``), and by how much the left one may be the greater (``over``). ``added``: which of these two came
+    by a change, and are tested on pairs."""
 
-    def __init__(self, low: int, high: int, more: int | None, over: int | None = None) -> None:
-        self.low, self.high, self.more, self.over = low, high, more, over
+    def __init__(
+        self,
+        low: int,
+        high: int,
+        more: int | None,
+        over: int | None = None,
+        added: frozenset[str] = frozenset(),
+    ) -> None:
+        self.low, self.high, self.more, self.over, self.added = low, high, more, over, added
 
     def text(self, left: str, right: str) -> str:
-        more = "" if self.over is None else f" AND {left}.w <= {right}.w + {self.over}"
-        more += "" if self.more is None else f" AND abs({left}.w - {right}.w) <= {self.more}"
+        texts = {
+            "over": None if self.over is None else f"{left}.w <= {right}.w + {self.over}",
+            "more": None if self.more is None else f"abs({left}.w - {right}.w) <= {self.more}",
+        }
+        more = "".join(
+            f" AND ({text}) IS TRUE" if name in self.added else f" AND {text}"
+            for name, text in texts.items()
+            if text is not None
+        )
         between = f"{right}.t BETWEEN {left}.t + {self.low} AND {left}.t + {self.high}"
         return f"{left}.k = {right}.k AND {between}{more}"
 
@@ -65,7 +80,9 @@ class Condition:
         over = rng.choice(
             [self.over, rng.randrange(2) if self.over is None else self.over - rng.randrange(2)]
         )
-        return Condition(low, high, more, over)
+        added = {"more"} if self.more is None else set()
+        added |= {"over"} if self.over is None else set()
+        return Condition(low, high, more, over, frozenset(added))
 
 
 def text_of(kinds: list[str], conditions: list[Condition]) -> str:
@@ -141,36 +158,47 @@ class Killing(MemoryStore):
 
 @pytest.mark.parametrize("keys", [True, False])
 @pytest.mark.parametrize(
-    ("was", "is_now"),
+    ("was", "added"),
     [
-        ("abs(b.w - c.w) <= 2", "abs(b.w - c.w) <= 2 AND abs(a.w - b.w) <= 1"),
-        ("b.w <= c.w + 2", "b.w <= c.w + 1 AND b.w >= c.w - 3"),
-        ("b.w <= c.w", "b.w <= c.w AND a.w <= c.w AND a.w = c.w + 1"),
-        ("b.w <= c.w", "b.w <= c.w AND a.t BETWEEN c.t - 20 AND c.t + 20"),
-        ("b.x <= c.x + 0.5D", "b.x <= c.x + 0.5D AND a.x <= c.x + 1.5D"),
+        ("abs(b.w - c.w) <= 2", "a.w = b.w"),
+        ("b.w <= c.w + 2", "b.w >= c.w - 3"),
+        ("b.w <= c.w", "a.w = c.w + 1"),
+        ("b.w <= c.w", "a.t BETWEEN c.t - 20 AND c.t + 20"),
+        ("b.x <= c.x + 0.5D", "a.x <= c.x + 1.5D"),
     ],
 )
-def test_a_condition_that_would_find_rows_otherwise_is_tested_on_pairs(
-    was: str, is_now: str, keys: bool
+def test_a_further_lookup_restarts_the_query_and_the_error_says_how_it_would_not(
+    was: str, added: str, keys: bool
 ) -> None:
-    """Nothing that is stored is found by the conditions that came: other columns, or another end."""
+    """Rows are not stored by it. Tested on pairs it finds none of them, and the query keeps its rows."""
     text = text_of(["JOIN", "JOIN"], [Condition(-12, 8, None), Condition(0, 9, None)])
     text = text.replace(" FROM s a", ", a.x, b.x AS xb, a.t FROM s a").removesuffix(";\n")
     text = text if keys else re.sub(r"\w\.k = \w\.k AND ", "", text)
-    texts = [
-        f"{SOURCES.replace('w INT', 'w INT, x DOUBLE')}{text} AND {conditions};"
-        for conditions in (was, is_now)
-    ]
+    first, further, tested = (
+        watersmeet.plan_job(
+            watersmeet.parse_job(
+                f"{SOURCES.replace('w INT', 'w INT, x DOUBLE')}{text} AND {' AND '.join(conditions)};"
+            )
+        )
+        for conditions in ([was], [was, added], [was, f"({added}) IS TRUE"])
+    )
     store = MemoryStore()
     rows = [({"k": 1, "t": 1, "n": 1, "w": 1, "x": 1.0}, 1)]
-    first, second = (watersmeet.plan_job(watersmeet.parse_job(own)) for own in texts)
     LocalJob(first, store).tick({"s": rows, "u": rows, "v": []})
     with pytest.raises(StateError) as refused:
-        LocalJob(second, store)
+        LocalJob(further, store)
+    why = f"rows are not stored by {added}; written as ({added}) IS TRUE it is tested on pairs"
+    assert f"starts without its stored rows; {why}" in str(refused.value.hint)
+    assert any(why in said for said in LocalJob(further, store, change_queries=True).driver.said)
+    with pytest.raises(StateError) as refused:
+        LocalJob(tested, store)
     assert "keeps its rows" in str(refused.value.hint)
-    LocalJob(second, store, change_queries=True).tick({name: [] for name in "suv"})
-    found = LocalJob(second, store).tick({"s": [], "u": [], "v": rows}, end=True).rows["o"]
-    assert len(found) == ("a.w = c.w + 1" not in is_now)
+    LocalJob(tested, store, change_queries=True).tick({name: [] for name in "suv"})
+    with pytest.raises(StateError) as refused:
+        LocalJob(further, store)
+    assert f"written as ({added}) IS TRUE" in str(refused.value.hint)
+    found = LocalJob(tested, store).tick({"s": [], "u": [], "v": rows}, end=True).rows["o"]
+    assert len(found) == (added != "a.w = c.w + 1")
 
 
 def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
@@ -321,3 +349,29 @@ def test_a_further_condition_may_ask_for_renamed_columns() -> None:
     opened(f"{text} AND a.y + b.n < 9;", store, change=True).tick({"s": [], "u": []})
     with pytest.raises(StateError, match="differs from the stored state"):
         opened(f"{TARGET}{RENAMED.format(x='k', y='w + 0', equals='=')} AND a.y + b.n < 9;", store)
+
+
+JOINED = (
+    "SELECT a.n, a.w, b.n AS m, b.w AS v FROM s a LEFT JOIN u b ON {} AND b.t BETWEEN a.t - 5 AND a.t + 9;"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("a.k = b.k AND a.w = b.w", "a.k = b.k", "no longer ON a.w = b.w"),
+        ("a.k = b.k AND a.w = b.w", "b.k = a.k AND a.w + 1 = b.w", "was ON a.k = b.k AND a.w = b.w, now"),
+        ("a.k = b.k", "a.k <=> b.k", "was ON a.k = b.k, now it is ON a.k IS NOT DISTINCT FROM b.k"),
+    ],
+)
+def test_an_equality_that_goes_is_told_with_what_rows_lie_by(old: str, new: str, told: str) -> None:
+    store = MemoryStore()
+    opened(TARGET + JOINED.format(old), store).tick({"s": [], "u": []})
+    with pytest.raises(StateError) as refused:
+        opened(TARGET + JOINED.format(new), store)
+    assert told in refused.value.message
+    gone = "a.w = b.w" if "a.w" in old else "a.k = b.k"
+    assert "starts without its stored rows" in str(refused.value.hint)
+    begun = opened(TARGET + JOINED.format(new), store, change=True)
+    assert any(f"rows are stored by {gone}" in said for said in begun.driver.said)
+    assert "IS TRUE" not in refused.value.message

@@ -335,7 +335,7 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     """The state of a version in which each joined for itself."""
     texts, store = [joined(0), windows(1, "FINAL"), joined(2, "x", "y")], MemoryStore()
     with monkeypatch.context() as patched:
-        patched.setattr(planner, "with_taken", lambda queries, *_: tuple(queries))
+        patched.setattr(planner, "share_rows", lambda queries, *_: tuple(queries))
         job = LocalJob(planned(texts), store)
         assert takes(job.plan) == [False] * 3
         for tick in range(4):

@@ -387,7 +387,7 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     apart = planned(texts)
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
     with monkeypatch.context() as patched:
-        patched.setattr(planner, "with_taken", lambda queries, *_: tuple(queries))
+        patched.setattr(planner, "share_rows", lambda queries, *_: tuple(queries))
         apart = planned(texts)
         assert takes(apart) == [False, False]
         job = LocalJob(apart, store)

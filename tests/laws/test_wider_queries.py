@@ -81,7 +81,8 @@ def anew(rng: random.Random, old: Condition) -> Condition:
         low, high = old.low, old.high
     # one that finds rows cannot go: see test_a_condition_that_finds_rows_is_removed
     more = rng.choice([old.more, old.more, 1, 2])
-    return Condition(low, high, more)
+    added = old.added if old.more is not None or more is None else old.added | {"more"}
+    return Condition(low, high, more, added=added)
 
 
 def widens(old: Condition, new: Condition) -> bool:

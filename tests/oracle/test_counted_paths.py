@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.opening import as_kept as opening
+from watersmeet.engine.driver.opening import plan_for_state as opening
 from watersmeet.kernel.match import prefixes
 from watersmeet.plan.model.delta import DeltaPlan
 

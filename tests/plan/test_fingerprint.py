@@ -2,10 +2,10 @@
 
 from tests.plan.building import INTS, planned, stream
 from watersmeet.front.sql import parse_job
-from watersmeet.plan.identity.described import described, differences
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.plan.query_evolution import describe_query, differences
 from watersmeet.spec.model import Options, OutputMode, WatermarkRule
 
 
@@ -129,7 +129,9 @@ def test_another_path_is_named():
     """Of a state that does not say what it read, only that something of it changed."""
 
     def found(path):
-        return described(plan_job(parse_job(RENAMED.format("k", "n", "k").replace("in/s", path))).queries[0])
+        return describe_query(
+            plan_job(parse_job(RENAMED.format("k", "n", "k").replace("in/s", path))).queries[0]
+        )
 
     old, new = found("in/s"), found("in/other")
     assert differences(old, new) == ['the path of "s" was "in/s", now it is "in/other"']

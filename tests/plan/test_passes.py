@@ -73,7 +73,7 @@ def test_limits_are_warned_of_whatever_queries_have_of_each_other():
     job = f"""SET max_job_rows = 5; {rated.replace("BIGINT", "TIMESTAMP").replace("t - 5", "t")}{SINKS}
       INSERT INTO x {query} INSERT INTO y {query}"""
     plan = plan_job(parse_job(job))
-    alone = of_queries(plan.apart, may_take=lambda *of: False)
+    alone = of_queries(plan.apart, may_reuse=lambda *of: False)
     assert any(query.taken for query in plan.queries)
     assert not any(query.taken for query in alone.queries)
     for of in (plan, alone):

@@ -1,7 +1,7 @@
 """What is stored of a plan, and decides whether a job may resume, is the same in every version.
 
 A checkpoint holds digests of each query's state (its fingerprint), of the settings of a tick, and of what the
-joins ask (`plan.identity.described`). A class or an attribute that is renamed must change none of them, or no
+joins ask (`plan.query_evolution`). A class or an attribute that is renamed must change none of them, or no
 user's job resumes. ``stored_digests.json`` holds those of the project's cases and golden queries.
 
 WATERSMEET_GOLDEN=write adds new ones. To change one that is there, delete its line: this says that jobs with
@@ -25,10 +25,10 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.sql import parse_job
 from watersmeet.pipelines import Pipeline
-from watersmeet.plan.identity.described import described
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.plan.query_evolution import describe_query
 from watersmeet.spec.model import Job
 from watersmeet.testing.cases import load_cases
 
@@ -83,7 +83,7 @@ def digests_of(plan: JobPlan) -> str:
     """The three, the fingerprints of a job's queries and their descriptions as one each."""
     settings = digest_of(settings_of(plan))
     queries = " ".join(query.fingerprint for query in plan.queries)
-    parts = [described(query) for query in plan.apart or plan.queries]
+    parts = [describe_query(query) for query in plan.apart or plan.queries]
     said = json.dumps([{part: of[part] for part in DECIDE} for of in parts], sort_keys=True)
     return " ".join(
         [settings[:SHOWN], *(hashlib.sha256(t.encode()).hexdigest()[:SHOWN] for t in (queries, said))]

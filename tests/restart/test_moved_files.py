@@ -12,8 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from watersmeet.engine.driver.opening.changed_queries import known_by
-from watersmeet.engine.driver.opening.checks import check_same_job
+from watersmeet.engine.driver.opening.changed_queries import check_same_job, identify_queries
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.engine.spark.checkpoint.moved_files import Moves, moves_of, unknown_moves
@@ -66,7 +65,7 @@ class State:
             places={source.name: place_of(source) for source in plan.sources},
             queries={},
             host={file_lists.KEY: lists},
-            **known_by(plan),
+            **identify_queries(plan),
         )
         if files:
             self.old.rename(self.new)

@@ -85,9 +85,9 @@ def explain_text(
         plan, measured = plan_job(job), None
         if checkpoint is not None:
             from watersmeet.cli.measured import manifest_in, measured_in
-            from watersmeet.engine.driver.opening.as_kept import as_kept
+            from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
 
-            plan = as_kept(plan, manifest_in(checkpoint, store))
+            plan = plan_for_state(plan, manifest_in(checkpoint, store))
             measured = measured_in(checkpoint, job, plan, store)
         plans.append(explain(plan, measured))
     return "\n".join([*plans, *_explained(job)])

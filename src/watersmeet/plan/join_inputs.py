@@ -74,13 +74,12 @@ def unit_of_type(type_: SqlType) -> Unit:
 class JoinInputs:
     """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
     left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
-    join. ``time_zone``: the job's. ``as_written``: see `FoldedQuery`."""
+    join. ``time_zone``: the job's."""
 
     in_order: tuple[Input, ...]
     split: int = 1
     joined: frozenset[Side] = frozenset()
     time_zone: str = UTC
-    as_written: bool = False
 
     def input(self, alias: str) -> Input:
         return next(i for i in self.in_order if i.alias == alias)

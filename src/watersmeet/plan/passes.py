@@ -36,7 +36,7 @@ from watersmeet.plan.nodes.aggregate import check_calls
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.counted import counted, uncountable
-from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers
+from watersmeet.plan.nodes.feed import DerivedColumns, ForOthers
 from watersmeet.plan.nodes.horizon import with_horizon
 from watersmeet.plan.nodes.join import draft_of
 from watersmeet.plan.nodes.keyed import keyed
@@ -97,7 +97,7 @@ class Planning(FoldedQuery):
     @property
     def join_inputs(self) -> JoinInputs:
         """All inputs, those of stages too."""
-        return JoinInputs(self.tree.inputs, **self.tree.of_job)
+        return JoinInputs(self.tree.inputs, time_zone=self.tree.time_zone)
 
     @property
     def where(self) -> Expr | None:
@@ -178,12 +178,7 @@ def stages_folded(query: Planning) -> Result:
 
 def tree_grown(query: Planning) -> Result:
     """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
-    tree = tree_of(
-        query.query,
-        query.options.time_zone,
-        changes=is_changelog(query),
-        as_written=query.as_written,
-    )
+    tree = tree_of(query.query, query.options.time_zone, changes=is_changelog(query))
     return replace(query, tree=tree), ()
 
 

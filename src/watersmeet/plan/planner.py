@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from watersmeet.errors import PlanError, raise_all
-from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
 from watersmeet.plan.checks.source_limits import check_source_limits
+from watersmeet.plan.common_subplans import MayReuse, share_arrangements, share_rows, share_runs
 from watersmeet.plan.delta.counted import Counts
-from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers
+from watersmeet.plan.nodes.feed import DerivedColumns, ForOthers
 from watersmeet.plan.passes import Planning, rerun, run, without_count
-from watersmeet.plan.shared import with_shared
-from watersmeet.plan.taken import MayTake, with_taken
 from watersmeet.spec.model import Job, Options, Query, Sink
 
 
@@ -46,50 +43,53 @@ def plan_job(job: Job) -> JobPlan:
     return of_queries(plans)
 
 
-@dataclass(frozen=True)
-class _Reuse:
-    """What queries may have of others."""
-
-    may_take: MayTake
-    may_share: MayShare
-
-
-_JobPass = Callable[[Sequence[QueryPlan], _Reuse], Sequence[QueryPlan]]
+_JobPass = Callable[[Sequence[QueryPlan], MayReuse], Sequence[QueryPlan]]
 
 JOB_PASSES: tuple[tuple[str, _JobPass], ...] = (
-    ("subplans", lambda queries, reuse: with_taken(queries, _with_more, reuse.may_take)),
-    ("runs", lambda queries, reuse: with_shared(queries)),
-    ("arrangements", lambda queries, reuse: with_arranged(queries, reuse.may_share)),
-    ("limits", lambda queries, reuse: with_limit_warnings(queries)),
+    ("subplans", lambda queries, may_reuse: share_rows(queries, _with_more, may_reuse)),
+    ("runs", lambda queries, may_reuse: share_runs(queries)),
+    ("arrangements", share_arrangements),
+    ("limits", lambda queries, may_reuse: with_limit_warnings(queries)),
 )
 """What happens to the queries of a job together, in this order."""
 
 
-def of_queries(
-    plans: Sequence[QueryPlan],
-    may_take: MayTake = lambda query, node, other, there: True,
-    may_share: MayShare = lambda own, other, more: True,
-) -> JobPlan:
-    """The job of these queries, which make and keep rows for each other.
+def of_queries(plans: Sequence[QueryPlan], may_reuse: MayReuse = lambda own, producer, more: True) -> JobPlan:
+    """Return the job of these queries, which make and keep rows for each other.
 
     Args:
         plans: none of which takes rows of others yet.
-        may_take: whether a query may take rows that another one makes.
-        may_share: whether a side may go by the rows that another one keeps.
+        may_reuse: whether a query may go by rows that another one makes or keeps.
     """
-    queries, reuse = plans, _Reuse(may_take, may_share)
+    queries = plans
     for _, job_pass in JOB_PASSES:
-        queries = job_pass(queries, reuse)
+        queries = job_pass(queries, may_reuse)
     return JobPlan(tuple(queries), tuple(plans))
 
 
 def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
-    """The plan, in which delta joins look inputs up by what was counted of them, per query."""
-    return by_counts(plan, counts, _with_counts)
+    """Return the plan with delta joins that look inputs up in the order of what was counted of them.
 
+    What is stored has to be as it was: a query stays as it is where any node but the look-ups would be
+    another one. So do queries that make or keep rows for others, or go by those of others.
 
-def _with_counts(plan: QueryPlan, counts: Counts) -> QueryPlan | None:
-    return rerun(plan, "delta", counts=counts)[0].plan
+    Args:
+        counts: per query.
+    """
+    producers = {taken.query for query in plan.queries for taken in query.taken}
+
+    def counted(query: QueryPlan) -> QueryPlan:
+        own = counts.get(query.name)
+        if own is None or query.name in producers or query.taken or query.complete is not None:
+            return query
+        other = rerun(query, "delta", counts=own)[0].plan
+        query = replace(query, counted=own.keys)
+        if other is None or other.nodes == query.nodes:
+            return query
+        same, others = ([node.in_any_order for node in of.nodes] for of in (query, other))
+        return replace(query, nodes=other.nodes, uncounted=query.nodes) if same == others else query
+
+    return replace(plan, queries=tuple(map(counted, plan.queries)))
 
 
 def _with_more(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:

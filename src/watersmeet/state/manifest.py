@@ -173,6 +173,12 @@ class NodeState(Record):
     kept_by: dict[str, KeptByState] = Field(default_factory=dict)
     missing: list[dict[str, Watermark]] = Field(default_factory=list)
 
+    @property
+    def producers(self) -> list[str]:
+        """The queries that keep the node, or sides of it."""
+        of_node = [] if self.elsewhere is None else [self.elsewhere.query]
+        return [*of_node, *(kept.query for kept in self.kept_by.values())]
+
 
 class QueryState(Record):
     """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
@@ -208,7 +214,7 @@ class KnownPart(Record):
 
 
 class Manifest(Record):
-    """See the module. ``described``: what the joins of queries ask, see `plan.identity.described`; empty
+    """See the module. ``described``: what the joins of queries ask, see `plan.query_evolution`; empty
     where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
     query id, batch id, offsets, topics, and the lists of files read: see `file_lists`; of a job in its own
     process what it put out: see `last_output`). ``places``: per source a digest of where it reads from.

@@ -117,7 +117,7 @@ def _compared(
     default_checkpoint: Path,
     asked: Asked,
 ) -> tuple[_Job, Callable[[], int | None]]:
-    from watersmeet.engine.driver.opening.as_kept import as_kept
+    from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.objects.setting import store_of
@@ -144,7 +144,7 @@ def _compared(
     planned = plan = plan_job(job)
     facts: dict[str, Known] = {}
     if manifest is not None:
-        plan = as_kept(plan, manifest)
+        plan = plan_for_state(plan, manifest)
         for query in plan.queries:
             if manifest.fingerprints.get(query.name) != query.fingerprint:
                 raise StateError(

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from watersmeet.cli.state_commands.place import Place, needs_job
-from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_queries import Change
+from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
 from watersmeet.engine.driver.shape import null_column_of
 from watersmeet.errors import EngineError, StateError, counted
 from watersmeet.event_time import Watermark
@@ -151,7 +151,7 @@ def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> t
 
 
 def _kept(manifest: Manifest, plan: JobPlan) -> Iterator[_Kept]:
-    as_planned = as_kept(plan, manifest)
+    as_planned = plan_for_state(plan, manifest)
     changed = Change.of(manifest, as_planned).changed
     plans = {query.name: query for query in as_planned.queries if query.name not in changed}
     for query, state in manifest.queries.items():

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
-from watersmeet.engine.driver.opening.moved import home_of, side_home
+from watersmeet.engine.driver.opening.state_transfer import home_of, side_home
 from watersmeet.engine.driver.results import shed_in
 from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
@@ -139,7 +139,7 @@ def state_text(
     """
     from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.cli.measured import manifest_in
-    from watersmeet.engine.driver.opening.as_kept import as_kept
+    from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
@@ -149,7 +149,7 @@ def state_text(
     manifest = manifest_in(directory, store)
     infer = Inferring(directory, store=store)
     job = job_in(text, source_name, overrides, infer=infer)
-    report = state_report(manifest, as_kept(plan_job(job), manifest))
+    report = state_report(manifest, plan_for_state(plan_job(job), manifest))
     if as_json:
         print(json.dumps(report.as_dict()))
         return
@@ -312,16 +312,16 @@ def _side_name(name: str) -> str:
 
 
 def _differences(change: Change, plan: JobPlan) -> Iterator[str]:
+    resumes = {name: own.resumes for name, own in change.changed.items()}
     for names, what in (
         (change.added, "new"),
-        ([name for name in change.changed if name in change.begins], "changed: it would start without state"),
-        (change.goes_on, "changed: it would keep its state"),
+        ([name for name in resumes if not resumes[name]], "changed: it would start without state"),
+        ([name for name in resumes if resumes[name]], "changed: it would keep its state"),
         (change.removed, "removed: its state would be deleted"),
     ):
         for name in names:
-            how = "; ".join(change.how.get(name, ()))
-            why_not = "" if name in change.goes_on else change.why_not.get(name, "")
-            told = "; ".join(text for text in (how, why_not) if text)
+            own = change.changed.get(name)
+            told = "; ".join([] if own is None else filter(None, [*own.how, own.judgement.reason]))
             yield f'query "{name}" is {what}{" (" if told else ""}{told}{")" if told else ""}' + (
                 change.from_when(plan, name)
             )

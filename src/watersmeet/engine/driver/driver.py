@@ -21,10 +21,15 @@ from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.ledger import Committed, Ledger
 from watersmeet.engine.driver.merge_policy import most_gone
 from watersmeet.engine.driver.open_tick import BegunTick
-from watersmeet.engine.driver.opening.as_kept import check_as_kept
-from watersmeet.engine.driver.opening.changed_queries import known_by, with_changed
-from watersmeet.engine.driver.opening.checks import check_columns, check_not_finished, check_same_job
+from watersmeet.engine.driver.opening.changed_queries import (
+    check_columns,
+    check_not_finished,
+    check_same_job,
+    identify_queries,
+    with_changed,
+)
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
+from watersmeet.engine.driver.opening.plan_for_state import check_plan_for_state
 from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.driver.shape import job_shapes
 from watersmeet.engine.driver.sharing import incomplete_runs
@@ -112,7 +117,7 @@ def restore(
     manifest = load_newest(store)
     if manifest is not None:
         check_same_job(manifest, plan, may_change=settings.change_queries)
-        check_as_kept(plan, manifest)
+        check_plan_for_state(plan, manifest)
         verify_files(manifest, store)
     shapes = job_shapes(plan, schemas, zoned=settings.zoned)
     context = RunContext(
@@ -123,7 +128,7 @@ def restore(
         InputStates(plan, started_us),
         Tables(tables or {}),
         Snapshots(snapshots or {}, plan, shapes),
-        known_by(plan),
+        identify_queries(plan),
         most_gone(plan),
         tellers_of_broken(plan, shapes) if settings.keep_broken else frozenset(),
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.engine.driver.opening.contents import Contents
+from watersmeet.engine.driver.opening.new_queries import Contents
 from watersmeet.engine.driver.sharing import incomplete_runs
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.state.commits import Commits, Create, fenced

@@ -3,7 +3,7 @@ made from."""
 
 from __future__ import annotations
 
-from watersmeet.engine.driver.opening.moved import home_of, node_of
+from watersmeet.engine.driver.opening.state_transfer import home_of, node_of
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.plan.order.measured import MeasuredSide
 from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QueryState

@@ -24,8 +24,8 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.ledger import Committed, Ledger
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import DRIVER, INGEST, QueryResult, TickResult
-from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
+from watersmeet.engine.driver.settling.shared_inputs import add_shared_advances
 from watersmeet.engine.driver.settling.shed_job import shed_of_job
 from watersmeet.engine.driver.sharing import sharing_of
 from watersmeet.engine.driver.snapshots import Reading
@@ -121,7 +121,7 @@ class BegunTick:
             seen = seen_in(query, ingest_reports, advances or {}, idle or {}, busy or {}, by_key or {})
             run.inputs.idleness.apply(query.name, seen)
             own = advances_back(query, inputs, rules, seen)
-            back[query.name] = with_advances_elsewhere(query, own, back)
+            back[query.name] = add_shared_advances(query, own, back)
             tracker.advance(inputs, rules, seen, start.clock_us)
             if end:
                 tracker.end(inputs, rules)

@@ -22,11 +22,15 @@ from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.accounted import Accounted
-from watersmeet.engine.driver.settling.elsewhere import elsewhere, kept_by
 from watersmeet.engine.driver.settling.fed import Fed
-from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with_elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
+from watersmeet.engine.driver.settling.shared_inputs import (
+    add_shared_inputs,
+    producer_state,
+    rename_watermarks,
+    side_producers,
+)
 from watersmeet.engine.driver.settling.shed_decided import decided_name
 from watersmeet.engine.driver.settling.shed_kept import NodeKept
 from watersmeet.engine.driver.settling.shedding import shed_of_node
@@ -45,7 +49,7 @@ from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.kernel.batches import same_rows
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.model.sides import FeedPlan, KeptBy, SidePlan
+from watersmeet.plan.model.sides import FeedPlan, Producer, SidePlan
 from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState, TableCopy
 from watersmeet.state.runs.run import Run
@@ -160,7 +164,7 @@ class QueryTick:
     def _arrangement_before(self, number: int, side: str) -> Arrangement:
         return self._node_before(number).arrangements.get(side) or Arrangement()
 
-    def _kept_elsewhere(self, by: KeptBy) -> Arrangement:
+    def _kept_elsewhere(self, by: Producer) -> Arrangement:
         return self.others[by.query]._arrangement_before(by.node, by.side)
 
     def _side_reports(self, number: int, side: SidePlan) -> list[SideReport]:
@@ -276,8 +280,8 @@ class QueryTick:
                 emitted=emitted,
                 asof=kept.asof(driver.remembered(node, work, least), shed),
                 table=work.table,
-                elsewhere=elsewhere(self.query, number),
-                kept_by=kept_by(node, lambda query: self.others[query].shapes),
+                elsewhere=producer_state(self.query, number),
+                kept_by=side_producers(node, lambda query: self.others[query].shapes),
                 missing=self._node_before(number).missing,
             )
         )
@@ -301,7 +305,7 @@ class QueryTick:
     def _let_rest(self, number: int) -> None:
         """Pass over nodes before ``number`` in whose place others are run."""
         for resting in range(len(self.nodes), number):
-            self.nodes.append(NodeState(elsewhere=elsewhere(self.query, resting)))
+            self.nodes.append(NodeState(elsewhere=producer_state(self.query, resting)))
             self.accounted.take_rest()
 
     def result(self) -> tuple[QueryState, QueryResult]:
@@ -385,7 +389,7 @@ class QueryTick:
     def every_input(self) -> dict[str, InputState]:
         """Watermarks of the inputs, those too that others read for the query."""
         told = {name: self.others[name].every_input for _, name, _ in self.query.inputs_elsewhere}
-        return with_elsewhere(self.query, self.inputs, told)
+        return add_shared_inputs(self.query, self.inputs, told)
 
     def _late_by(self) -> list[tuple[str, Mapping[str, LateBy]]]:
         """How late the tick's rows were: per alias, of each report."""
@@ -410,7 +414,7 @@ class QueryTick:
         for side in node.sides:
             if side.feed is not None:
                 emitted = self._maker(side.feed).nodes[side.feed.node].emitted
-                watermarks |= by_own_keys(side.feed, emitted)
+                watermarks |= rename_watermarks(side.feed, emitted)
             elif side.copy_of is None:
                 late = lateness_of(self.query, side) if less_lateness else 0
                 for column, watermark in self.inputs[side.name].watermarks.items():

@@ -15,7 +15,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origin, Origins, digest_of, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeptBy, SidePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, Producer, SidePlan
 from watersmeet.spec.model import OnIdle
 from watersmeet.state.runs.beside import FoundBy
 from watersmeet.state.runs.columns import StoredColumn, null_column
@@ -107,11 +107,11 @@ def _feeding(shape: NodeShape, plan: FeedPlan, feed: FeedShape) -> NodeShape:
     return replace(shape, path_feeds=(*shape.path_feeds, feed))
 
 
-def _as_kept(kept_by: KeptBy, nodes: Sequence[NodeShape]) -> Origins:
+def _as_kept(kept_by: Producer, nodes: Sequence[NodeShape]) -> Origins:
     """Of a side that goes by another query's arrangement: as that is stored."""
     sides = {shape.name: shape for shape in nodes[kept_by.node].sides}
     stored = {column.name: column for column in sides[kept_by.side].layout.columns}
-    return {own: Origin(stored[there].origin, stored[there].text) for own, there in kept_by.columns}
+    return {own: Origin(stored[there].origin, stored[there].text) for own, there in kept_by.names}
 
 
 def _as_taken(side: SidePlan) -> Origins:

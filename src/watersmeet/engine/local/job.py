@@ -13,7 +13,7 @@ from datetime import date, datetime
 from typing import Any, ClassVar
 
 from watersmeet.engine.driver.driver import Restored, TickDriver, restore
-from watersmeet.engine.driver.opening.as_kept import as_kept
+from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
 from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.evaluate import Projection
 from watersmeet.engine.local.gathered import Gathered
@@ -106,7 +106,7 @@ class LocalJob:
                     hint="run it on Spark, or remove SET time_zone",
                 )
             _refuse_computed_by_spark(query)
-        self.plan = plan = as_kept(plan, load_newest(store))
+        self.plan = plan = plan_for_state(plan, load_newest(store))
         self.store = store
         self.partitions = partitions
         self._all_given, self._clock = given, clock

@@ -123,7 +123,7 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
 
 def _by_halves(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
     """The conjuncts that stand for one with `abs`, if rows are found by both; else the one."""
-    halves = () if inputs.as_written else halves_of_abs(conjunct)
+    halves = halves_of_abs(conjunct)
     if not halves or len(inputs.sides(conjunct.expr)) < 2:
         return (conjunct,)
     try:
@@ -181,9 +181,7 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinIn
     interval = replace(
         _interval(conjunct, difference, pair, inputs), sums=sums_of(conjunct.expr, inputs, WHOLE)
     )
-    if not difference.approximate:
-        return interval
-    return None if inputs.as_written else replace(interval, is_exact=True, comparison=None)
+    return replace(interval, is_exact=True, comparison=None) if difference.approximate else interval
 
 
 def _interval(

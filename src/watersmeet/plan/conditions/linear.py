@@ -100,7 +100,7 @@ def _counted(expr: Expr, unit: Unit, size: int, inputs: JoinInputs) -> LinearFor
 def _units_between(name: str, start: Expr, end: Expr, inputs: JoinInputs) -> LinearForm | None:
     """Whole units between two times on the clock of the job's zone, rounded towards zero."""
     size = unit_us(name)
-    if inputs.as_written or size is None or size not in _BETWEEN:
+    if size is None or size not in _BETWEEN:
         return None
     later, earlier = (linear_form(expr, inputs) for expr in (end, start))
     if later is None or earlier is None or not (later.unit.is_time and earlier.unit.is_time):
@@ -112,7 +112,7 @@ def _units_between(name: str, start: Expr, end: Expr, inputs: JoinInputs) -> Lin
 def _unix_timestamp(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
     """Seconds since 1970, rounded towards zero; of a TIMESTAMP_NTZ those on the wall."""
     operand = linear_form(expr, inputs)
-    if inputs.as_written or operand is None or not operand.unit.is_time:
+    if operand is None or not operand.unit.is_time:
         return None
     if operand.unit is Unit.DATE:
         operand = _instant(operand, inputs)

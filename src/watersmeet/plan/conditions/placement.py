@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial, singledispatch
+from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct
@@ -53,7 +53,6 @@ class Conditions:
 def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
     """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
     what is computed of groups."""
-    conjuncts = partial(conjuncts_of, as_written=nodes[-1].as_written)
     conditions = Conditions()
     above = {
         child.number: (node.number, side)
@@ -62,20 +61,20 @@ def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None)
         if isinstance(child := node.side(side), Node)
     }
     for node in nodes:
-        for conjunct in conjuncts(node.match) + conjuncts(node.on):
+        for conjunct in conjuncts_of(node.match) + conjuncts_of(node.on):
             sides = node.join_inputs.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
                 _into_side(conjunct, node, sides[0], conditions)
             else:
                 conditions.joins[node.number].append(conjunct)
-        for conjunct in conjuncts(node.where):
+        for conjunct in conjuncts_of(node.where):
             if not _sunk(node, conjunct, conditions):
                 stays = conditions.sides[above[node.number]] if node.number in above else conditions.after
                 stays.append(conjunct)
-    for conjunct in conjuncts(where):
+    for conjunct in conjuncts_of(where):
         if not _sunk(nodes[-1], conjunct, conditions):
             conditions.after.append(conjunct)
-    conditions.after += conjuncts(having)
+    conditions.after += conjuncts_of(having)
     return conditions
 
 

@@ -10,13 +10,13 @@ All of them are the same condition for NULLs, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from sqlglot import exp
 
-from watersmeet.plan.conditions.conjuncts import Conjunct, cut, join_all, split, text_of, written
-from watersmeet.spec.model import Expr, Join, Query
+from watersmeet.plan.conditions.conjuncts import Conjunct, cut, join_all, text_of, written
+from watersmeet.spec.model import Expr
 
 _MIRRORED: dict[type[Expr], type[Expr]] = {
     exp.EQ: exp.EQ,
@@ -31,52 +31,13 @@ _NEGATED: dict[type[Expr], type[Expr]] = {
     exp.GTE: exp.LT,
     exp.NEQ: exp.EQ,
 }
-_PLAIN = (
-    exp.And, exp.Between, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NullSafeEQ, exp.Add, exp.Sub, exp.Neg,
-    exp.Paren, exp.Column, exp.Identifier, exp.Literal, exp.Interval, exp.Var, exp.IntervalSpan,
-)  # fmt: skip
 _AT_MOST = (exp.LT, exp.LTE)
 _AT_LEAST = (exp.GT, exp.GTE)
 
 
-def conjuncts_of(condition: Expr | None, *, as_written: bool = False) -> tuple[Conjunct, ...]:
-    """Return the conjuncts of a condition, in the order of the text.
-
-    Args:
-        as_written: cut it at its ANDs alone.
-    """
-    if as_written:
-        return split(condition)
+def conjuncts_of(condition: Expr | None) -> tuple[Conjunct, ...]:
+    """Return the conjuncts of a condition, in the order of the text."""
     return tuple(own for conjunct in _parts(condition) for own in cut(conjunct))
-
-
-def is_plain(query: Query) -> bool:
-    """Return True if the conditions of a query certainly mean the same plan as they are written.
-
-    In UTC: elsewhere a DATE beside a TIMESTAMP is bounded by what its zone allows.
-    """
-    return all(
-        isinstance(node, _PLAIN)
-        for stage in query.every
-        for condition in _conditions(stage)
-        if condition is not None
-        for node in condition.walk()
-    )
-
-
-def _conditions(query: Query) -> Iterator[Expr | None]:
-    """All of a query that are cut into conjuncts, without those of its stages."""
-    yield query.where
-    if query.aggregation is not None:
-        yield query.aggregation.having
-    relations = [query.relation]
-    while relations:
-        relation = relations.pop()
-        if isinstance(relation, Join):
-            yield from (relation.match, relation.on, relation.where)
-            relations += [relation.left, relation.right]
-        else:
-            yield from (branch.above for branch in relation.branches)
 
 
 def halves_of_abs(conjunct: Conjunct) -> tuple[Conjunct, ...]:

@@ -8,21 +8,16 @@ nothing, and never which keys rows are kept by: stored rows fit whatever the cou
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from watersmeet.plan.model.delta import CountedKey
 
 
 @dataclass(frozen=True)
 class Counts:
-    """``keys``: of all arrangements of a query. ``starts``: the paths that go by them; None: all."""
+    """``keys``: of all arrangements of a query."""
 
     keys: tuple[CountedKey, ...] = ()
-    starts: frozenset[str] | None = None
-
-    def decide(self, start: str) -> bool:
-        """Whether the path of the input ``start`` goes by them."""
-        return bool(self.keys) and (self.starts is None or start in self.starts)
 
     def rank(self, alias: str, columns: Collection[str]) -> tuple[float, int]:
         """The less, the earlier an input is looked up by these columns: (rows of a key, rows). Fractions of
@@ -36,10 +31,6 @@ class Counts:
         """What was counted of one key."""
         asked = tuple(keys)
         return next((key for key in self.keys if key.alias == alias and key.keys == asked), None)
-
-    def only(self, starts: Collection[str]) -> Counts:
-        """The same for these paths alone."""
-        return replace(self, starts=frozenset(starts))
 
 
 NO_COUNTS = Counts()

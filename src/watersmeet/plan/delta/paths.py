@@ -127,7 +127,7 @@ def delta_join(
     orders = [_order(start, inputs, conjuncts, wanted) for start in inputs]
     paths = []
     for start, (order, found_by) in zip(inputs, orders, strict=True):
-        if counts.decide(start.alias):
+        if counts.keys:
             order, found_by = _order(start, inputs, conjuncts, wanted, counts)
         path, why = _path(tree, start, order, conjuncts)
         if path is None:
@@ -262,11 +262,11 @@ def _path(
     """The path, its conditions taken apart; or why there is none."""
     numbers = count()
     part: Relation = start
-    node: Node = ChangesNode(next(numbers), (start,), (start,), **tree.of_job)
+    node: Node = ChangesNode(next(numbers), (start,), (start,), time_zone=tree.time_zone)
     nodes = [node]
     for i in order:
         asked = Join(part, i, JoinKind.INNER, None)
-        node = JoinNode(next(numbers), (node, i), (part, i), asked, **tree.of_job)
+        node = JoinNode(next(numbers), (node, i), (part, i), asked, time_zone=tree.time_zone)
         nodes.append(node)
         part = asked
     conditions = _placed(nodes, start, conjuncts)
@@ -280,7 +280,7 @@ def _path(
     if why is not None:
         return None, why
     query = replace(tree.query, relation=part, where=None, aggregation=None)
-    return Path(start, Tree(query, tuple(nodes), {}, **tree.of_job), conditions, tuple(drafts)), ""
+    return Path(start, Tree(query, tuple(nodes), {}, time_zone=tree.time_zone), conditions, tuple(drafts)), ""
 
 
 def _placed(nodes: Sequence[Node], start: Input, conjuncts: Sequence[Conjunct]) -> Conditions:

@@ -22,10 +22,10 @@ from functools import singledispatch
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import NEVER, Side, Watermark, shift, shown_time
-from watersmeet.plan.identity.described import End, Wider
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.query_evolution import End, Wider
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 
 Times = dict[str, Watermark]

@@ -174,5 +174,10 @@ class DeltaPlan(NodePlan):
         return self.lookups[0].join.columns
 
     @property
+    def in_any_order(self) -> object:
+        rows = frozenset(column.name for column in self.columns) if self.is_last else None
+        return rows, self.number, self.arrangements, self.keys, self.path_names, self.is_last
+
+    @property
     def watermark_keys(self) -> tuple[str, ...]:
         return self.keys

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from watersmeet.plan.model.delta import CountedKey
 from watersmeet.plan.model.nodes import LookupPlan, NodePlan, SnapshotPlan
-from watersmeet.plan.model.sides import FeedPlan, SidePlan
+from watersmeet.plan.model.sides import FeedPlan, Producer, SidePlan
 from watersmeet.spec.model import (
     Expr,
     Options,
@@ -35,17 +35,15 @@ class KeyRows(Enum):
 @dataclass(frozen=True)
 class FoldedQuery:
     """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
-    query's outputs do. ``as_written``: conditions are cut at their ANDs alone, as they were when older states
-    were made (`plan.conditions.rewritten`)."""
+    query's outputs do."""
 
     query: Query
     after: Expr | None
     outputs: tuple[OutputColumn, ...]
-    as_written: bool = False
 
 
 @dataclass(frozen=True)
-class TakenNode:
+class RestingNode:
     """A node that rests, ``number``, and the one that makes its rows: ``node`` of the query. ``sides``: (own
     name, name there)."""
 
@@ -55,18 +53,14 @@ class TakenNode:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The rows of node ``number`` are those of ``node`` of ``query``, which comes before. ``columns``: (own
-    name, name there). ``keys``: of the watermarks that come with them, ``aliases``: of the inputs beneath,
-    (own, there). ``nodes``: all that rest for it."""
+class ReusedRows(Producer):
+    """The rows of node ``number`` are those of the producer's node. ``keys``: of the watermarks that come
+    with them, ``aliases``: of the inputs beneath, (own, there). ``nodes``: all that rest for it."""
 
     number: int
-    query: str
-    node: int
-    columns: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
     aliases: tuple[tuple[str, str], ...]
-    nodes: tuple[TakenNode, ...]
+    nodes: tuple[RestingNode, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class QueryPlan:
     key_rows: KeyRows | None = None
     rows_of_key: Expr | None = None
     asked: FoldedQuery | None = field(default=None, compare=False, repr=False)
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[ReusedRows, ...] = ()
     complete: tuple[NodePlan, ...] | None = None
     uncounted: tuple[NodePlan, ...] | None = None
     counted: tuple[CountedKey, ...] = ()

@@ -40,6 +40,8 @@ class NodePlan:
     noun: ClassVar[str] = ""
     rests: ClassVar[bool] = False
     """It is not run, and keeps nothing."""
+    keeps_table: ClassVar[bool] = False
+    """It keeps all rows of a table, so that a consumer that begins later misses none."""
     is_for_all: ClassVar[bool] = True
     """Other queries that ask for the same rows may take those of it."""
 
@@ -122,10 +124,15 @@ class NodePlan:
         """The keys whose watermarks leave the node."""
         return tuple(side.watermark_key(column) for side in self.leaving for column in side.event_times)
 
+    @property
+    def in_any_order(self) -> object:
+        """What is the same of the node in whatever order paths look inputs up."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class RestPlan(NodePlan):
-    """A node that does nothing, for one of another query makes the same rows; see `plan.model.job.Taken`."""
+    """A node that does nothing: another query's makes the same rows (`plan.model.job.ReusedRows`)."""
 
     rests: ClassVar[bool] = True
 
@@ -158,6 +165,7 @@ class UpsertPlan(NodePlan):
     every key the last row is kept, and of each that was deleted, if changes have a sequence, by which one."""
 
     noun: ClassVar[str] = "table"
+    keeps_table: ClassVar[bool] = True
 
     primary_key: PrimaryKey
 
@@ -172,6 +180,7 @@ class SnapshotPlan(NodePlan):
     ``primary_key`` there is one row per key; None: by whole rows, each as often as it is there."""
 
     noun: ClassVar[str] = "table"
+    keeps_table: ClassVar[bool] = True
 
     primary_key: PrimaryKey | None
 

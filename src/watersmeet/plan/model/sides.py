@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from watersmeet.names import input_of
 from watersmeet.spec.model import (
     Expr,
     Input,
@@ -78,15 +79,19 @@ class ColumnOfOthers:
 
 
 @dataclass(frozen=True)
-class KeptBy:
-    """Whose arrangement a side of a delta join goes by: that of ``side`` of ``node`` of ``query``, a query
-    before. ``alias``: of the input there; ``columns``: (own name, name there)."""
+class Producer:
+    """The query before that makes or keeps rows for a consumer: those of ``node``, or what that keeps of its
+    ``side`` (empty: of none). ``names``: of the columns, (consumer's name, name there)."""
 
     query: str
     node: int
     side: str
-    alias: str
-    columns: tuple[tuple[str, str], ...]
+    names: tuple[tuple[str, str], ...]
+
+    @property
+    def alias(self) -> str:
+        """The input of the side."""
+        return input_of(self.side)
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class SidePlan:
     copy_of: str | None = None
     sharers: tuple[str, ...] = ()
     of_others: tuple[ColumnOfOthers, ...] = ()
-    kept_by: KeptBy | None = None
+    kept_by: Producer | None = None
 
     @property
     def input(self) -> Input:

@@ -46,8 +46,16 @@ from watersmeet.plan.model.sides import FeedPlan, SidePlan, joined_name
 from watersmeet.plan.nodes.aggregate import Groups, from_rows, groups_of, with_texts
 from watersmeet.plan.nodes.asof import asof_of
 from watersmeet.plan.nodes.columns import Kept, kept_columns
-from watersmeet.plan.nodes.feed import Derived, Feed, needed, open_key
-from watersmeet.plan.nodes.for_others import DerivedColumns, ForOthers, StageKey, column_of
+from watersmeet.plan.nodes.feed import (
+    Derived,
+    DerivedColumns,
+    Feed,
+    ForOthers,
+    StageKey,
+    column_of,
+    needed,
+    open_key,
+)
 from watersmeet.plan.nodes.index import index_plan
 from watersmeet.plan.nodes.input_side import InputSide, OfStage, compared_refs, never_null
 from watersmeet.plan.nodes.join import Draft, bounds_in, looks_above

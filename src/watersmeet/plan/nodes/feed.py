@@ -8,7 +8,7 @@ NULL because it was padded, can only be computed of the joined rows, in the task
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -42,6 +42,24 @@ class Derived:
         name = ours(f"expr{len(exprs) + 1}")
         exprs[name] = own
         return name
+
+
+StageKey = tuple[str, int] | None
+"""A stage: the alias of its input and the branch. None: the query itself."""
+
+ForOthers = Mapping[StageKey, Sequence[Expr]]
+"""Per stage, expressions over one input each of its relation, which have to leave it."""
+
+DerivedColumns = Mapping[StageKey, Derived]
+"""Per stage, what is computed of its inputs' rows."""
+
+
+def column_of(expr: Expr, derived: Derived) -> str:
+    """The column of a relation's rows that holds an expression over one input."""
+    (alias,) = {alias for alias, _ in refs(expr)}
+    if expr.key == "column":
+        return joined_name(alias, expr.name)
+    return joined_name(alias, derived.column(alias, expr))
 
 
 @dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypedDict
 
 from watersmeet.event_time import Side
 from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
@@ -33,23 +32,15 @@ from watersmeet.spec.stages import may_be_null, padded_aliases
 from watersmeet.spec.time_zones import UTC
 
 
-class OfJob(TypedDict):
-    """What all nodes of a query have in common."""
-
-    time_zone: str
-    as_written: bool
-
-
 @dataclass(frozen=True)
 class Node:
-    """A node of the query. ``children``: inputs, or nodes beneath; ``parts``: what the query says of them;
-    ``as_written``: see `FoldedQuery`."""
+    """A node of the query. ``children``: inputs, or nodes beneath; ``parts``: what the query says of
+    them."""
 
     number: int
     children: tuple[Node | Input, ...]
     parts: tuple[Relation, ...]
     time_zone: str = field(default=UTC, kw_only=True)
-    as_written: bool = field(default=False, kw_only=True)
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -74,7 +65,6 @@ class Node:
             len(inputs[0]),
             joined,
             self.time_zone,
-            self.as_written,
         )
 
     def padded(self, side: Side) -> bool:
@@ -308,11 +298,6 @@ class Tree:
     stages: Mapping[tuple[str, int], Tree]
     time_zone: str = UTC
     changes: bool = False
-    as_written: bool = False
-
-    @property
-    def of_job(self) -> OfJob:
-        return OfJob(time_zone=self.time_zone, as_written=self.as_written)
 
     @property
     def root(self) -> Node:
@@ -324,9 +309,9 @@ class Tree:
         those of an input named ""."""
         aggregation = self.query.aggregation
         if aggregation is None:
-            return JoinInputs(tuple(visible_inputs(self.query.relation)), **self.of_job)
+            return JoinInputs(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
         groups = Input("", aggregation.columns, aggregation.event_times, ())
-        return JoinInputs((groups,), **self.of_job)
+        return JoinInputs((groups,), time_zone=self.time_zone)
 
     @property
     def padded(self) -> frozenset[str]:
@@ -356,11 +341,9 @@ def tree_of(
     numbers: Iterator[int] | None = None,
     *,
     changes: bool = False,
-    as_written: bool = False,
 ) -> Tree:
     """The nodes of a query and of its stages. ``changes``: what is put out may be taken back. Where it may
-    not, but rows may, windows right above these put out final rows. ``as_written``: see `FoldedQuery`."""
-    job = OfJob(time_zone=time_zone, as_written=as_written)
+    not, but rows may, windows right above these put out final rows."""
     numbers = count() if numbers is None else numbers
     is_final = not changes and closes_changes(query)
     changes = changes or is_final
@@ -371,13 +354,11 @@ def tree_of(
         if isinstance(part, Input):
             for place, branch in enumerate(part.branches):
                 if isinstance(branch, StageBranch):
-                    stages[part.alias, place] = tree_of(
-                        branch.stage, time_zone, numbers, changes=changes, as_written=as_written
-                    )
+                    stages[part.alias, place] = tree_of(branch.stage, time_zone, numbers, changes=changes)
             return part
         children = (build(part.left), build(part.right))
         kind = LookupNode if part.is_lookup else JoinNode
-        return added(kind(next(numbers), children, (part.left, part.right), part, **job))
+        return added(kind(next(numbers), children, (part.left, part.right), part, time_zone=time_zone))
 
     def added(node: Node) -> Node:
         nodes.append(node)
@@ -386,24 +367,24 @@ def tree_of(
     top = build(query.relation)
     asked, part = query.aggregation, (query.relation,)
     if query.indexed_by:
-        added(IndexNode(next(numbers), (top,), part, query.indexed_by, **job))
-        return Tree(query, tuple(nodes), stages, time_zone, changes, as_written)
+        added(IndexNode(next(numbers), (top,), part, query.indexed_by, time_zone=time_zone))
+        return Tree(query, tuple(nodes), stages, time_zone, changes)
     if isinstance(top, Input) and top.is_compared:
-        top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, **job))
+        top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.primary_key is not None:
-        top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, **job))
+        top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and _is_kept_alone(top):
-        top = added(TableNode(next(numbers), (top,), part, **job))
+        top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
         given = (next(numbers), (top,), part, asked, asked.window)
         if changes:
-            added(WindowGroupNode(*given, is_final, **job))
+            added(WindowGroupNode(*given, is_final, time_zone=time_zone))
         else:
-            added(AggregateNode(*given, **job))
+            added(AggregateNode(*given, time_zone=time_zone))
     elif asked is not None and asked.ranking is not None:
-        added(RankNode(next(numbers), (top,), part, asked, asked.ranking, **job))
+        added(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
     elif asked is not None:
-        added(GroupNode(next(numbers), (top,), part, asked, **job))
+        added(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
     elif isinstance(top, Input):
-        added(PassNode(next(numbers), (top,), (top,), **job))
-    return Tree(query, tuple(nodes), stages, time_zone, changes, as_written)
+        added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
+    return Tree(query, tuple(nodes), stages, time_zone, changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from watersmeet.engine.driver.settling.inputs_elsewhere import told_of_each
+from watersmeet.engine.driver.settling.shared_inputs import values_by_query
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.watermark import tracker
@@ -91,7 +91,7 @@ def waiting_for(
             for alias, state, names in _with_sources(query, inputs[query.name])
         }
 
-    return told_of_each(queries, of_query)
+    return values_by_query(queries, of_query)
 
 
 def held_by(
@@ -105,4 +105,4 @@ def held_by(
             for alias, state, names in _with_sources(query, inputs[query.name])
         }
 
-    return told_of_each(queries, of_query)
+    return values_by_query(queries, of_query)

@@ -1,16 +1,9 @@
-"""Queries that come to a job with state, or go from it.
+"""Queries that come to a job with state, go from it, or change: what becomes of the state.
 
-A query that goes takes its state along. One that comes begins with the next tick: rows from then on meet each
-other, and those that another query retains which keeps the same rows (`plan.shared`); of a table these are
-all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
-no window. Of sources that come with it (`opening.changed_sources`) it has all rows, and of tables that are
-read as a whole. A query that has changed goes, and comes anew, unless it needs no more than it kept (see
-`plan.identity.described`): then it goes on with that. So does one that only accepts more pairs, and says
-from which times on it has all of them (`opening.wider`).
-
-A query of changes needs all rows of its tables: it is given those that others keep (`opening.contents`).
-
-A query that went may come back: its sink is known to the manifest as long as the job lives.
+A query that goes takes its state along. One that comes begins with the next tick (`opening.new_queries`). A
+query that has changed resumes with its rows or restarts as one that comes, by the `Decision` of
+`plan.query_evolution`. If it resumes and accepts more pairs, the run says from which times on it has all of
+them. A query that went may come back: its sink is known to the manifest as long as the job lives.
 
 What others have stored is not touched; marks and runs that are stored count once a tick is committed. A
 tick that was interrupted is repeated if the same queries began it; else it is as with other changed settings:
@@ -19,147 +12,251 @@ none of it may be out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
-import numpy as np
-
-from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
-from watersmeet.engine.driver.opening.contents import Contents, contents_of
-from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
-from watersmeet.engine.driver.opening.in_state_order import in_state_order
-from watersmeet.engine.driver.opening.moved import with_moved
-from watersmeet.engine.driver.opening.moved_paths import at_new_paths, changed_paths
-from watersmeet.engine.driver.opening.wider import gone_of, missing_of, seen_of, with_wider
+from watersmeet.engine.driver.opening.changed_sources import (
+    at_new_paths,
+    changed_paths,
+    goes_on,
+    said_of_sources,
+)
+from watersmeet.engine.driver.opening.join_order import restore_order
+from watersmeet.engine.driver.opening.new_queries import Contents, NewQueries
+from watersmeet.engine.driver.opening.run_rewriter import RunRewriter, Shapes, greatest_times, rekey_runs
+from watersmeet.engine.driver.opening.state_transfer import transfer_state
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
-from watersmeet.kernel.batches import same_rows, take_rows
-from watersmeet.kernel.pieces import whole
+from watersmeet.event_time import NEVER
 from watersmeet.names import called, input_of
-from watersmeet.plan.identity.completeness import Completeness, completeness, said_of
-from watersmeet.plan.identity.described import (
+from watersmeet.plan.identity.completeness import Completeness, Missing, Times, completeness, said_of
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.query_evolution import (
+    ChangeKind,
+    Decision,
+    Judgement,
     Wider,
-    described,
+    describe_query,
     differences,
-    hindrance,
-    order_hindrance,
+    judge,
     wider_joins,
 )
-from watersmeet.plan.identity.origins import side_origins
-from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.sides import KeptBy, SidePlan
-from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
-from watersmeet.state.marks import MarkWriter
+from watersmeet.state.manifest import Arrangement, Manifest, QueryState
 from watersmeet.state.runs.columns import lacking
-from watersmeet.state.runs.opened import OpenRun, schema_of
+from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
-Shapes = Mapping[str, Sequence[NodeShape]]
-"""Per query."""
+_AS_IT_WAS = "restore the old query, or use a new checkpoint directory (--checkpoint DIR)"
 
 
-@dataclass
+@dataclass(frozen=True)
+class ChangedQuery:
+    """``how`` the query differs, for people; empty where that is not known. ``wider``: what a query that
+    resumes accepts that it did not accept before, per node, and what that means."""
+
+    judgement: Judgement
+    how: Sequence[str] = ()
+    wider: tuple[Mapping[int, Wider], Completeness] | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Return True if the query keeps its stored rows."""
+        return self.judgement.kind.decision is not Decision.RESTART
+
+    @property
+    def outcome(self) -> str:
+        """What --change-queries would make of its rows."""
+        if not self.resumes:
+            return "; ".join(filter(None, ["then starts without its stored rows", self.judgement.reason]))
+        rest = "but some that it would need may be gone" if self.wider else "which are all that it needs"
+        return f"then keeps its rows, {rest}"
+
+
+@dataclass(frozen=True)
 class Change:
-    """How the queries of a job differ from those of its state; names, in the job's order."""
+    """How the queries of a job differ from those of its state; by name, in the job's order."""
 
-    added: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    goes_on: list[str] = field(default_factory=list)
-    """Of the changed ones, those that keep their state."""
-    how: dict[str, list[str]] = field(default_factory=dict)
-    """Of the changed ones, in what they differ; nothing where that is not known."""
-    why_not: dict[str, str] = field(default_factory=dict)
-    """Of those, why they do not go on with their state; empty for those that do."""
-    wider: dict[str, tuple[Mapping[int, Wider], Completeness]] = field(default_factory=dict)
-    """Of those that do what they accept that they did not accept before, per node, and what that means."""
+    added: Sequence[str]
+    changed: Mapping[str, ChangedQuery]
+    removed: Sequence[str]
 
     @classmethod
     def of(cls, manifest: Manifest, plan: JobPlan) -> Change:
-        manifest = at_new_paths(manifest, plan)
-        own = cls(removed=[name for name in manifest.fingerprints if name not in _fingerprints(plan)])
-        for name, fingerprint in _fingerprints(plan).items():
-            if name not in manifest.fingerprints:
-                own.added.append(name)
-            elif manifest.fingerprints[name] != fingerprint:
-                own.changed.append(name)
-        if own.changed:
-            own._compare(manifest, plan)
-        return own
-
-    def _compare(self, manifest: Manifest, plan: JobPlan) -> None:
-        """A query whose rows another takes, or that takes some of another, does not go on: what it keeps is
-        not its own matter."""
-        bound = {name for name in self.changed if _is_bound(manifest, name)}
-        for query in plan.apart or plan.queries:
-            if query.name in self.changed and query.name in manifest.described:
-                ordered = in_state_order(manifest, query)
-                old, new = manifest.described[query.name], described(ordered or query)
-                self.how[query.name] = differences(old, new)
-                shared = "it shares rows with another query" if query.name in bound else ""
-                why_not = (
-                    order_hindrance(old, new)
-                    or hindrance(old, new)
-                    or shared
-                    or self._widen(manifest, ordered or query)
-                )
-                if ordered is not None and not why_not:
-                    why_not = "its joins are in another order"  # nobody asked `as_kept` for the plan
-                self.why_not[query.name] = why_not
-                if not why_not:
-                    self.goes_on.append(query.name)
-
-    def _widen(self, manifest: Manifest, query: QueryPlan) -> str:
-        """Work out what the query accepts that it did not; why it cannot go on by that, if so."""
-        wider = wider_joins(manifest.described[query.name], query)
-        if not wider:
-            return ""
-        state = manifest.queries[query.name]
-        told = completeness(query, wider, gone_of(state), seen_of(state), missing_of(state))
-        if told.problems:
-            return "; ".join(dict.fromkeys(told.problems))
-        self.wider[query.name] = wider, told
-        return ""
+        """Compare the queries of a plan with those of the state."""
+        manifest, queries = at_new_paths(manifest, plan), {query.name: query for query in plan.queries}
+        apart = {query.name: query for query in plan.apart}
+        stored = manifest.fingerprints
+        return cls(
+            [name for name in queries if name not in stored],
+            {
+                name: _compare(manifest, apart.get(name, query))
+                for name, query in queries.items()
+                if stored.get(name, query.fingerprint) != query.fingerprint
+            },
+            [name for name in stored if name not in queries],
+        )
 
     @property
     def begins(self) -> list[str]:
         """The queries that begin with the next tick."""
-        return [*self.added, *(name for name in self.changed if name not in self.goes_on)]
+        return [*self.added, *(name for name, own in self.changed.items() if not own.resumes)]
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
 
     def __str__(self) -> str:
-        parts = [(self.changed, "changed"), (self.added, "is new"), (self.removed, "is not in the job")]
-        texts = [f'"{name}" {what}' for names, what in parts for name in names if name not in self.how]
-        return "; ".join([*texts, *(f'in "{name}" {"; ".join(how)}' for name, how in self.how.items())])
-
-    @property
-    def way_on(self) -> list[str]:
-        """What --change-queries would make of each changed query."""
-        return [
-            f'"{name}" then keeps its rows, {self._what_of_them(name)}'
-            if name in self.goes_on
-            else f'"{name}" then starts without its stored rows'
-            for name in self.changed
-        ]
-
-    def _what_of_them(self, name: str) -> str:
-        return (
-            "but some that it would need may be gone" if name in self.wider else "which are all that it needs"
+        unknown = [name for name, own in self.changed.items() if not own.how]
+        parts = [(unknown, "changed"), (self.added, "is new"), (self.removed, "is not in the job")]
+        texts = [f'"{name}" {what}' for names, what in parts for name in names]
+        return "; ".join(
+            [*texts, *(f'in "{name}" {"; ".join(own.how)}' for name, own in self.changed.items() if own.how)]
         )
 
     def from_when(self, plan: JobPlan, name: str) -> str:
-        """Of a query that goes on and accepts more: what of its results may be missing, and what is not put
-        out."""
-        if name not in self.wider:
+        """Say which results of a query that accepts more may be missing, and what is not put out."""
+        own = self.changed.get(name)
+        if own is None or own.wider is None:
             return ""
-        (query,) = (query for query in plan.queries if query.name == name)
-        _, told = self.wider[name]
-        return said_of(query, told)
+        return said_of(next(query for query in plan.queries if query.name == name), own.wider[1])
+
+
+def _compare(manifest: Manifest, query: QueryPlan) -> ChangedQuery:
+    """Judge a query whose fingerprint is not that of the state."""
+    old = manifest.described.get(query.name)
+    if old is None:
+        return ChangedQuery(Judgement(ChangeKind.OTHER))
+    ordered = restore_order(manifest, query)
+    own = ordered or query
+    new = describe_query(own)
+    judged, how, wider = judge(old, own, new), differences(old, new), None
+    if judged.kind.decision is Decision.RESTART:
+        return ChangedQuery(judged, how)
+    if _shares_rows(manifest, query.name):  # what it keeps is not its own matter
+        judged = Judgement(ChangeKind.SHARED, "it shares rows with another query")
+    elif judged.kind is ChangeKind.WIDER:
+        state, joins = manifest.queries[query.name], wider_joins(old, own)
+        told = completeness(
+            own, joins, _released_times(state), _greatest_seen_times(state), _missing_rows(state)
+        )
+        wider = joins, told
+        if told.problems:
+            judged = Judgement(ChangeKind.UNTIMED, "; ".join(dict.fromkeys(told.problems)))
+    if ordered is not None and not judged.reason:  # nobody asked `plan_for_state` for the plan
+        judged = Judgement(ChangeKind.OTHER_ORDER, "its joins are in another order")
+    return ChangedQuery(judged, how, None if judged.reason else wider)
+
+
+def _shares_rows(manifest: Manifest, name: str) -> bool:
+    """Return True if a query takes rows of another one, or another one takes its."""
+    return any(
+        own != there and name in (own, there)
+        for own, query in manifest.queries.items()
+        for node in query.nodes
+        for there in node.producers
+    )
+
+
+def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = False) -> None:
+    """Check that state and plan belong together.
+
+    Args:
+        may_change: queries may come, go and change, and sources with them.
+
+    Raises:
+        StateError: the state is of other queries or other sources.
+    """
+    change, paths = Change.of(manifest, plan), changed_paths(manifest, plan)
+    way_on = "; ".join(f'"{name}" {own.outcome}' for name, own in change.changed.items())
+    if change and paths.keys() & plan.moved and may_change:
+        raise StateError(
+            f"a path and a query changed at once: {change}",
+            code="changed-query",
+            hint="run the old query with --accept-moved first, then change it with --change-queries",
+        )
+    if change and not may_change:
+        stored, own = (", ".join(f'"{name}"' for name in names) for names in (change.removed, change.added))
+        if change.removed and len(change.removed) == len(manifest.fingerprints):
+            raise StateError(
+                f"the checkpoint belongs to other queries: it stores {stored}, but this job has {own}",
+                code="changed-query",
+                hint="if they are another job's, use this job's own checkpoint directory (--checkpoint DIR);"
+                f" or run with --change-queries, which drops the state of {stored}",
+            )
+        same = "".join(f" --accept-moved {quote(name)}" for name in sorted(paths.keys() - plan.moved))
+        raise StateError(
+            f"the job differs from the stored state: {change}",
+            code="changed-query",
+            hint=(f"if only the path of the same files changed, run with{same}. Otherwise " if same else "")
+            + f"restore the old query, or run with --change-queries{f' ({way_on})' if way_on else ''}, or"
+            " with a new checkpoint directory (--checkpoint DIR)",
+        )
+    sources = [source.name for source in plan.sources]
+    if manifest.sources != sources and not may_change:
+        raise StateError(
+            f"the job reads the sources {', '.join(sources)}, but its state belongs to"
+            f" {', '.join(manifest.sources)}, in this order",
+            code="changed-sources",
+            hint="restore the sources and their order, or run with --change-queries, or with a new checkpoint"
+            " directory (--checkpoint DIR)",
+        )
+
+
+def check_not_finished(manifest: Manifest | None) -> None:
+    """Raise: StateError, if the job's input was ended."""
+    if manifest is not None and manifest.finished:
+        raise StateError(
+            "the job is finished: its input has ended, so it accepts no more rows",
+            code="job-finished",
+            hint="to run it again, use a new checkpoint directory (--checkpoint DIR), or watersmeet reset",
+        )
+
+
+def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
+    """Check that the stored rows have what the query needs of them.
+
+    They may have more: in changelog mode a row is then taken away by one that is equal to it in what the
+    query needs, and which of those is all the same; so what it did not need in the last tick says nothing.
+
+    Raises:
+        StateError: a column is not in some of the stored rows, or is made of something else there.
+    """
+    for shape, side, kept, run in _stored_runs(manifest, shapes):
+        schema = schema_of(store, run)
+        missing = lacking(schema, side.layout.columns)
+        if kept.columns and not missing:
+            missing = [column for column in side.layout.columns if column.origin not in kept.columns]
+        rows = f'retained rows of "{shape.query}" ({side.name}, as of tick {run.tick})'
+        if missing:
+            names = ", ".join(column.text for column in missing)
+            raise StateError(
+                f"the {rows} were stored for another query: they lack {names}, or have it as another"
+                " expression or type",
+                code="changed-query",
+                hint=f"remove these columns from the query until the rows are released, or {_AS_IT_WAS}",
+            )
+        for key in side.layout.found_by:
+            if key.prefixes not in schema.names:
+                raise StateError(
+                    f"the {rows} were stored for another query: they are not indexed by"
+                    f" {', '.join(key.columns)}",
+                    code="changed-query",
+                    hint=_AS_IT_WAS,
+                )
+
+
+def _stored_runs(
+    manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]]
+) -> Iterator[tuple[NodeShape, SideShape, Arrangement, Run]]:
+    """Yield all runs of sides, with what they are of."""
+    for name, query in manifest.queries.items():
+        for shape, state in zip(shapes[name], query.nodes, strict=True):
+            for side in shape.stored:
+                kept = state.arrangements.get(side.name, Arrangement())
+                for live in kept.runs:
+                    yield shape, side, kept, live.run
 
 
 @dataclass(frozen=True)
@@ -174,7 +271,7 @@ class Changed:
 
 
 def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store, *, zoned: bool) -> Changed:
-    """The state for the queries of ``plan``. ``zoned``: TIMESTAMPs carry UTC.
+    """Return the state for the queries of ``plan``. ``zoned``: TIMESTAMPs carry UTC.
 
     Raises:
         StateError: a query cannot come without rows from before.
@@ -183,25 +280,25 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     of_sources += [f'the path of "{name}" was "{paths[name]}"' for name in plan.moved & paths.keys()]
     change = Change.of(manifest, plan)
     stay = [query for query in plan.queries if query.name not in change.begins]
-    manifest, brought = with_moved(manifest, stay)
-    manifest = with_held_anew(manifest, brought, shapes, store)
+    manifest, brought = transfer_state(manifest, stay)
+    manifest = rekey_runs(manifest, brought, shapes, store)
     if not change:
         return Changed(manifest, of_sources, [])
-    queries = {
-        query.name: with_wider(manifest, query, shapes[query.name], *change.wider[query.name], store)
-        if query.name in change.wider
-        else manifest.queries[query.name]
-        for query in stay
-    }
-    said = of_sources + [
-        f"{called(name)} keeps its rows: {'; '.join(change.how[name])}; results so far stay, and a row"
+    queries, said = dict(manifest.queries), list(of_sources)
+    for query in stay:
+        own = change.changed.get(query.name)
+        if own is not None and own.wider is not None:
+            queries[query.name] = _widen(manifest, query, shapes[query.name], *own.wider, store)
+    said += [
+        f"{called(name)} keeps its rows: {'; '.join(own.how)}; results so far stay, and a row"
         f" that matched under the old condition counts as matched{change.from_when(plan, name)}"
-        for name in change.goes_on
+        for name, own in change.changed.items()
+        if own.resumes
     ]
     said += [
-        f"{called(name)} starts over: {'; '.join(change.how[name])}; {change.why_not[name]}"
-        for name in change.begins
-        if change.how.get(name)
+        f"{called(name)} starts over: {'; '.join(own.how)}; {own.judgement.reason}"
+        for name, own in change.changed.items()
+        if own.how and not own.resumes
     ]
     said += [f"{called(name)} is no longer in the job; its state is deleted" for name in change.removed]
     said += [
@@ -209,8 +306,7 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         for name, _, side, _ in brought
         if input_of(side) == side
     ]
-    problems: list[str] = []
-    coming = Coming(manifest, stay, goes_on(manifest, plan), shapes, store, zoned=zoned)
+    coming = NewQueries(manifest, stay, goes_on(manifest, plan), shapes, store, zoned=zoned)
     for query in plan.queries:
         if query.name in change.begins:
             queries[query.name] = state = coming.state(query, shapes[query.name])
@@ -219,11 +315,9 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
                 for own, maker, there in query.inputs_elsewhere
                 if there in queries[maker].account
             }
-            said += coming.said
-            problems += coming.problems
-    if problems:
+    if coming.problems:
         raise StateError(
-            "; ".join(problems),
+            "; ".join(coming.problems),
             code="changed-query",
             hint="run the new query in a job of its own, which reads its sources from the start; or"
             " first run this job without it, with a CREATE INDEX on the table or a SELECT * FROM it to"
@@ -233,245 +327,77 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     changed = manifest.model_copy(
         update={
             "queries": {query.name: queries[query.name] for query in plan.queries},
-            **known_by(plan),
+            **identify_queries(plan),
         }
     )
-    return Changed(changed, said, coming.contents, frozenset(change.begins))
+    return Changed(changed, said + coming.said, coming.contents, frozenset(change.begins))
 
 
-class Coming:
-    """Makes the states with which queries begin, from those of the queries that ``stay``.
+def identify_queries(plan: JobPlan) -> dict[str, Any]:
+    """Return what a manifest knows the queries by."""
+    own = {query.name: describe_query(query) for query in plan.apart or plan.queries}
+    return {"fingerprints": {query.name: query.fingerprint for query in plan.queries}, "described": own}
 
-    ``read_before``: the sources of which rows were read already. ``said``, ``problems``: of the query that
-    was asked for last; ``contents``: what tables hold, for all of them.
-    """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        stay: Sequence[QueryPlan],
-        read_before: Collection[str],
-        shapes: Shapes,
-        store: Store,
-        *,
-        zoned: bool,
-    ) -> None:
-        self._manifest = manifest
-        self._stay = stay
-        self._read_before = read_before
-        self._shapes = shapes
-        self._store, self._zoned = store, zoned
-        self._merged_by_others = {
-            name for live in manifest.runs() if live.merged_from for name in live.merged_from.runs
-        }
-        self._settled: list[LiveRun] = []
-        self.said: list[str] = []
-        self.problems: list[str] = []
-        self.contents: list[Contents] = []
+def _released_times(state: QueryState) -> dict[tuple[int, str], Times]:
+    """Return per side and event time below which times its rows were released."""
+    return {
+        (number, name): greatest_times(kept.limits, kept.gone_below)
+        for number, node in enumerate(state.nodes)
+        for name, kept in node.arrangements.items()
+    }
 
-    def state(self, query: QueryPlan, shapes: Sequence[NodeShape]) -> QueryState:
-        """That of a query which has seen nothing but what others retain."""
-        self.said, self.problems = [], []
-        missed = [side for side in query.sides if self._has_missed(side)]
-        nodes = [NodeState(arrangements={s.name: Arrangement() for s in shape.sides}) for shape in shapes]
-        state = QueryState(nodes=nodes)
-        for node in query.nodes:
-            for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
-                if side.feed is not None or side.copy_of is not None:
-                    continue
-                if side.kept_by is not None:
-                    self._begin_beside(query, side, side.kept_by)
-                    continue
-                if node.changes and side in missed:
-                    (table,) = (own for own in shapes[node.number].stored if own.name == side.name)
-                    self._begin_with_contents(query, node.number, side, shape, table, state)
-                elif side.sources or not node.changes:
-                    self._begin(query, node.number, side, shape, state)
-        return state
 
-    def _begin_beside(self, query: QueryPlan, side: SidePlan, kept_by: KeptBy) -> None:
-        """Of a query that looks the rows up where another one keeps them."""
-        if all(kept_by.query != other.name for other in self._stay):
-            return  # that one begins, too
-        rows = self._manifest.queries[kept_by.query].nodes[kept_by.node].arrangements.get(kept_by.side)
-        count = 0 if rows is None else rows.retained
-        self.said.append(
-            f"{called(query.name)} starts with all rows of {side.title} ({count} stored) and looks them"
-            f" up in the state of {called(kept_by.query)}"
+def _missing_rows(state: QueryState) -> dict[int, Missing]:
+    """Return per node which rows were missing of it already."""
+    return {number: node.missing for number, node in enumerate(state.nodes)}
+
+
+def _greatest_seen_times(state: QueryState) -> Times:
+    """Return per key of an input the greatest time that its rows had."""
+    seen: Times = {}
+    for alias, own in state.inputs.items():
+        for partition in (partition for branch in own.branches for partition in branch.partitions.values()):
+            for column, time in partition.greatest.items():
+                key = f"{alias}.{column}"
+                seen[key] = max(time, seen.get(key, NEVER))
+    return seen
+
+
+def _widen(
+    manifest: Manifest,
+    query: QueryPlan,
+    shapes: Sequence[NodeShape],
+    wider: Mapping[int, Wider],
+    told: Completeness,
+    store: Store,
+) -> QueryState:
+    """Return the state of a query for the next tick. Cost: the rows of sides that keep them longer,
+    and times of those of padded sides, in the driver, once."""
+    state = manifest.queries[query.name]
+    rewriter = RunRewriter(manifest, store)
+    nodes = list(state.nodes)
+    for node in query.nodes:
+        arrangements = dict(nodes[node.number].arrangements)
+        evicted = {key for key, _ in wider[node.number].bounds} if node.number in wider else set()
+        for side, shape in zip(node.sides, shapes[node.number].sides, strict=True):
+            if side.name not in arrangements:
+                continue
+            of_side = node.number, side.name
+            is_longer = any(side.watermark_key(column) in evicted for column in side.event_times)
+            times = told.retained_below.get(of_side, {}) if side.padded else {}
+            if is_longer or times:
+                kept = rewriter.retained(arrangements[side.name], shape, times, is_longer=is_longer)
+                arrangements[side.name] = kept
+            if side.padded:
+                arrangements[side.name] = _unknown_below(arrangements[side.name], told.below.get(of_side, {}))
+        nodes[node.number] = nodes[node.number].model_copy(
+            update={"arrangements": arrangements, "missing": list(told.missing[node.number])}
         )
-
-    def _begin_with_contents(
-        self,
-        query: QueryPlan,
-        node: int,
-        side: SidePlan,
-        shape: SideShape,
-        table: SideShape,
-        state: QueryState,
-    ) -> None:
-        """Of a query of changes, which needs all rows; ``table``: how its node stores them."""
-        contents: Contents | str = "the state stores all rows of tables only, not of streams"
-        if all(branch.source.is_table for _, branch in side.sources):
-            contents = contents_of(
-                side,
-                shape,
-                table,
-                self._stay,
-                self._shapes,
-                self._manifest,
-                self._store,
-                zone=query.options.time_zone,
-                zoned=self._zoned,
-            )
-        if isinstance(contents, str):
-            self.problems.append(
-                f"{called(query.name)} cannot be added to a job with state: its rows can be retracted,"
-                f' so it needs all rows of "{side.title}", and the job has already read some:'
-                f" {contents}"
-            )
-            return
-        self.contents.append(contents)
-        state.nodes[node].arrangements[side.name] = contents.deletes
-        self.said.append(f"{called(query.name)} starts with all {contents.rows} rows of {side.title}")
-
-    def _begin(
-        self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
-    ) -> None:
-        other = None if side.stages else next(self.donors(side), None)
-        rows, why = Arrangement(), "no other query stores them in the form it needs"
-        if other is not None:
-            name, _, own = other
-            before = self._manifest.queries[name]
-            state.inputs[side.name] = deepcopy(before.inputs[own.name])
-            for column in side.event_times:
-                late = before.late_below.get(own.watermark_key(column))
-                if late is not None:
-                    state.late_below[side.watermark_key(column)] = late
-            if shape.shared is not None and shape.shared == self._shared(*other):
-                rows, why = self._taken(self._kept_by(*other), shape)
-        state.nodes[node].arrangements[side.name] = rows
-        state.account[side.name] = {"in": rows.retained}
-        if not self._has_missed(side) and not side.stages:
-            self.said.append(f'query "{query.name}" starts with all rows of {side.title}')
-            return
-        if why and any(branch.source.is_table for _, branch in side.sources):
-            self.problems.append(
-                f'query "{query.name}" cannot be added to a job with state: the rows of table'
-                f' "{side.title}" are not available to it, because {why}'
-            )
-        with_rows = f"with {rows.retained} retained rows of {side.title}"
-        without = f"without earlier rows of {side.title}: {why}"
-        self.said.append(f'query "{query.name}" starts {without if why else with_rows}')
-
-    def _has_missed(self, side: SidePlan) -> bool:
-        """Whether rows of it may have been read before the query came."""
-        return any(
-            not branch.source.compared and branch.source.name in self._read_before
-            for _, branch in side.sources
-        )
-
-    def donors(self, side: SidePlan) -> Iterator[tuple[str, int, SidePlan]]:
-        """Yield inputs of queries that stay and have the side's watermarks, the best ones first.
-
-        Each is a query, the number of its node and the input. Inputs that share the side's rows come before
-        all others, and those that retain more rows before those that retain fewer.
-        """
-        asked = _times_of(side)
-        candidates = [
-            (query.name, node.number, own)
-            for query in self._stay
-            for node in query.nodes
-            for own in node.sides
-            if own.feed is None and not own.stages and own.copy_of is None and _times_of(own) == asked
-        ]
-        yield from sorted(
-            candidates,
-            key=lambda other: (
-                f"{other[0]}/{other[2].name}" not in side.sharers,
-                -self._kept_by(*other).retained,
-            ),
-        )
-
-    def _kept_by(self, name: str, node: int, side: SidePlan) -> Arrangement:
-        return self._manifest.queries[name].nodes[node].arrangements.get(side.name, Arrangement())
-
-    def _shared(self, query: str, number: int, side: SidePlan) -> SideShape | None:
-        """What a side has its runs written with, if it is not alone: of a type that its engine made, too."""
-        (shape,) = (s for s in self._shapes[query][number].sides if s.name == side.name)
-        return shape.shared
-
-    def _taken(self, other: Arrangement, shape: SideShape) -> tuple[Arrangement, str]:
-        """The rows that another retains, none of which is to be padded; and why there are none.
-
-        The other's limits may be above those of the query, which are by its own bounds: by them rows would be
-        gone that come from now on. So it begins without any, and has runs of its own instead of those of
-        which the other has released rows, and of those that are to be taken over with such ones.
-        """
-        for live in other.runs:
-            missing = lacking(schema_of(self._store, live.run), shape.layout.columns)
-            if missing:
-                return Arrangement(), f"the stored rows lack {', '.join(c.text for c in missing)}"
-        runs = [
-            LiveRun(run=self._retained(live, other, shape) if self._is_copied(live) else live.run)
-            for live in other.runs
-            if live.retained
-        ]
-        if shape.padded:
-            self._settled += runs
-        update = {"runs": runs, "limits": {}, "candidates": {}, "unknown_below": {}, "gone_below": {}}
-        return other.model_copy(update=update), ""
-
-    def _is_copied(self, live: LiveRun) -> bool:
-        return bool(live.released) or live.run.name in self._merged_by_others
-
-    def _retained(self, live: LiveRun, other: Arrangement, shape: SideShape) -> Run:
-        """A run of those rows alone that the other retains."""
-        opened = OpenRun.open(self._store, live.run, shape.layout)
-        rows = np.flatnonzero(opened.live(other.limits, 0, live.run.rows))
-        same_rows(f'what is retained of run "{live.run.name}"', live.retained, len(rows))
-        held = opened.sorted_rows
-        chosen, slots = take_rows(whole(held.batch), rows), held.slots[rows]
-        made_in = self._manifest.tick + 1
-        return written_anew(live.run, chosen, slots, shape, self._store, made_in, live.run.index)
-
-    def write_marks(self) -> None:
-        """Have all rows of padded sides count as matched."""
-        marks = MarkWriter()
-        for name, rows in {live.run.name: live.run.rows for live in self._settled}.items():
-            marks.add(name, "matched", 0, np.ones(rows, dtype=np.bool_))
-        written = marks.write(self._store, self._manifest.tick + 1)
-        for live in self._settled:
-            live.marks = written[live.run.name]
+    complete_from = greatest_times(state.complete_from, told.complete_from)
+    return state.model_copy(update={"nodes": nodes, "complete_from": complete_from})
 
 
-def _times_of(side: SidePlan) -> object:
-    """What watermarks of an input are made by."""
-    origins = side_origins(side)
-    return (
-        [(branch.source.name, branch.lags) for _, branch in side.sources],
-        [(column, origins[column].digest) for column in side.event_times],
-        bool(side.stages) or side.copy_of,
-    )
-
-
-def known_by(plan: JobPlan) -> dict[str, Any]:
-    """What a manifest knows the queries by."""
-    own = {query.name: described(query) for query in plan.apart or plan.queries}
-    return {"fingerprints": _fingerprints(plan), "described": own}
-
-
-def _is_bound(manifest: Manifest, name: str) -> bool:
-    """Whether a query takes rows of another one, or another one takes its."""
-    return any(
-        own != there and name in (own, there)
-        for own, query in manifest.queries.items()
-        for node in query.nodes
-        for there in [
-            *([node.elsewhere.query] if node.elsewhere else []),
-            *(kept.query for kept in node.kept_by.values()),
-        ]
-    )
-
-
-def _fingerprints(plan: JobPlan) -> dict[str, str]:
-    return {query.name: query.fingerprint for query in plan.queries}
+def _unknown_below(kept: Arrangement, times: Times) -> Arrangement:
+    """Remember that rows below these times may have lost a partner, too."""
+    return kept.model_copy(update={"unknown_below": greatest_times(kept.unknown_below, times)})

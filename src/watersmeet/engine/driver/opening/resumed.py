@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watersmeet.engine.driver.results import QueryResult, TickResult
-from watersmeet.engine.driver.settling.inputs_elsewhere import told_of_each
+from watersmeet.engine.driver.settling.shared_inputs import values_by_query
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.state.manifest import Manifest, QueryState
 from watersmeet.watermark.tracker import InputState
@@ -17,7 +17,7 @@ def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
     if manifest is None:
         return None
     states = {query.name: manifest.queries.get(query.name, QueryState()) for query in plan.queries}
-    inputs = told_of_each(plan.queries, lambda query: states[query.name].inputs)
+    inputs = values_by_query(plan.queries, lambda query: states[query.name].inputs)
     held: dict[str, dict[str, int]] = {}
     for query in plan.queries:
         held[query.name] = _held(query, states[query.name], held)

@@ -15,8 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from watersmeet.engine.driver.opening.changed_sources import goes_on
-from watersmeet.engine.driver.opening.moved_paths import path_before
+from watersmeet.engine.driver.opening.changed_sources import goes_on, path_before
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.host import OFFSETS, offsets_in
 from watersmeet.engine.spark.checkpoint.rebuild import with_other_paths

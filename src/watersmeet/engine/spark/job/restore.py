@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from watersmeet.engine.driver.amount import small_rows_in, threads_of_driver
 from watersmeet.engine.driver.driver import Restored, restore
-from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
+from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
 from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
@@ -73,7 +73,7 @@ def open_job(
 ) -> OpenedJob:
     """Read the state of a job, and check that it belongs to the plan. Raises: WatersmeetError."""
     store = checkpoint.store
-    plan = as_kept(plan, load_newest(store))
+    plan = plan_for_state(plan, load_newest(store))
     run_settings = all_settings(plan, settings.run, spark.sparkContext, settings.secrets)
     sources = plan.sources
     topics, brokers = Topics(spark, sources), Brokers(spark, sources)  # by their places: those of the state

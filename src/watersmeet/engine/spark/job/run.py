@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.opening.checks import check_not_finished
+from watersmeet.engine.driver.opening.changed_queries import check_not_finished
 from watersmeet.engine.driver.settling.overtaken import GoesOnFrom
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun

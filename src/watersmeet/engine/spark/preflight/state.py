@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from watersmeet.engine.driver.opening.as_kept import as_kept
+from watersmeet.engine.driver.opening.changed_queries import check_not_finished, check_same_job
 from watersmeet.engine.driver.opening.changed_sources import are_others
-from watersmeet.engine.driver.opening.checks import check_not_finished, check_same_job
+from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.checkpoint.moved_files import moves_of
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_ahead
@@ -48,7 +48,7 @@ def _problems(
     is_over = manifest is not None and manifest.finished
     try:
         if manifest is not None:
-            plan = as_kept(plan, manifest)
+            plan = plan_for_state(plan, manifest)
             check_same_job(manifest, plan, may_change=settings.change_queries)
         if is_over and not settings.finish:
             check_not_finished(manifest)

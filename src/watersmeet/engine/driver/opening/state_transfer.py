@@ -7,27 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from typing import TypeVar
 
-from watersmeet.engine.driver.opening.held_anew import Brought
-from watersmeet.engine.driver.settling.inputs_elsewhere import renamed_key
+from watersmeet.engine.driver.opening.run_rewriter import BroughtSide
+from watersmeet.engine.driver.settling.shared_inputs import rename_key
 from watersmeet.event_time import Watermark
 from watersmeet.names import input_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import ElsewhereState, Manifest, NodeState, QueryState
 from watersmeet.watermark.tracker import InputState
 
+T = TypeVar("T")
 
-def with_moved(manifest: Manifest, stay: Iterable[QueryPlan]) -> tuple[Manifest, list[Brought]]:
+
+def transfer_state(manifest: Manifest, stay: Iterable[QueryPlan]) -> tuple[Manifest, list[BroughtSide]]:
     """The state with what each node of the queries that ``stay`` keeps, whoever kept it before; and the sides
     of delta joins whose rows others kept, held by their keys."""
-    brought = list[Brought]()
+    brought = list[BroughtSide]()
     moved = {
-        query.name: _moved(manifest, query, brought) for query in stay if manifest.queries[query.name].nodes
+        query.name: _transfer(manifest, query, brought)
+        for query in stay
+        if manifest.queries[query.name].nodes
     }
     return manifest.model_copy(update={"queries": {**manifest.queries, **moved}}), brought
 
 
-def _moved(manifest: Manifest, query: QueryPlan, brought: list[Brought]) -> QueryState:
+def _transfer(manifest: Manifest, query: QueryPlan, brought: list[BroughtSide]) -> QueryState:
     state = manifest.queries[query.name]
     read_elsewhere = {alias for alias, _, _ in query.inputs_elsewhere}
     nodes, late_below = list(state.nodes), dict(state.late_below)
@@ -43,10 +48,7 @@ def _moved(manifest: Manifest, query: QueryPlan, brought: list[Brought]) -> Quer
             home = home_of(manifest, kept.elsewhere)
             nodes[node.number] = node_of(manifest, home)
             before = manifest.queries[home.query]
-            for alias, there in home.aliases.items():
-                of_input = before.inputs.get(there)
-                if alias not in inputs and of_input is not None:
-                    inputs[alias] = deepcopy(of_input)
+            inputs = deepcopy(_rename(home.aliases, before.inputs)) | inputs
             late_below |= _by_own_keys(before.late_below, home)
         for side in node.sides:
             of_node = nodes[node.number]
@@ -63,7 +65,7 @@ def _moved(manifest: Manifest, query: QueryPlan, brought: list[Brought]) -> Quer
 def _by_own_keys(watermarks: Mapping[str, Watermark], home: ElsewhereState) -> dict[str, Watermark]:
     """Per watermark key of a query whose inputs another one read, what that one has for it."""
     names = {there: alias for alias, there in home.aliases.items()}
-    keys = {key: renamed_key(key, names) for key in watermarks}
+    keys = {key: rename_key(key, names) for key in watermarks}
     return {own: watermarks[key] for key, own in keys.items() if own is not None}
 
 
@@ -85,43 +87,38 @@ def _with_side(manifest: Manifest, node: NodeState, side: str) -> tuple[NodeStat
     return node.model_copy(update={"arrangements": arrangements, "kept_by": others}), of_input
 
 
-def side_home(manifest: Manifest, query: str, number: int, side: str) -> tuple[str, int, str]:
-    """Who keeps the rows of a side in the end: query, node and name there."""
+def side_home(manifest: Manifest, query: str, number: int, side: str = "") -> tuple[str, int, str]:
+    """Return who keeps the rows of a side, or of a node, in the end: query, node and name there."""
     node = manifest.queries[query].nodes[number]
     if node.elsewhere is not None:
-        home = home_of(manifest, node.elsewhere)
-        query, number, side = home.query, home.node, home.sides.get(side, side)
-        node = manifest.queries[query].nodes[number]
+        home = node.elsewhere
+        return side_home(manifest, home.query, home.node, home.sides.get(side, side))
     kept = node.kept_by.get(side)
     return (query, number, side) if kept is None else side_home(manifest, kept.query, kept.node, kept.side)
 
 
-def home_of(manifest: Manifest, elsewhere: ElsewhereState) -> ElsewhereState:
-    """Where it is kept in the end: a node may rest, too, beneath one of which others take rows."""
-    further = manifest.queries[elsewhere.query].nodes[elsewhere.node].elsewhere
+def home_of(manifest: Manifest, home: ElsewhereState) -> ElsewhereState:
+    """Return where a node is kept in the end: a node may rest, too, beneath one of which others take rows."""
+    further = manifest.queries[home.query].nodes[home.node].elsewhere
     if further is None:
-        return elsewhere
-    sides = {own: further.sides[there] for own, there in elsewhere.sides.items() if there in further.sides}
-    aliases = {
-        own: further.aliases[there] for own, there in elsewhere.aliases.items() if there in further.aliases
-    }
-    return home_of(manifest, further.model_copy(update={"sides": sides, "aliases": aliases}))
+        return home
+    names = {"sides": _rename(home.sides, further.sides), "aliases": _rename(home.aliases, further.aliases)}
+    return home_of(manifest, further.model_copy(update=names))
 
 
-def node_of(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
-    """What another query's node keeps, by the names of the node that rested."""
-    there = manifest.queries[elsewhere.query].nodes[elsewhere.node]
+def node_of(manifest: Manifest, home: ElsewhereState) -> NodeState:
+    """Return what another query's node keeps, by the names of the node that rested."""
+    there = manifest.queries[home.query].nodes[home.node]
     return there.model_copy(
         update={
-            "arrangements": {
-                own: there.arrangements[name]
-                for own, name in elsewhere.sides.items()
-                if name in there.arrangements
-            },
-            "kept_by": {
-                own: there.kept_by[name] for own, name in elsewhere.sides.items() if name in there.kept_by
-            },
-            "emitted": _by_own_keys(there.emitted, elsewhere),
-            "missing": [_by_own_keys(way, elsewhere) for way in there.missing],
+            "arrangements": _rename(home.sides, there.arrangements),
+            "kept_by": _rename(home.sides, there.kept_by),
+            "emitted": _by_own_keys(there.emitted, home),
+            "missing": [_by_own_keys(way, home) for way in there.missing],
         }
     )
+
+
+def _rename(names: Mapping[str, str], there: Mapping[str, T]) -> dict[str, T]:
+    """Return what is there by other names; ``names``: own name -> name there."""
+    return {own: there[name] for own, name in names.items() if name in there}

@@ -1,4 +1,4 @@
-"""What is said of inputs that other queries read: for each query as if it read them itself."""
+"""What other queries do for a query: they keep state of its nodes and sides, and read inputs for it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,45 @@ from dataclasses import replace
 from typing import TypeVar
 
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.event_time import Watermark
 from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import FeedPlan
+from watersmeet.state.manifest import ElsewhereState, KeptByState
 
 T = TypeVar("T")
 
 
-def with_elsewhere(
+def producer_state(query: QueryPlan, number: int) -> ElsewhereState | None:
+    """Of node ``number``; None: it keeps its rows itself."""
+    for taken in query.taken:
+        for node in taken.nodes:
+            if node.number == number:
+                return ElsewhereState(
+                    query=taken.query,
+                    node=node.node,
+                    sides=dict(node.sides),
+                    aliases=dict(taken.aliases),
+                )
+    return None
+
+
+def side_producers(node: NodePlan, shapes: Callable[[str], Sequence[NodeShape]]) -> dict[str, KeptByState]:
+    """Per side of a node that another query keeps. ``shapes``: the nodes of a query by name."""
+    return {
+        side.name: KeptByState(
+            query=by.query,
+            node=by.node,
+            side=by.side,
+            held=next(own.held for own in shapes(by.query)[by.node].sides if own.name == by.side),
+        )
+        for side in node.sides
+        if (by := side.kept_by) is not None
+    }
+
+
+def add_shared_inputs(
     query: QueryPlan, own: Mapping[str, T], told: Mapping[str, Mapping[str, T]]
 ) -> dict[str, T]:
     """What is said per alias of a query's inputs, with those that others read for it, in the query's order.
@@ -29,17 +60,17 @@ def with_elsewhere(
     return {alias: every[alias] for alias in sorted(every, key=lambda name: order.get(name, len(order)))}
 
 
-def told_of_each(
+def values_by_query(
     queries: Sequence[QueryPlan], told_of: Callable[[QueryPlan], Mapping[str, T]]
 ) -> dict[str, dict[str, T]]:
     """The same of all queries of a job, by name. ``told_of``: one, of the inputs that it reads itself."""
     told: dict[str, dict[str, T]] = {}
     for query in queries:
-        told[query.name] = with_elsewhere(query, told_of(query), told)
+        told[query.name] = add_shared_inputs(query, told_of(query), told)
     return told
 
 
-def with_advances_elsewhere(
+def add_shared_advances(
     query: QueryPlan, own: tuple[AdvanceBack, ...], told: Mapping[str, tuple[AdvanceBack, ...]]
 ) -> tuple[AdvanceBack, ...]:
     """The same of advances that went back."""
@@ -47,20 +78,20 @@ def with_advances_elsewhere(
     for taken in query.taken:
         names = {there: alias for alias, there in taken.aliases}
         for advance in told[taken.query]:
-            key = renamed_key(advance.key, names)
+            key = rename_key(advance.key, names)
             if key is not None:
                 advances[key] = replace(advance, key=key)
     return tuple(advances[key] for key in sorted(advances))
 
 
-def by_own_keys(feed: FeedPlan, emitted: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
+def rename_watermarks(feed: FeedPlan, emitted: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
     """The output watermarks of a node beneath, by the keys of the query that takes its rows."""
     if feed.query is None:
         return emitted
     return {own: emitted[there] for own, there in feed.event_times if there in emitted}
 
 
-def renamed_key(key: str, aliases: Mapping[str, str]) -> str | None:
+def rename_key(key: str, aliases: Mapping[str, str]) -> str | None:
     """A watermark key ``alias.column`` by another alias; None: it is of none of ``aliases``."""
     alias = max((name for name in aliases if key.startswith(f"{name}.")), key=len, default=None)
     return None if alias is None else f"{aliases[alias]}{key.removeprefix(alias)}"

@@ -1,0 +1,981 @@
+"""Rule: what several queries of a job make or keep in the same way, the first of them in the job's order does
+for all. There are three kinds, in this order:
+
+**Rows** (`share_rows`) of two queries, of their stages, or those that they group. They are the same if the
+queries are the same but for aliases: sources and how they are read, conditions, kinds of join, keys and
+aggregates of groups. Which columns are asked of them may differ: the producer has those that any needs. Where
+only tables are beneath, that may be any part of a query. Where streams are, it is what all joins of a query
+come to, for what a stream's rows come to depends on the watermarks of all that they are joined with; or the
+rows of a stream of changes that is joined with nothing. Rows that come and go are never those that are final.
+
+**Runs** (`share_runs`) of sides of joins. What decides is the source (each branch of it), the lags, the flag,
+event times, keys, indexes and by which times rows are released, each by what it is made of; so aliases may
+differ, and which columns a query keeps. Rows of a source that follows others when it is idle are late by
+these: they are the same within a query. The producer's ingest writes the runs, with the columns of all. What
+each query has released and matched of them stays its own.
+
+**Arrangements** (`share_arrangements`) of inputs of delta joins, whatever they are joined with: tables of the
+same source, or of stages that one query makes for both, with the same conditions on them. Aliases may differ,
+and by which keys they are looked up, and which columns a query needs. The producer keeps the columns of all,
+lets its rows be found by the keys of all (by its own they are held), and tells the others what a tick changes
+of it; they look its rows up as their own. A producer may go: then rows are held by another key
+(`engine.driver.opening.run_rewriter`). Rows that are sorted within a key are for those alone that want them
+so. A row with a NULL in a key of one of them is kept if it is none of another's: look-ups find no NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from watersmeet.event_time import Side
+from watersmeet.names import is_ours, node_alias, ours
+from watersmeet.plan.asked_beneath import asked_beneath
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.identity.origins import Origins, origins_of, side_origins
+from watersmeet.plan.join_inputs import refs
+from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaPlan, FoundBy
+from watersmeet.plan.model.job import QueryPlan, RestingNode, ReusedRows
+from watersmeet.plan.model.nodes import JoinPlan, NodePlan, PassPlan, RestPlan
+from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, FeedPlan, Producer, SidePlan, joined_name
+from watersmeet.plan.nodes.feed import Derived, DerivedColumns, ForOthers, StageKey, column_of, needed
+from watersmeet.spec.model import (
+    Expr,
+    Input,
+    Join,
+    JoinKind,
+    OnIdle,
+    OutputMode,
+    Query,
+    Relation,
+    StageBranch,
+    inputs_of,
+    visible_inputs,
+)
+
+Names = Mapping[str, str]
+"""Own names -> those of the other query."""
+
+Replan = Callable[[QueryPlan, ForOthers], tuple[QueryPlan, DerivedColumns]]
+"""Plans the nodes of a query again, with what others need of its rows."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that a query makes: of a stage of it, at node ``node``. ``grouped``: those of its groups; else
+    those that come to be grouped, if there are groups. ``final``: they are never taken back; ``timed``:
+    streams are beneath."""
+
+    owner: int
+    stage: StageKey
+    query: Query
+    node: int
+    grouped: bool
+    final: bool
+    timed: bool
+
+
+@dataclass(frozen=True)
+class _CommonRows:
+    """``own`` are the same rows as those of ``other``, a query before."""
+
+    own: _Rows
+    other: _Rows
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Of all inputs beneath."""
+        return dict(zip(_aliases(self.own.query), _aliases(self.other.query), strict=True))
+
+
+SideKey = tuple[str, int, str]
+"""Query, node and name of a side; without a name, the node."""
+
+MayReuse = Callable[[SideKey, SideKey, bool], bool]
+"""Whether a consumer may go by the rows that a producer makes or keeps. True: a consumer that begins later
+misses some, or the producer has to keep more, columns or rows with NULL in a key."""
+
+
+def share_rows(
+    queries: Sequence[QueryPlan],
+    replanned: Replan,
+    may_reuse: MayReuse,
+) -> tuple[QueryPlan, ...]:
+    """The queries, each with the rows that it takes of those before."""
+    pairs = list(_common_rows(queries, may_reuse)) if len(queries) > 1 else []
+    if not pairs:
+        return tuple(queries)
+    involved = {same.own.owner for same in pairs} | {same.other.owner for same in pairs}
+    asked: dict[int, dict[StageKey, list[Expr]]] = {number: {} for number in involved}
+    wide, derived = list(queries), dict[int, DerivedColumns]()
+    wanted: list[tuple[_CommonRows, Sequence[str], Mapping[str, Expr]]] = []
+    for number in sorted(involved, reverse=True):  # what a query needs of those before depends on those after
+        wide[number], derived[number] = replanned(queries[number], asked[number])
+        for same in pairs:
+            if same.own.owner != number:
+                continue
+            asked_for = _needed(wide[number], same.own.node)
+            own = _exprs(same.own, derived[number].get(same.own.stage, Derived()))
+            exprs_there = {name: _of_aliases(expr, same.aliases) for name, expr in own.items()}
+            wanted.append((same, asked_for, exprs_there))
+            if not same.own.grouped:
+                more = asked[same.other.owner].setdefault(same.other.stage, [])
+                more += [exprs_there[name] for name in asked_for]
+    taken: dict[int, list[ReusedRows]] = {}
+    for same, columns, exprs in wanted:
+        rows, there = same.own, same.other
+        names = {name: name for name in columns}  # groups that are the same name their columns alike
+        if not rows.grouped:
+            names = {name: column_of(exprs[name], derived[there.owner][there.stage]) for name in columns}
+        keys = (wide[one.owner].nodes[one.node].watermark_keys for one in (rows, there))
+        taken.setdefault(rows.owner, []).append(
+            ReusedRows(
+                queries[there.owner].name,
+                there.node,
+                "",
+                tuple((name, names[name]) for name in columns),
+                number=rows.node,
+                keys=tuple(zip(*keys, strict=True)),
+                aliases=tuple(same.aliases.items()),
+                nodes=_resting(wide[rows.owner], wide[there.owner], same),
+            )
+        )
+    in_order = (sorted(taken.get(number, ()), key=lambda own: own.number) for number in range(len(wide)))
+    return _placed([_taking(query, own) for query, own in zip(wide, in_order, strict=True)])
+
+
+def _common_rows(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> Iterator[_CommonRows]:
+    """What each query can take of those before."""
+    made: dict[object, list[_Rows]] = {}
+
+    def first(own: _Rows) -> _CommonRows | None:
+        for other in made.get(_key(own), ()):
+            same, makers = _CommonRows(own, other), (queries[own.owner], queries[other.owner])
+            keys = [(made.name, rows.node, "") for made, rows in zip(makers, (own, other), strict=True)]
+            if may_reuse(keys[0], keys[1], not makers[0].nodes[own.node].keeps_table) and _alike(
+                *makers, same
+            ):
+                return same
+        return None
+
+    for number, query in enumerate(queries):
+        if query.asked is None:
+            continue
+        fresh: list[_Rows] = []
+        yield from _of_query(number, query, None, query.asked.query, query.root.number, first, fresh)
+        for rows in fresh:
+            made.setdefault(_key(rows), []).append(rows)
+
+
+def _of_query(
+    number: int,
+    plan: QueryPlan,
+    stage: StageKey,
+    query: Query,
+    root: int,
+    first: Callable[[_Rows], _CommonRows | None],
+    fresh: list[_Rows],
+) -> Iterator[_CommonRows]:
+    """What a query, or stage, can take; ``first``: of the first that makes the same. What it makes itself
+    comes to be in ``fresh``."""
+    node, made = plan.nodes[root], list[_Rows]()
+    final, timed = not node.changes, not all(map(_is_kept, query.every))
+    if (stage is None and _is_of_streams(query, final=final)) if timed else not final:
+        grouped = node.grouped
+        if node.is_for_all:
+            made.append(_Rows(number, stage, query, root, grouped is not None, final, timed))
+        if grouped is not None and grouped.feed is not None:
+            made.append(_Rows(number, stage, query, grouped.feed.node, False, final, timed))
+    for rows in made:
+        same = first(rows)
+        if same is not None:
+            yield same
+            return
+        fresh.append(rows)
+    for i in () if final else query.inputs:
+        for place, branch in enumerate(i.branches):
+            if isinstance(branch, StageBranch):
+                beneath = _stage_node(plan, (i.alias, place))
+                if beneath is not None:
+                    yield from _of_query(number, plan, (i.alias, place), branch.stage, beneath, first, fresh)
+
+
+def _is_kept(query: Query) -> bool:
+    """Tables alone, which have no time."""
+    return all(i.is_table and not i.as_of and not i.event_times for i in query.inputs)
+
+
+def _is_of_streams(query: Query, *, final: bool) -> bool:
+    """Joins of sources; where rows come and go of tables, too, or one stream of changes. (Rows of stages of
+    streams may be late, and each query says so of those that it keeps.)"""
+    if any(i.as_of for i in query.inputs):
+        return False
+    if not all(_is_kept(part) for i in query.inputs for stage in i.stages for part in stage.every):
+        return False
+    return isinstance(query.relation, Join) or not final
+
+
+def _stage_node(plan: QueryPlan, stage: tuple[str, int]) -> int | None:
+    """The last node of a stage."""
+    alias, place = stage
+    for node in plan.nodes:
+        for side in node.sides:
+            if side.name == alias and side.feed is None:
+                for number, feed in side.stages:
+                    if number == place:
+                        return feed.node
+    return None
+
+
+def _key(rows: _Rows) -> object:
+    """What is equal for rows that are the same, whatever aliases say."""
+    aggregation = rows.query.aggregation
+    groups: object = None
+    if aggregation is not None:
+        own = _positions(rows.query)
+        if rows.grouped:  # whatever HAVING says: that is asked of groups that leave
+            keys, calls = (
+                tuple((column.name, _text(column.expr, own)) for column in columns)
+                for columns in (aggregation.keys, aggregation.aggregates)
+            )
+            groups = (keys, calls)
+    what = "groups" if rows.grouped else "rows"
+    return what, rows.final, _relation_key(rows.query, joined_alone=rows.timed and not rows.grouped), groups
+
+
+def _relation_key(query: Query, *, joined_alone: bool = False) -> object:
+    """``joined_alone``: what is asked of rows that leave the last join does not count."""
+    own = _positions(query)
+    where = asked_beneath(query) if joined_alone else query.where
+    return _part_key(query.relation, own), _text(where, own)
+
+
+def _part_key(part: Relation, own: Names) -> object:
+    if isinstance(part, Input):
+        branches: list[object] = []
+        for branch in part.branches:
+            columns = tuple(map(text_of, branch.columns))
+            if isinstance(branch, StageBranch):
+                branches.append((_stage_key(branch.stage), columns, _text(branch.above, {})))
+            else:
+                conditions = _text(branch.beneath, {}), _text(branch.above, {})
+                branches.append((branch.source.name, columns, *conditions, branch.lags))
+        declared = tuple((column.name, str(column.type)) for column in part.columns)
+        return "input", declared, tuple(branches), part.broadcast, part.event_times
+    return (
+        part.kind.value,
+        _part_key(part.left, own),
+        _part_key(part.right, own),
+        *(_text(expr, own) for expr in (part.on, part.where, part.match)),
+        part.plan,
+    )
+
+
+def _stage_key(query: Query) -> object:
+    """Of a stage as part of something: its columns count."""
+    own = _positions(query)
+    outputs = tuple((output.name, _text(output.expr, own)) for output in query.outputs)
+    aggregation, groups = query.aggregation, None
+    if aggregation is not None:
+        columns = (*aggregation.keys, *aggregation.aggregates)
+        having = None if aggregation.having is None else text_of(aggregation.having)
+        groups = (
+            repr(aggregation.window),
+            repr(aggregation.ranking),
+            tuple((c.name, _text(c.expr, own)) for c in columns),
+            having,
+        )
+    return _relation_key(query), outputs, groups
+
+
+def _positions(query: Query) -> dict[str, str]:
+    return {i.alias: str(place) for place, i in enumerate(inputs_of(query.relation))}
+
+
+def _text(expr: Expr | None, aliases: Names) -> str | None:
+    return None if expr is None else text_of(_of_aliases(expr, aliases))
+
+
+def _of_aliases(expr: Expr, aliases: Names) -> Expr:
+    tree = expr.copy()
+    for column in list(tree.find_all(exp.Column)):
+        if column.table:
+            column.set("table", exp.to_identifier(aliases[column.table], quoted=True))
+    return tree
+
+
+def _aliases(query: Query) -> Iterator[str]:
+    """Of all inputs, those of stages too, in one order for queries that are the same."""
+    for i in query.inputs:
+        yield i.alias
+        for stage in i.stages:
+            yield from _aliases(stage)
+
+
+def _needed(plan: QueryPlan, number: int) -> list[str]:
+    """The columns that are asked of a node's rows, in one order."""
+    parent = plan.parent(number)
+    if parent is not None:
+        return sorted(needed(parent[2]))
+    exprs = [output.expr for output in plan.outputs]
+    exprs += [expr for expr in (plan.where, plan.rows_of_key) if expr is not None]
+    columns = sorted({name for expr in exprs for _, name in refs(expr)})
+    if columns:
+        return columns
+    return [plan.nodes[number].any_column]
+
+
+def _exprs(rows: _Rows, derived: Derived) -> dict[str, Expr]:
+    """What each column is that rows may be asked for, over inputs."""
+    if rows.grouped:
+        return {}
+    exprs: dict[str, Expr] = {}
+    for i in visible_inputs(rows.query.relation):
+        for column in i.columns:
+            exprs[joined_name(i.alias, column.name)] = _column(i.alias, column.name)
+        for name, expr in derived.columns.get(i.alias, {}).items():
+            exprs[joined_name(i.alias, name)] = expr.transform(
+                lambda e, alias=i.alias: _column(alias, e.name) if isinstance(e, exp.Column) else e
+            )
+    return exprs
+
+
+def _column(alias: str, name: str) -> Expr:
+    return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
+
+
+def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
+    """A node, and all beneath it, each once, in one order for nodes that are the same."""
+    nodes: dict[int, NodePlan] = {}
+
+    def walk(node: NodePlan) -> None:
+        if node.number in nodes:
+            return
+        nodes[node.number] = node
+        for side in node.sides:
+            for feed in side.feeds:
+                walk(plan.nodes[feed.node])
+
+    walk(plan.nodes[number])
+    return list(nodes.values())
+
+
+def _alike(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> bool:
+    """Whether the planner made the same nodes of both: joins in the same order.
+
+    Rows of joins above others are kept by names of inputs, and of streams these have to be the same: else
+    nobody could go on without the query that makes them."""
+    if same.own.timed and any(own != there for own, there in same.aliases.items()):
+        nodes = _beneath(plan, same.own.node)
+        feeds = [side.feed for node in nodes for side in node.sides if side.feed is not None]
+        if any(feed.path is None for feed in feeds):
+            return False
+    return _form(plan, same.own) == _form(other, same.other)
+
+
+def _form(plan: QueryPlan, rows: _Rows) -> object:
+    """Nodes and their sides, and of streams by what rows are released, whatever inputs are called."""
+    places = {alias: place for place, alias in enumerate(_aliases(rows.query))}
+    nodes = _beneath(plan, rows.node)
+    numbers = {node.number: place for place, node in enumerate(nodes)}
+
+    def placed(key: str) -> tuple[int | None, str]:
+        alias = max((name for name in places if key.startswith(f"{name}.")), key=len, default="")
+        return places.get(alias), key.removeprefix(alias)
+
+    def bounds(node: NodePlan) -> list[object]:
+        others = [
+            other
+            for of in plan.every(ArrangePlan)
+            if of.number == node.number
+            for retention in of.retentions
+            for other in retention.others
+        ]
+        return [
+            (placed(bound.evicted), placed(bound.by), bound.c)
+            for one in (node, *others)
+            for bound in one.bounds
+        ]
+
+    return [
+        (
+            type(node),
+            bounds(node) if rows.timed else (),
+            [
+                (
+                    [places.get(i.alias) for i in side.inputs],
+                    [numbers[feed.node] for feed in side.feeds],
+                    len(side.branches),
+                    places.get(side.copy_of or ""),
+                    side.padded,
+                )
+                for side in node.sides
+            ],
+        )
+        for node in nodes
+    ]
+
+
+def _resting(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> tuple[RestingNode, ...]:
+    pairs = zip(_beneath(plan, same.own.node), _beneath(other, same.other.node), strict=True)
+    return tuple(
+        RestingNode(
+            own.number,
+            theirs.number,
+            tuple((side.name, there.name) for side, there in zip(own.sides, theirs.sides, strict=True)),
+        )
+        for own, theirs in pairs
+    )
+
+
+def _taking(query: QueryPlan, taken: Sequence[ReusedRows]) -> QueryPlan:
+    """The query with nodes that rest."""
+    if not taken:
+        return query
+    resting = {node.number for own in taken for node in own.nodes}
+    by_node = {own.number: own for own in taken}
+
+    def foreign(feed: FeedPlan) -> FeedPlan:
+        own = by_node.get(feed.node)
+        return feed if own is None else replace(feed, node=own.node, query=own.query, renamed=own.names)
+
+    def joined(feed: FeedPlan) -> FeedPlan:
+        own = by_node.get(feed.node)
+        return feed if own is None else replace(foreign(feed), event_times=own.keys)
+
+    def side(plan: SidePlan) -> SidePlan:
+        branches = tuple(foreign(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
+        return replace(plan, branches=branches, feed=None if plan.feed is None else joined(plan.feed))
+
+    nodes: list[NodePlan] = []
+    for node in query.nodes:
+        if node.number not in resting:
+            nodes.append(replace(node, sides=tuple(map(side, node.sides))))
+        elif node is query.root:
+            sides = (side(_passing(node, by_node[node.number])),)
+            nodes.append(PassPlan(number=node.number, sides=sides, changes=node.changes))
+        else:
+            nodes.append(RestPlan(number=node.number, sides=(), changes=node.changes))
+    return replace(query, nodes=tuple(nodes), taken=tuple(taken), complete=query.nodes)
+
+
+def _passing(root: NodePlan, taken: ReusedRows) -> SidePlan:
+    """The side of a node that puts out rows of another query's as they come."""
+    names = tuple(name for name, _ in taken.names)
+    return SidePlan(
+        name=node_alias(root.number),
+        inputs=(Input("", root.columns, (), ()),),
+        branches=(),
+        feed=FeedPlan(
+            node=root.number,
+            copied=tuple((name, name) for name in names),
+            computed=(),
+            computed_exact=(),
+            beneath=(),
+            filters=(),
+            conditions=(),
+            not_null=(),
+            matchable=True,
+        ),
+        event_times=(),
+        kept=names,
+        carried=names,
+        nullable=(),
+        padded=False,
+        passes=True,
+    )
+
+
+_RunKey = tuple[object, ...]
+_Place = tuple[int, int, int]
+"""Of a side: the number of its query, of its node, and its own in that."""
+
+
+def share_runs(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
+    """Return the queries with their sides saying which of them are the same; see `SidePlan.sharers`."""
+    plans: dict[_Place, SidePlan] = {}
+    places_by_key: dict[_RunKey, list[_Place]] = {}
+    for number, query in enumerate(queries):
+        for join in query.every(JoinPlan):
+            for place, (side, plan) in enumerate(zip(Side, join.sides, strict=True)):
+                plans[number, join.number, place] = plan
+                key = _run_key(query, join, side)
+                if key is not None:
+                    places_by_key.setdefault(key, []).append((number, join.number, place))
+    for places in places_by_key.values():
+        if len(places) > 1:
+            names = tuple(f"{queries[place[0]].name}/{plans[place].name}" for place in places)
+            plans[places[0]] = _with_columns_of(plans[places[0]], [plans[place] for place in places[1:]])
+            plans |= {place: replace(plans[place], sharers=names) for place in places}
+
+    def sharing(number: int, node: NodePlan) -> NodePlan:
+        sides = (plans.get((number, node.number, place), own) for place, own in enumerate(node.sides))
+        return replace(node, sides=tuple(sides))
+
+    return tuple(
+        replace(query, nodes=tuple(sharing(number, node) for node in query.nodes))
+        for number, query in enumerate(queries)
+    )
+
+
+def _run_key(query: QueryPlan, node: JoinPlan, side: Side) -> _RunKey | None:
+    """What is the same for sides that hold the same rows in the same way; None: it is for none other.
+
+    A side whose rows leave before they are released (SEMI, ASOF, changes, limits) is not shared, nor one of a
+    join without an equality key or with BROADCAST, whose tasks have other parts of it; nor one whose key is
+    computed, of which the other side may decide the type.
+    """
+    if node.changes or node.asof is not None or query.options.at_limit.sheds:
+        return None
+    plan = node.side(side)
+    keys = [key.column(side) for key in node.keys]
+    if not keys or any(map(is_ours, keys)) or node.by_value or node.broadcast is not None:
+        return None
+    if plan.feed is not None or plan.stages or plan.passes or plan.nullable:
+        return None
+    if node.kind is JoinKind.SEMI and side is Side.LEFT:
+        return None
+    origins = side_origins(plan)
+
+    def made(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, origins[name].digest) for name in names)
+
+    evicted = {bound.evicted for bound in node.bounds}
+    indexes = node.indexes(side)
+    follows = any(branch.source.on_idle is OnIdle.FOLLOW for _, branch in plan.sources)
+    return (
+        query.name if follows or node.horizon is not None else None,
+        tuple(
+            (branch.source.name, branch.lags, None if branch.flag is None else text_of(branch.flag))
+            for _, branch in plan.sources
+        ),
+        made(plan.event_times),
+        made(keys),
+        made(sorted(plan.not_null)),
+        tuple((repr(index), origins[index.column].digest) for index in indexes),
+        tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
+    )
+
+
+def _with_columns_of(owner: SidePlan, others: Sequence[SidePlan]) -> SidePlan:
+    """The side with the columns that others keep besides."""
+    there = {side_origins(owner)[name].digest for name in owner.kept}
+    columns: list[ColumnOfOthers] = []
+    branches = [list(branch.columns) for _, branch in owner.sources]
+    for other in others:
+        origins = side_origins(other)
+        types = {column.name: column.type for column in other.input.columns}
+        for name in other.kept:
+            origin = origins[name]
+            if origin.digest in there:
+                continue
+            there.add(origin.digest)
+            own_name = ours(f"others:{len(columns)}")
+            columns.append(ColumnOfOthers(own_name, origin.digest, origin.text, types.get(name)))
+            for own, (_, branch) in zip(branches, other.sources, strict=True):
+                own.append((own_name, dict(branch.columns)[name]))
+    numbered = {number: own for (number, _), own in zip(owner.sources, branches, strict=True)}
+    return replace(
+        owner,
+        of_others=tuple(columns),
+        branches=tuple(
+            replace(branch, columns=tuple(numbered[number])) if isinstance(branch, BranchPlan) else branch
+            for number, branch in enumerate(owner.branches)
+        ),
+    )
+
+
+_Way = tuple[str, int | None]
+"""Where rows are found in one way: the name of the side, and the number of the further key there (None: its
+own)."""
+
+_How = tuple[tuple[object, ...], tuple[object, ...]]
+"""A way to find rows: by which columns they are hashed, and by what they are sorted within a hash; of what
+these are made."""
+
+_Columns = Mapping[str, object]
+"""Per column of a side, of what it is made: the same, whatever the query calls it."""
+
+
+@dataclass(frozen=True)
+class _ArrangedInput:
+    """An input of a delta join. ``path``: its number among the inputs; ``ways``: how its rows are found, and
+    where; ``keys``: what is called so here; ``origins``: of its columns, for the state; ``has_bands``: some
+    look-ups go by ranges of values, too."""
+
+    place: int
+    node: int
+    path: int
+    side: SidePlan
+    columns: _Columns
+    ways: Mapping[_How, _Way]
+    keys: Mapping[_How, FoundBy]
+    origins: Origins
+    has_bands: bool
+
+    @property
+    def by_side(self) -> dict[str, list[_How]]:
+        """Per side the ways in which its rows are found, its own key's first."""
+        sides: dict[str, list[_How]] = {}
+        for how, (name, _) in sorted(self.ways.items(), key=lambda way: way[1][1] is not None):
+            sides.setdefault(name, []).append(how)
+        return sides
+
+    @property
+    def nowhere_null(self) -> set[object]:
+        """Of what a row has to have values, or it is not kept."""
+        return {self.columns[name] for name in _not_null(self.side)}
+
+
+def share_arrangements(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> tuple[QueryPlan, ...]:
+    """The queries, with inputs of delta joins that others before them keep."""
+    plans, keepers = list(queries), dict[object, list[_ArrangedInput]]()
+    for place, query in enumerate(queries):
+        if query.options.mode is not OutputMode.CHANGELOG:
+            continue
+        fresh: list[tuple[object, _ArrangedInput]] = []
+        for own in _arranged_inputs(place, query):
+            key = _arrangement_key(query, own)
+            others = keepers.get(key, [])
+            fitting = (n for n, o in enumerate(others) if _fits(query, own, queries[o.place], o, may_reuse))
+            number = next(fitting, None)
+            if number is None:
+                fresh.append((key, own))
+                continue
+            other = others[number]
+            plans[other.place], names, ways = _wider(plans[other.place], other, own)
+            others[number] = _with_columns_of_keeper(plans[other.place], replace(other, ways=ways), own)
+            plans[place] = _looking(plans[place], own, queries[other.place].name, others[number], names)
+        for key, own in fresh:
+            keepers.setdefault(key, []).append(own)
+    if all(plan is query for plan, query in zip(plans, queries, strict=True)):
+        return tuple(queries)
+    return _placed(plans)
+
+
+def _arranged_inputs(place: int, query: QueryPlan) -> Iterator[_ArrangedInput]:
+    """The tables of the delta joins that a query makes itself."""
+    nodes = query.every(ArrangePlan)
+    origins = origins_of(query.alone.nodes) if nodes else {}
+    for node in nodes:
+        if node.retentions:
+            continue  # tables beside streams: each query keeps its own
+        for path, side in enumerate(node.leaving):
+            columns = _columns(query, side)
+            if columns is None:
+                continue
+            ways, keys, is_clear = dict[_How, _Way](), dict[_How, FoundBy](), True
+            for held, arranged in zip(node.sides, node.arranged, strict=True):
+                if held is side or held.copy_of == side.name:
+                    # runs know by its name what they are sorted by
+                    indexes = tuple((repr(index), columns[index.column]) for index in arranged.indexes)
+                    for by, key in enumerate([FoundBy(arranged.keys, arranged.key), *arranged.others], -1):
+                        how = tuple(columns[name] for name in key.keys), indexes if by < 0 else ()
+                        is_clear &= how not in ways  # a view may have one column under two names
+                        ways[how], keys[how] = (held.name, None if by < 0 else by), key
+            if not is_clear:
+                continue
+            of_side = origins[node.number, side.name]
+            yield _ArrangedInput(
+                place, node.number, path, side, columns, ways, keys, of_side, _has_bands(query, node)
+            )
+
+
+def _has_bands(query: QueryPlan, node: ArrangePlan) -> bool:
+    joins = [
+        lookup.join
+        for step in query.every(DeltaPlan)
+        if step.arrangements == node.number
+        for lookup in step.lookups
+    ]
+    return any(join.bands or join.values.exact or join.values.real for join in joins)
+
+
+def _not_null(side: SidePlan) -> set[str]:
+    return {*side.not_null, *(name for feed in side.feeds for name in feed.not_null)}
+
+
+def _columns(query: QueryPlan, side: SidePlan) -> _Columns | None:
+    """Of what each column of a side is made; None: of nothing that others could have."""
+    if side.feed is not None or side.event_times or side.passes or side.padded:
+        return None
+    types = {column.name: str(column.type) for column in side.input.columns}
+    parts = [_of_branch(query, branch) for branch in side.branches]
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: (types.get(name), tuple(part.get(name) for part in parts)) for name in names}
+
+
+def _of_branch(query: QueryPlan, branch: BranchPlan | FeedPlan) -> _Columns:
+    if isinstance(branch, BranchPlan):
+        return {name: text_of(expr) for name, expr in branch.columns}
+    there = dict(branch.renamed)
+    columns: dict[str, object] = {name: ("column", there.get(c, c)) for name, c in branch.copied}
+    return columns | {name: text_of(_renamed(expr, there)) for name, expr in branch.computed}
+
+
+def _renamed(expr: Expr, there: Mapping[str, str]) -> Expr:
+    return expr.transform(
+        lambda e: (
+            exp.column(exp.to_identifier(there[e.name], quoted=True))
+            if isinstance(e, exp.Column) and e.name in there
+            else e
+        )
+    )
+
+
+def _arrangement_key(query: QueryPlan, own: _ArrangedInput) -> object:
+    """What is equal for inputs of which the same rows are kept."""
+    side, columns = own.side, own.columns
+    branches: list[object] = []
+    for branch in side.branches:
+        if isinstance(branch, BranchPlan):
+            flag = None if branch.flag is None else text_of(branch.flag)
+            branches.append((branch.source.name, flag))
+        else:
+            asked = [
+                sorted(repr(columns[name]) for name in names)
+                for names in (branch.beneath, branch.filters, branch.conditions)
+            ]
+            branches.append((branch.query or query.name, branch.node, repr(asked), branch.matchable))
+    return tuple(branches)
+
+
+def _fits(
+    query: QueryPlan, own: _ArrangedInput, keeper: QueryPlan, other: _ArrangedInput, may_reuse: MayReuse
+) -> bool:
+    """Whether the other has, or can have, all ways in which an input's rows are found, and all columns."""
+    homes = _homes(own, other)
+    if homes is None:
+        return False
+    if own.nowhere_null != other.nowhere_null and (own.has_bands or other.has_bands):
+        return False
+    held = set(other.columns.values())
+    kept = {other.columns[name] for name in _kept_columns(other.side)}
+    more = bool({own.columns[name] for name in own.side.kept} - kept or other.nowhere_null - own.nowhere_null)
+    more = more or bool(own.ways.keys() - other.ways.keys())
+    for name in own.side.kept:
+        if own.columns[name] not in held and any(
+            isinstance(branch, FeedPlan) and name not in dict(branch.copied) for branch in own.side.branches
+        ):
+            return False  # computed of what a stage puts out, by names of its own
+    return all(
+        may_reuse((query.name, own.node, name), (keeper.name, other.node, there), more)
+        for name, there in homes.items()
+    )
+
+
+def _homes(own: _ArrangedInput, other: _ArrangedInput) -> dict[str, str] | None:
+    """Per side of an input the one of the other in which its rows are found in all of its ways, or can be;
+    None: there is none."""
+    homes: dict[str, str] = {}
+    for name, ways in own.by_side.items():
+        is_sorted = bool(ways[0][1])
+        there, number = other.ways.get(ways[0], (other.side.name, 0))
+        if is_sorted and (ways[0] not in other.ways or number is not None):
+            return None
+        for how in ways:
+            place = other.ways.get(how)
+            if place is None and (there != other.side.name or not how[0]):
+                return None
+            if place is not None and place[0] != there:
+                return None
+        homes[name] = there
+    return homes
+
+
+def _wider(
+    keeper: QueryPlan, other: _ArrangedInput, own: _ArrangedInput
+) -> tuple[QueryPlan, dict[str, str], dict[_How, _Way]]:
+    """The query that keeps an input with the columns and keys that the other needs besides, what these
+    columns are called there, and where rows are found then."""
+    side, columns = other.side, other.columns
+    by_content = {content: name for name, content in columns.items() if name in _kept_columns(side)}
+    names: dict[str, str] = {}
+    more: list[ColumnOfOthers] = []
+    branches = list(side.branches)
+    for name in own.side.kept:
+        content = own.columns[name]
+        if content in by_content:
+            names[name] = by_content[content]
+            continue
+        there = name if name not in columns else ours(f"others:{len(side.of_others) + len(more)}")
+        origin = own.origins[name]
+        types = {column.name: column.type for column in own.side.input.columns}
+        more.append(ColumnOfOthers(there, origin.digest, origin.text, types.get(name)))
+        branches = [
+            _with_column(branch, theirs, name, there)
+            for branch, theirs in zip(branches, own.side.branches, strict=True)
+        ]
+        by_content[content] = names[name] = there
+
+    asked = {name for name in _not_null(side) if columns[name] in own.nowhere_null}
+
+    def wide(held: SidePlan) -> SidePlan:
+        if side.name not in (held.name, held.copy_of):
+            return held
+        return replace(
+            held,
+            branches=tuple(_less_asked(b, asked) for b in branches) if held.name == side.name else (),
+            of_others=(*held.of_others, *more),
+            not_null=tuple(name for name in held.not_null if name in asked),
+        )
+
+    ways, further = dict(other.ways), list[FoundBy]()
+    for how, key in own.keys.items():
+        if how not in ways:
+            ways[how] = side.name, sum(there == side.name for there, _ in ways.values()) - 1
+            columns_there = tuple(names[name] for name in key.keys)
+            further.append(FoundBy(columns_there, key.key))
+
+    keeper = _with_sides(keeper, other.node, wide)
+    if further:
+        node = _arrangements(keeper, other.node)
+        held = node.arranged[other.path]
+        arranged = list(node.arranged)
+        arranged[other.path] = replace(held, others=(*held.others, *further))
+        nodes = list(keeper.nodes)
+        nodes[other.node] = replace(node, arranged=tuple(arranged))
+        keeper = replace(keeper, nodes=tuple(nodes))
+    return keeper, names, ways
+
+
+def _less_asked(branch: BranchPlan | FeedPlan, not_null: set[str]) -> BranchPlan | FeedPlan:
+    if isinstance(branch, BranchPlan):
+        return branch
+    return replace(branch, not_null=tuple(name for name in branch.not_null if name in not_null))
+
+
+def _with_columns_of_keeper(keeper: QueryPlan, other: _ArrangedInput, own: _ArrangedInput) -> _ArrangedInput:
+    """An input that is kept for one more."""
+    side = keeper.nodes[other.node].sides[other.path]
+    columns = _columns(keeper, side)
+    assert columns is not None
+    return replace(other, side=side, columns=columns, has_bands=other.has_bands or own.has_bands)
+
+
+def _kept_columns(side: SidePlan) -> set[str]:
+    return {*side.kept, *(column.name for column in side.of_others)}
+
+
+def _with_column(
+    branch: BranchPlan | FeedPlan, theirs: BranchPlan | FeedPlan, name: str, there: str
+) -> BranchPlan | FeedPlan:
+    """A branch with the column ``name`` of another one that reads the same rows."""
+    if isinstance(branch, BranchPlan):
+        assert isinstance(theirs, BranchPlan)
+        return replace(branch, columns=(*branch.columns, (there, dict(theirs.columns)[name])))
+    assert isinstance(theirs, FeedPlan)
+    column = dict(theirs.copied)[name]
+    column = dict(theirs.renamed).get(column, column)
+    if branch.query is None:
+        return replace(branch, copied=(*branch.copied, (there, column)))
+    own = next((own for own, other in branch.renamed if other == column), ours(f"of_others:{column}"))
+    renamed = dict(branch.renamed) | {own: column}
+    return replace(branch, copied=(*branch.copied, (there, own)), renamed=tuple(renamed.items()))
+
+
+def _looking(
+    query: QueryPlan, own: _ArrangedInput, keeper: str, other: _ArrangedInput, names: Mapping[str, str]
+) -> QueryPlan:
+    """The query, which looks the rows of an input up where another one keeps them."""
+    columns = tuple((name, names[name]) for name in own.side.kept)
+    homes = _homes(own, other)
+    assert homes is not None
+    alias, there = own.side.name, other.side.name
+    feed = FeedPlan(
+        node=other.node,
+        copied=tuple((name, joined_name(alias, name)) for name, _ in columns),
+        computed=(),
+        computed_exact=(),
+        beneath=(),
+        filters=(),
+        conditions=(),
+        not_null=(),
+        matchable=True,
+        path=other.path,
+        query=keeper,
+        renamed=tuple((joined_name(alias, name), joined_name(there, column)) for name, column in columns),
+    )
+
+    def looking(held: SidePlan) -> SidePlan:
+        if held.name not in homes:
+            return held
+        kept_by = Producer(keeper, other.node, homes[held.name], columns)
+        return replace(held, branches=(feed,) if held.copy_of is None else (), kept_by=kept_by)
+
+    def looked_up(held: SidePlan, arranged: Arranged) -> Arranged:
+        """By the key by which rows are held there, if that is one of its own, and by all others beside it."""
+        if held.name not in homes:
+            return arranged
+        ways = own.by_side[held.name]
+        first = [how for how in ways if other.ways[how][1] is None]
+        others = [how for how in ways if how not in first]
+        key = own.keys[(first or others)[0]]
+        indexes = arranged.indexes if ways[0] in first else ()
+        return Arranged(key.keys, indexes, key.key, tuple(own.keys[how] for how in others))
+
+    return _with_sides(query, own.node, looking, looked_up)
+
+
+def _with_sides(
+    query: QueryPlan,
+    number: int,
+    changed: Callable[[SidePlan], SidePlan],
+    by_keys: Callable[[SidePlan, Arranged], Arranged] = lambda side, arranged: arranged,
+) -> QueryPlan:
+    """The query with other sides of one of its arrangements, found in other ways, also where steps look them
+    up."""
+    node, nodes = _arrangements(query, number), dict[int, NodePlan]()
+    for step in query.every(DeltaPlan):
+        if step.arrangements == number:
+            met_arranged = tuple(map(by_keys, step.met, step.met_arranged))
+            nodes[step.number] = replace(
+                step,
+                met=tuple(replace(met, kept_by=changed(met).kept_by) for met in step.met),
+                met_arranged=met_arranged,
+                lookups=tuple(
+                    replace(lookup, by=_number_of_key(before.keys_of(lookup.by), after))
+                    for lookup, before, after in zip(
+                        step.lookups, step.met_arranged, met_arranged, strict=True
+                    )
+                ),
+            )
+    nodes[number] = replace(
+        node,
+        sides=tuple(map(changed, node.sides)),
+        arranged=tuple(map(by_keys, node.sides, node.arranged)),
+    )
+    run = tuple(nodes.get(node.number, node) for node in query.nodes)
+    return replace(query, nodes=run, complete=query.complete or query.nodes)
+
+
+def _arrangements(query: QueryPlan, number: int) -> ArrangePlan:
+    return next(node for node in query.every(ArrangePlan) if node.number == number)
+
+
+def _number_of_key(keys: Sequence[str], arranged: Arranged) -> int | None:
+    """The number of the further key of these columns; None: rows are held by it."""
+    further = [other.keys for other in arranged.others]
+    return None if keys == arranged.keys and keys not in further else further.index(tuple(keys))
+
+
+def _placed(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
+    """The queries with the places counted anew to which rows of each node go in other queries."""
+    places: dict[tuple[str, int], int] = {}
+
+    def placed(feed: FeedPlan) -> FeedPlan:
+        if feed.query is None:
+            return feed
+        place = places[feed.query, feed.node] = places.get((feed.query, feed.node), -1) + 1
+        return replace(feed, place=place)
+
+    def side(plan: SidePlan) -> SidePlan:
+        branches = tuple(placed(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
+        return replace(plan, branches=branches, feed=None if plan.feed is None else placed(plan.feed))
+
+    return tuple(
+        replace(query, nodes=tuple(replace(node, sides=tuple(map(side, node.sides))) for node in query.nodes))
+        for query in queries
+    )
