@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from benchmarks.workloads import EPOCH_US, MINUTE_US
 from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
@@ -110,9 +109,9 @@ def measured(
         task, controls, seconds, count = running.node_task(QUERY, 0), [], [], 0
         for partition in range(tasks):
             of_task = time.process_time()
-            for batch in task.run(partition, tasks):
-                last, count = batch, count + batch.num_rows
-            controls.append(last.column(CONTROL)[0].as_py())
+            leaving, report = task.collect(partition, tasks)
+            count += 1 + sum(batch.num_rows for batch in leaving)
+            controls.append(report)
             seconds.append(time.process_time() - of_task)
         running.settle(QUERY, 0, controls)
         running.conclude({}).commit()

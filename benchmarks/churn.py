@@ -23,7 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.case_file import case_job
 from watersmeet.names import DIFF
@@ -84,11 +83,8 @@ def ticked(driver: TickDriver, left: pa.Table, tasks: int) -> None:
             writer.add(batch)
         reports.append(writer.finish())
     running = begun.advance(reports)
-    task, controls = running.node_task(QUERY, 0), []
-    for partition in range(tasks):
-        *_, last = task.run(partition, tasks)
-        controls.append(last.column(CONTROL)[0].as_py())
-    running.settle(QUERY, 0, controls)
+    task = running.node_task(QUERY, 0)
+    running.settle(QUERY, 0, [task.collect(partition, tasks)[1] for partition in range(tasks)])
     concluded = running.conclude({})
     counts = concluded.result.queries[QUERY].counts
     assert not counts["l"].get("missing_deletes"), counts

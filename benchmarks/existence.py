@@ -24,7 +24,6 @@ from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, condition, minute
 from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
@@ -83,13 +82,11 @@ def ticked(driver: TickDriver, rows: int, *, first: bool = False) -> float:
     running = begun.advance(reports)
     spent = 0.0
     for node in query.nodes:
-        task, controls = running.node_task(query.name, node.number), []
+        task = running.node_task(query.name, node.number)
         before = time.process_time()
-        for partition in range(TASKS):
-            *_, last = task.run(partition, TASKS)
-            controls.append(last.column(CONTROL)[0].as_py())
+        told = [task.collect(partition, TASKS)[1] for partition in range(TASKS)]
         spent += time.process_time() - before
-        running.settle(query.name, node.number, controls)
+        running.settle(query.name, node.number, told)
     concluded = running.conclude({})
     counts = concluded.result.queries[query.name].counts
     assert not any(each.get("missing_deletes") for each in counts.values())

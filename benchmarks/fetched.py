@@ -26,7 +26,6 @@ from benchmarks.paired import QUERY, table_of
 from benchmarks.workloads import KINDS, WARM_UP_TICKS, Workload, minute
 from tests.support.s3 import KEYS, make_bucket, s3_server, store_at
 from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.objects.cache import Cache
@@ -78,13 +77,11 @@ class Player:
                 reports.append(writer.finish())
         running = begun.advance(reports)
         for node in self._plan.queries[0].nodes:
-            told, texts = running.node_task(QUERY, node.number), []
+            told, reports_of_node = running.node_task(QUERY, node.number), []
             for partition in range(self._tasks):
                 task = replace(told, store=self._store((partition + self._ticks) % self._tasks))
-                for batch in task.run(partition, self._tasks):
-                    last = batch
-                texts.append(last.column(CONTROL)[0].as_py())
-            running.settle(QUERY, node.number, texts)
+                reports_of_node.append(task.collect(partition, self._tasks)[1])
+            running.settle(QUERY, node.number, reports_of_node)
         concluded = running.conclude({})
         concluded.commit()
         result = concluded.result

@@ -28,7 +28,6 @@ import pyarrow as pa
 from benchmarks.workloads import BAND_MINUTES, EPOCH_US, MINUTE_US, SCHEMA, WARM_UP_TICKS
 from watersmeet import LocalJob, local
 from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.local.join_spec import JOINED
 from watersmeet.state.store import LocalStore
@@ -85,9 +84,9 @@ def step(folder: Path) -> Tick:
                 writer.add(batch)
             reports.append(writer.finish())
         running = begun.advance(reports)
-        *rows, last = running.node_task(JOINED, 0).run(0, 1)
+        rows, report = running.node_task(JOINED, 0).collect(0, 1)
         count = int(sum(batch.num_rows for batch in rows))
-        running.settle(JOINED, 0, [last.column(CONTROL)[0].as_py()], rows_out=count)
+        running.settle(JOINED, 0, [report], rows_out=count)
         running.conclude({}).commit({"clock_us": 0})
         return count
 

@@ -42,7 +42,6 @@ def table_of(alias: str) -> str:
 def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, profile: bool) -> None:
     """A tick for each line that comes in, and its CPU seconds and rows out as a line; ends with the input."""
     from watersmeet.engine.driver.driver import TickDriver, restore
-    from watersmeet.engine.messages.shapes import CONTROL
     from watersmeet.engine.tasks.ingest import IngestWriter
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
@@ -82,10 +81,9 @@ def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, 
         for node in plan.queries[0].nodes:
             task, reports = running.node_task(QUERY, node.number), []
             for partition in range(partitions):
-                for batch in task.run(partition, partitions):
-                    last, out, batches = batch, out + batch.num_rows, batches + 1
-                out -= 1
-                reports.append(last.column(CONTROL)[0].as_py())
+                leaving, report = task.collect(partition, partitions)
+                out, batches = out + sum(batch.num_rows for batch in leaving), batches + len(leaving) + 1
+                reports.append(report)
             running.settle(QUERY, node.number, reports)
         running.conclude({}).commit()
         took = time.process_time() - began

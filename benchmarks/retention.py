@@ -36,7 +36,7 @@ from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, m
 from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.messages.reports import NodeReport, SideReport
-from watersmeet.engine.messages.shapes import CONTROL, JoinShape
+from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.nodes.join import _least, _release
 from watersmeet.engine.tasks.cut import HashRange
@@ -133,11 +133,9 @@ class Growing:
         running = begun.advance(reports)
         for node in query.nodes:
             task = running.node_task(query.name, node.number)
-            controls = []
-            for partition in range(self.partitions):
-                *_, last = task.run(partition, self.partitions)
-                controls.append(last.column(CONTROL)[0].as_py())
-            running.settle(query.name, node.number, controls)
+            partitions = range(self.partitions)
+            told = [task.collect(partition, self.partitions)[1] for partition in partitions]
+            running.settle(query.name, node.number, told)
         running.conclude({}).commit()
         return time.perf_counter() - wall, time.process_time() - cpu
 

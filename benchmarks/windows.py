@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 from benchmarks.workloads import dated
 from watersmeet.engine.driver.driver import TickDriver, restore
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -80,11 +79,8 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
         writer = IngestWriter(begun.start, SIDE, 0, store)
         writer.add(batch)
         running = begun.advance([writer.finish()])
-        task, reports = running.node_task(QUERY, 0), []
-        for partition in range(asked.partitions):
-            *_, last = task.run(partition, asked.partitions)
-            reports.append(last.column(CONTROL)[0].as_py())
-        running.settle(QUERY, 0, reports)
+        task, partitions = running.node_task(QUERY, 0), asked.partitions
+        running.settle(QUERY, 0, [task.collect(number, partitions)[1] for number in range(partitions)])
         concluded = running.conclude({})
         concluded.commit()
         result = concluded.result.queries[QUERY]

@@ -68,7 +68,8 @@ ALLOWED: dict[str, set[str]] = {
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
     "engine.nodes": BASE | TASK_CORE | {"at_once", "spec", "engine.messages", "engine.tasks"},
     "engine.driver": BASE | CORE | {"at_once", "spec", "engine.messages", "engine.tasks", "engine.nodes"},
-    "engine.tick": BASE | {"plan", "engine.driver"},  # the one order of a tick's steps, on any engine
+    # the one order of a tick's steps, on any engine
+    "engine.tick": BASE | {"plan", "engine.driver", "engine.messages"},
     "engine.files": BASE | {"spec"},
     "engine.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
     "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back

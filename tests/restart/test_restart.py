@@ -28,7 +28,6 @@ from tests.support.ticks import (
 )
 from watersmeet.engine.driver import ledger, merge_policy
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.commits import commit
@@ -224,8 +223,8 @@ def test_orphans_are_collected_by_the_next_commit(plan: JobPlan) -> None:
 def test_what_the_host_wants_remembered_comes_back(plan: JobPlan) -> None:
     store = MemoryStore()
     running = LocalJob(plan, store).driver.begin(7).advance([])
-    *_, control = running.node_task(QUERY, 0).run(0, 1)
-    running.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    _, report = running.node_task(QUERY, 0).collect(0, 1)
+    running.settle(QUERY, 0, [report])
     running.conclude({}).commit({"offsets": "text", "batch": 3})
     manifest = LocalJob(plan, store).driver.manifest
     assert manifest is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
 
 import pytest
@@ -10,7 +12,7 @@ from tests.state.test_manifest import live, manifest
 from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load, manifest_name, manifest_names
-from watersmeet.state.store import MemoryStore
+from watersmeet.state.store import LocalStore, MemoryStore
 
 
 def history(seed, ticks=40):
@@ -49,6 +51,29 @@ def test_fewer_are_kept_once_fewer_are_asked_for_and_more_as_they_come():
         KeptTicks(store, count).commit(each)
         counts.append(len(manifest_names(store)))
     assert counts == [1, 2, 3, 4, 5, 5, 2, 2, 3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("why", ["another process wrote it", "it could not be deleted"])
+def test_what_is_left_goes_with_the_next_tick(why, tmp_path, monkeypatch):
+    store = LocalStore(tmp_path)
+    first, second, third = history(1, 3)
+    kept = KeptTicks(store)
+    assert kept.commit(commit(store, first)) == 0
+    if why == "another process wrote it":
+        pickle.loads(pickle.dumps(store)).write("runs/orphan", b"x")
+    else:
+        store.write("runs/orphan", b"x")
+        stored = commit(store, second)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", refused)
+            assert kept.commit(stored) == 1
+        second = third
+    assert kept.commit(commit(store, second)) == 0
+    assert "runs/orphan" not in store.names("runs")
+
+
+def refused(path):
+    raise PermissionError(13, "held open elsewhere", path)
 
 
 def test_one_that_cannot_be_read_is_not_kept():

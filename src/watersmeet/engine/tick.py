@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import Staged, check_parts, end_tick
+from watersmeet.engine.messages.reports import IngestReport, NodeReport
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 
@@ -50,7 +52,7 @@ class TickInput:
 class NodeResult:
     """The reports of a node's tasks, and how many rows went to the sink (None: as many as left the tasks)."""
 
-    reports: Sequence[str]
+    reports: Sequence[NodeReport]
     rows_out: int | None = None
 
 
@@ -68,12 +70,16 @@ class Backend(ABC):
         """Return True if rows leave in the order in which they came in."""
 
     @abstractmethod
-    def ingest(self, tick: BegunTick) -> Sequence[str]:
+    def ingest(self, tick: BegunTick) -> Sequence[IngestReport]:
         """Read the tick's rows; return the reports of the ingest tasks."""
 
     @abstractmethod
     def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         """Run a node's tasks; of a query's last node, stage their rows."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return what ingest and nodes run within: what they write need not be durable before its end."""
+        return nullcontext()
 
     @abstractmethod
     def stage(self, tick: RunningTick) -> Staged:
@@ -106,12 +112,13 @@ def run_tick(driver: TickDriver, backend: Backend, given: TickInput) -> TickResu
     try:
         try:
             backend.mark("begin")
-            running = _advanced(begun, backend.ingest(begun), backend, given)
-            for query in driver.plan.queries:
-                for node in query.nodes:
-                    if not node.rests:
-                        result = backend.run(running, query, node)
-                        running.settle(query.name, node.number, result.reports, rows_out=result.rows_out)
+            with backend.together():
+                running = _advanced(begun, backend.ingest(begun), backend, given)
+                for query in driver.plan.queries:
+                    for node in query.nodes:
+                        if not node.rests:
+                            result = backend.run(running, query, node)
+                            running.settle(query.name, node.number, result.reports, rows_out=result.rows_out)
             backend.mark("join and write")
             staged = backend.stage(running)
             concluded = running.conclude(given.told)
@@ -128,20 +135,19 @@ def run_tick(driver: TickDriver, backend: Backend, given: TickInput) -> TickResu
     return concluded.result
 
 
-def _advanced(begun: BegunTick, reports: Sequence[str], backend: Backend, given: TickInput) -> RunningTick:
+def _advanced(
+    begun: BegunTick, reports: Sequence[IngestReport], backend: Backend, given: TickInput
+) -> RunningTick:
     if given.check is not None:
         given.check()
     backend.mark("ingest")
-    busy = None
-    if given.unread is not None and not given.end:
-        going = begun.going_idle(reports)
-        busy = given.unread(going) if going else None
+    going = begun.going_idle(reports) if given.unread is not None and not given.end else None
     running = begun.advance(
         reports,
         advances=given.advances,
         by_key=given.by_key,
         idle=given.idle,
-        busy=busy,
+        busy=given.unread(going) if given.unread is not None and going else None,
         end=given.end,
         ends=given.ends,
     )

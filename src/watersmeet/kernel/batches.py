@@ -35,7 +35,7 @@ _TAKE, _WITHIN = pc.get_function("array_take"), pc.TakeOptions()
 
 def one_table(tables: Sequence[pa.Table]) -> pa.Table:
     """All rows of tables of the same columns, whose texts may have offsets of different width."""
-    return pa.concat_tables(tables, promote_options="permissive")
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -122,6 +122,8 @@ def taken(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
 
 def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
     """The chosen rows, in the given order; see `taken`."""
+    if len(rows) == batch.num_rows == 1:
+        return batch
     return pa.RecordBatch.from_arrays(
         [taken(column, rows) for column in batch.columns], names=batch.schema.names
     )

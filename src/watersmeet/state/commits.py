@@ -39,7 +39,7 @@ from watersmeet.state.manifest import (
     owner_in,
     writer_of,
 )
-from watersmeet.state.sealed import sealed
+from watersmeet.state.sealed import sealed_record
 from watersmeet.state.store import Store
 
 Create = Callable[[Store, Manifest], Manifest]
@@ -93,7 +93,7 @@ def commit(store: Store, manifest: Manifest) -> Manifest:
 def _created(store: Store, manifest: Manifest) -> Manifest:
     name = manifest_name(manifest.tick)
     stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
-    if not store.create(name, sealed(name, stored.model_dump_json())):
+    if not store.create(name, sealed_record(store, name, stored)):
         raise fenced(manifest.tick)
     return stored
 

@@ -30,6 +30,7 @@ class KeptTicks:
         self._ticks: deque[tuple[str, frozenset[str]]] | None = None
         self._needed: Counter[str] = Counter()
         self._behind = Behind(store) if store.is_remote else None
+        self._left = 0
 
     def commit(self, manifest: Manifest, check: Callable[[], None] = nothing) -> int:
         """Count the manifest that was created just now, and delete all that no kept one names: older
@@ -52,15 +53,25 @@ class KeptTicks:
             if before is None:
                 return 1
             self._ticks = deque(before)
-            for _, files in self._ticks:
-                self._needed.update(files)
+            self._needed.update(name for _, files in before for name in files)
         gone = self._keep(manifest)
         if self._behind is None:
-            return self._store.delete_all(garbage_in(self._store, *self._kept()))
+            self._left = self._store.delete_all(self._garbage(gone, search=begins or self._left > 0))
+            return self._left
         if begins:
             return self._behind.search(manifest, gone, self._kept(), check)
         self._behind.delete(manifest, gone, self._kept, check)
         return 0
+
+    def _garbage(self, gone: list[str], *, search: bool) -> list[str]:
+        """Return what no kept manifest names: ``gone``, and of what this process wrote. By a search, or where
+        others write, of all that there is."""
+        written: set[str] | None = getattr(self._store, "written_names", None)
+        if search or written is None:
+            return garbage_in(self._store, *self._kept())
+        names = [*written]
+        written.difference_update(names)
+        return gone + [name for name in names if name not in self._needed and name.split("/")[0] in FOLDERS]
 
     def _before(self, tick: int) -> list[tuple[str, frozenset[str]]] | None:
         """What is kept of ticks before that one, oldest first; None: the store does not say it now."""

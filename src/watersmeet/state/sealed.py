@@ -11,8 +11,12 @@ forgery.
 from __future__ import annotations
 
 import hashlib
+from functools import partial
+from typing import Any
 
 from watersmeet.state.damage import damaged
+from watersmeet.state.record import Record
+from watersmeet.state.store import MemoryStore, Store
 
 _SEAL = b'\n{"checksum": "%s"}\n'
 
@@ -21,6 +25,16 @@ def sealed(name: str, text: str | bytes) -> bytes:
     """What to store under ``name``. ``text``: JSON on one line."""
     content = text.encode() if isinstance(text, str) else text
     return content + _SEAL % _checksum(name, content)
+
+
+def sealed_record(store: Store, name: str, record: Record) -> Any:
+    """Return what to store of a record that nobody changes; a `MemoryStore` makes it when it is read."""
+    encode = partial(_encoded, name, record)
+    return encode if isinstance(store, MemoryStore) else encode()
+
+
+def _encoded(name: str, record: Record) -> bytes:
+    return sealed(name, record.model_dump_json())
 
 
 def unsealed(name: str, data: bytes, *, what: str | None = None, hint: str | None = None) -> bytes:

@@ -14,15 +14,14 @@ import errno
 import mmap
 import os
 import uuid
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from watersmeet.durable import AT_ONCE, make_folders, sync
+from watersmeet.durable import make_folders, sync, sync_all
 from watersmeet.errors import StateError
 from watersmeet.state.damage import missing, not_written, written
 from watersmeet.state.sections import object_of, section_of
@@ -31,6 +30,8 @@ from watersmeet.state.traffic import Meter
 STAGED = ".tmp"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 """State holds rows of the sources: it is for its owner alone, whatever the umask."""
+Data: TypeAlias = "pa.Buffer | bytes | Callable[[], bytes]"
+"""What is stored, or what makes it."""
 SMALL_BYTES = 64 << 10
 """Files of so many bytes are read as a whole: mapping one costs more. What was made of them stays for the
 next tick (``opened``)."""
@@ -87,31 +88,12 @@ class Store(Protocol):
         """Try what commits rest on. Raises: StateError where the place cannot do it."""
 
 
-class _Waiting:
-    """Files that are on their way to the disk, and the folders that hold their names."""
-
-    def __init__(self, threads: Executor) -> None:
-        self._threads = threads
-        self._files: dict[str, Future[None]] = {}
-
-    def add(self, path: str) -> None:
-        self._files[path] = self._threads.submit(sync, path)
-
-    def end(self) -> None:
-        """Wait for all. Raises: StateError for one that did not get there."""
-        folders = dict.fromkeys(map(os.path.dirname, self._files))
-        for path, synced in [*self._files.items(), *((f, self._threads.submit(sync, f)) for f in folders)]:
-            try:
-                synced.result()
-            except OSError as error:
-                raise not_written(path, error.strerror or str(error)) from None
-
-
 class LocalStore:
     """A directory of the local (or a mounted, shared) file system; reads are memory-mapped, but for those of
     small files. Directories have the mode 0700, files 0600. Names that begin with a dot are the file system's
     (``.nfs…``), not ours. ``opened``: as of a `MemoryStore`, of small files alone; whoever looks there asks
-    whether the file is still the one that was read (`state.checksums.is_verified`)."""
+    whether the file is still the one that was read (`state.checksums.is_verified`). ``written_names``: those
+    that this process wrote since garbage was collected; None: other processes have the store, too."""
 
     is_remote = False
     traffic = None
@@ -119,9 +101,11 @@ class LocalStore:
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
         self.opened: dict[str, Any] = {}
-        self._waiting: _Waiting | None = None
+        self.written_names: set[str] | None = set()
+        self._waiting: list[str] | None = None
 
     def __getstate__(self) -> str:
+        self.written_names = None
         return self.root
 
     def __setstate__(self, root: str) -> None:
@@ -135,6 +119,8 @@ class LocalStore:
 
     def _stage(self, path: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> str:
         folder = os.path.dirname(path)
+        if self.written_names is not None:
+            self.written_names.add(path.removeprefix(self.root).lstrip("/"))
         staged = f"{path}.{uuid.uuid4().hex[:8]}{STAGED}"
         try:
             handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
@@ -164,7 +150,7 @@ class LocalStore:
         with written(path):
             os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
             if waiting is not None:
-                waiting.add(path)
+                waiting.append(path)
             elif lasting:
                 sync(os.path.dirname(path))
 
@@ -173,13 +159,13 @@ class LocalStore:
         if self._waiting is not None:  # within another such block, at whose end it is waited for
             yield
             return
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            self._waiting = waiting = _Waiting(threads)
-            try:
-                yield
-            finally:
-                self._waiting = None
-            waiting.end()
+        self._waiting = paths = list[str]()
+        try:
+            yield
+        finally:
+            self._waiting = None
+        with written(self.root):
+            sync_all([*paths, *dict.fromkeys(map(os.path.dirname, paths))])
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
@@ -282,7 +268,8 @@ def make_private(folder: str | os.PathLike[str]) -> None:
 class MemoryStore:
     """A store inside of this process: for replayed cases and tests.
 
-    ``opened``: by name, what was made of the data as it is, to be used again.
+    ``opened``: by name, what was made of the data as it is, to be used again. ``written_names``: as of a
+    `LocalStore`.
 
     >>> from watersmeet import MemoryStore, local
     >>> text = '''
@@ -303,31 +290,33 @@ class MemoryStore:
     traffic = None
 
     def __init__(self) -> None:
-        self.contents: dict[str, pa.Buffer] = {}
-        """What is stored, by name."""
+        self.contents: dict[str, Data] = {}
+        """By name."""
         self.opened: dict[str, Any] = {}
+        self.written_names = set[str]()
 
-    def write(
-        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
-    ) -> None:
+    def write(self, name: str, data: Data, *, lasting: bool = True, sections: Sequence[str] = ()) -> None:
         self.opened.pop(name, None)
-        self.contents[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        self.contents[name] = data
+        self.written_names.add(name)
 
     def together(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: Data) -> bool:
         if name in self.contents:
             return False
         self.write(name, data)
         return True
 
     def read(self, name: str) -> pa.Buffer:
-        section = section_of(name)
-        try:
-            return self.contents[name] if section is None else section.of(self.contents[section.object])
-        except KeyError:
-            raise missing(name) from None
+        section, whole = section_of(name), object_of(name)
+        data = self.contents.get(whole)
+        if data is None:
+            raise missing(name)
+        if not isinstance(data, pa.Buffer):
+            data = self.contents[whole] = pa.py_buffer(data() if callable(data) else data)
+        return data if section is None else section.of(data)
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
         return [self.read(name) for name in names]

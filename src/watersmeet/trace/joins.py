@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import CONTROL, NodeShape, SideShape
-from watersmeet.engine.messages.work import SideWork, read_work
+from watersmeet.engine.messages.shapes import NodeShape, SideShape
+from watersmeet.engine.messages.work import SideWork
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.results import NO_ROWS
 from watersmeet.engine.values import to_json
@@ -30,7 +30,6 @@ from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
 from watersmeet.state.runs.columns import null_column
 from watersmeet.state.runs.opened import OpenRun
-from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.trace.record import Kept, Pair, Released, Row
 
@@ -48,16 +47,12 @@ class Joined:
 
 def again(plan: MatchPlan, task: NodeTask) -> Joined:
     """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
-    store = task.store
-    work = read_work(store, task.work)
-    for told in work.sides:
-        told.merges = []
-    name = f"{task.work}-again"
-    store.write(name, sealed(name, work.model_dump_json()))
+    store, again = task.store, _merging_nothing(task)
+    assert again.work is not None
+    work = again.work
     columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
     shape = replace(task.shape, columns=tuple(columns), feed=None)
-    *batches, last = NodeTask(shape, store, name, task.tick, task.placing).run(0, 1)
-    report = NodeReport.model_validate_json(last.column(CONTROL)[0].as_py())
+    batches, report = replace(again, shape=shape).collect(0, 1)
     released, brought, least = [], {}, {}
     for side, _ in zip(Side, plan.sides, strict=False):
         planned, told = plan.side(side), work.side(side)
@@ -72,18 +67,18 @@ def again(plan: MatchPlan, task: NodeTask) -> Joined:
 
 def closed(task: NodeTask) -> list[Row]:
     """The results of the windows that an aggregation's task closed: the task once more, merging nothing."""
-    work = read_work(task.store, task.work)
-    for told in work.sides:
-        told.merges = []
-    name = f"{task.work}-again"
-    task.store.write(name, sealed(name, work.model_dump_json()))
-    shape = replace(task.shape, feed=None)
-    *batches, _ = NodeTask(shape, task.store, name, task.tick, task.placing).run(0, 1)
+    batches, _ = replace(_merging_nothing(task), shape=replace(task.shape, feed=None)).collect(0, 1)
     return [
-        {name: to_json(value) for name, value in row.items() if name != CONTROL}
+        {name: to_json(value) for name, value in row.items()}
         for batch in batches
         for row in batch.to_pylist()
     ]
+
+
+def _merging_nothing(task: NodeTask) -> NodeTask:
+    assert task.work is not None
+    sides = [side.model_copy(update={"merges": []}) for side in task.work.sides]
+    return replace(task, work=task.work.model_copy(update={"sides": sides}))
 
 
 def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[JoinedColumn]:

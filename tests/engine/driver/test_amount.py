@@ -8,7 +8,6 @@ import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.driver.amount import MOST_ROWS, MOST_TASKS, OF_MEMORY, WORTH_A_TASK, Amount, amount_of
-from watersmeet.engine.messages.work import read_work
 from watersmeet.engine.nodes.task import NodeTask
 
 GB = 1 << 30
@@ -67,7 +66,7 @@ class Told:
 
     def ran(self, query: str, task: NodeTask) -> None:
         (node,) = self.job.driver.plan.queries[0].nodes
-        self.amounts.append(amount_of(node, task.shape, read_work(task.store, task.work)))
+        self.amounts.append(amount_of(node, task.shape, task.work))
 
 
 def test_what_comes_and_what_is_released_counts_and_not_what_is_kept() -> None:

@@ -14,7 +14,6 @@ from tests.support.ticks import (
     stream,
 )
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import ENDED
 from watersmeet.state.store import MemoryStore
@@ -95,8 +94,8 @@ def test_an_attempt_at_a_tick_that_is_committed_cannot_commit():
     job = LocalJob(plan_of(INNER), MemoryStore())
     stale = job.driver.begin(0).advance([])
     job.tick(arriving(l=[row(1, 1)]))
-    *_, control = stale.node_task(QUERY, 0).run(0, 1)
-    stale.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    _, report = stale.node_task(QUERY, 0).collect(0, 1)
+    stale.settle(QUERY, 0, [report])
     with pytest.raises(StateError) as raised:
         stale.conclude({}).commit()
     assert raised.value.code == "state-fenced"

@@ -16,7 +16,6 @@ from tests.support.ticks import (
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -179,8 +178,8 @@ def test_busy_partitions_hold_in_a_tick_with_rows():
     job = Job(MemoryStore(), 0)
     job.tick(0, l=[row(10), row(4, "q")])
     running = job.driver.begin(TIMEOUT * S).advance([], busy={"l": ("q",)})
-    *_, control = running.node_task(QUERY, 0).run(0, 1)
-    running.settle(QUERY, 0, [control.column(CONTROL)[0].as_py()])
+    _, report = running.node_task(QUERY, 0).collect(0, 1)
+    running.settle(QUERY, 0, [report])
     concluded = running.conclude({})
     assert concluded.result.queries[QUERY].input_watermarks["l.t"] == 4
     concluded.commit()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +24,7 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.driver.settings import TickSettings
 from watersmeet.engine.local.tick import LocalTick
-from watersmeet.engine.messages.shapes import CONTROL
-from watersmeet.engine.messages.work import read_work
+from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.tick import run_alone
@@ -61,7 +59,7 @@ class Works:
     def judged(self, *_: Any) -> None: ...
 
     def ran(self, query: str, task: NodeTask) -> None:
-        self.ticks[-1].append(read_work(task.store, task.work))
+        self.ticks[-1].append(task.work)
 
     def of(self, tick: int) -> tuple[list[int], list[list[int]]]:
         """The paths that were closed, and per step how many rows came along each."""
@@ -97,7 +95,7 @@ class OneHandedOver(LocalTick):
         ran = tick.run_small(query.name, node.number, task)
         job.alone += ran is not None
         job.nodes += 1
-        shares = self.task_count if ran is None else len(ran.texts)
+        shares = self.task_count if ran is None else len(ran.reports)
         job.most_shares = max(job.most_shares, shares if ran is not None else 0)
         told: Any = task if ran is None else Told(task, ran)
         with patch.object(RunningTick, "node_task", lambda *_: told):
@@ -111,16 +109,14 @@ def whole(text: str, few: int = 60, store: MemoryStore | None = None) -> HandedO
 
 
 class Told:
-    """A task that was run: its rows and control texts."""
+    """A task that was run: its rows and reports."""
 
     def __init__(self, task: NodeTask, ran: Alone) -> None:
-        self.schema, self.tick, self.ran = task.schema, task.tick, ran
+        self.shape, self.tick, self.ran = task.shape, task.tick, ran
 
-    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
-        assert partitions == len(self.ran.texts)
-        for batch in self.ran.shares[partition]:
-            yield batch.append_column(CONTROL, pa.nulls(batch.num_rows, pa.string()))
-        yield pa.record_batch({CONTROL: self.ran.texts[partition : partition + 1]})
+    def collect(self, partition: int, partitions: int) -> tuple[list[pa.RecordBatch], NodeReport]:
+        assert partitions == len(self.ran.reports)
+        return self.ran.shares[partition], self.ran.reports[partition]
 
 
 def changed(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
@@ -231,7 +227,7 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
             for kept in node.arrangements.values()
             for live in kept.runs
         )
-    assert {name.split("/")[0] for name in store.passing} == {"runs", "work"}
+    assert {name.split("/")[0] for name in store.passing} == {"runs"}
 
 
 def test_what_becomes_much_behind_a_node_is_left_to_tasks(monkeypatch: pytest.MonkeyPatch):

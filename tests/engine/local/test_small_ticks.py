@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -10,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.state.manifest import load, manifest_names
+from watersmeet.state.record import Record
 from watersmeet.state.store import LocalStore
 
 JOB = """
@@ -20,15 +24,20 @@ SELECT a.t, b.t AS u, c.t AS v FROM a
  LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 10
  JOIN c ON c.k = a.k AND c.t BETWEEN a.t - 5 AND a.t + 5
 """
-MAX_CALLS = 7_000
+MAX_CALLS = 5_800
 
 
 class Reads(LocalStore):
-    """Which runs were read."""
+    """Which runs were read, and which folders listed."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.read_runs: list[str] = []
+        self.listed: list[str] = []
+
+    def names(self, folder: str) -> list[str]:
+        self.listed.append(folder)
+        return super().names(folder)
 
     def read(self, name: str) -> pa.Buffer:
         if name.startswith("runs/"):
@@ -73,3 +82,38 @@ def test_a_tick_over_a_directory_reads_no_run(plan, tmp_path: Path) -> None:
         tick(job, number)
     assert all(job.state["console"].values()), "rows of earlier ticks are looked up"
     assert store.read_runs == []
+
+
+def test_a_tick_over_a_directory_searches_no_folder_and_syncs_each_once(
+    plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, synced, fsync = Reads(tmp_path), list[str](), os.fsync
+    job = LocalJob(plan, store)
+    for number in range(10):
+        tick(job, number)
+    store.listed.clear()
+
+    def noted(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    tick(job, 10)
+    assert set(store.listed) == {"manifests"}
+    folders = [path for path in synced if Path(path).is_dir()]
+    assert sorted(folders) == [str(tmp_path / name) for name in ("manifests", "marks", "runs", "work")]
+    manifests = map(partial(load, store), manifest_names(store))
+    named = {name for manifest in manifests for name in manifest.files()}
+    there = {name for folder in ("runs", "marks", "aside", "work") for name in store.names(folder)}
+    assert there == named
+
+
+def test_a_tick_in_memory_writes_no_text(plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its manifest is made into text when somebody reads it, and says the same then."""
+    store = MemoryStore()
+    job = LocalJob(plan, store)
+    tick(job, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Record, "model_dump_json", lambda *_, **__: pytest.fail("text was written"))
+        tick(job, 1)
+    assert load(store, manifest_names(store)[-1]) == job.driver.manifest

@@ -18,7 +18,6 @@ from tests.support.ticks import (
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.state.store import MemoryStore
 
 HINT = "/*+ BROADCAST(x) */ "
@@ -170,9 +169,9 @@ def reported(monkeypatch):
     found, settle = [], RunningTick.settle
 
     def noted(self, query, number, reports, **counted):
-        texts = list(reports)
-        found.append([NodeReport.model_validate_json(text).matches for text in texts])
-        settle(self, query, number, texts, **counted)
+        told = list(reports)
+        found.append([report.matches for report in told])
+        settle(self, query, number, told, **counted)
 
     monkeypatch.setattr(RunningTick, "settle", noted)
     return found

@@ -7,7 +7,6 @@ import pytest
 
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.nodes.dealing import FIRST, LAST, Border, borders_of
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.front.case_file import case_job
@@ -39,8 +38,7 @@ def reports(monkeypatch):
 
     def noted(self, partition, partitions):
         batches = list(run(self, partition, partitions))
-        control = batches[-1].column(CONTROL)[0].as_py()
-        found.append(NodeReport.model_validate_json(control))
+        found.append(batches[-1])
         yield from batches
 
     monkeypatch.setattr(NodeTask, "run", noted)

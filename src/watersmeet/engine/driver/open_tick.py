@@ -29,16 +29,15 @@ from watersmeet.engine.driver.settling.shared_inputs import add_shared_advances
 from watersmeet.engine.driver.settling.shed_job import shed_of_job
 from watersmeet.engine.driver.sharing import sharing_of
 from watersmeet.engine.driver.snapshots import Reading
-from watersmeet.engine.messages.reports import IngestReport, PadFile
+from watersmeet.engine.messages.reports import IngestReport, NodeReport, PadFile
 from watersmeet.engine.messages.shapes import SideShape
-from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.messages.work import PASSING, TickStart, write_work
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.event_time import Watermark
 from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.state.commits import Create
 from watersmeet.state.manifest import Manifest, QueryState, TableCopy
-from watersmeet.state.sealed import sealed
 from watersmeet.state.traffic import Traffic, taken_of
 from watersmeet.watermark import tracker
 
@@ -60,7 +59,7 @@ class BegunTick:
     inputs: dict[str, dict[str, tracker.InputState]]
     late_below: dict[str, dict[str, Watermark]]
 
-    def going_idle(self, reports: Sequence[str]) -> frozenset[str]:
+    def going_idle(self, reports: Sequence[IngestReport]) -> frozenset[str]:
         """Return the sources of which `advance` would let a partition go idle, were none ``busy``."""
         return self.run.inputs.going_idle(self.inputs, reports, self.start.clock_us)
 
@@ -74,7 +73,7 @@ class BegunTick:
 
     def advance(
         self,
-        reports: Iterable[str],
+        reports: Iterable[IngestReport],
         *,
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
@@ -101,7 +100,7 @@ class BegunTick:
         self.ledger.check_newest(self.before)
         self.ledger.check()
         run, start, before = self.run, self.start, self.before
-        ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
+        ingest_reports = list(reports)
         read = rows_read(run.plan, ingest_reports)
         check_broken(run.plan, before.manifest, read, ingest_reports, ends)
         ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
@@ -171,8 +170,8 @@ class RunningTick:
         return self.begun.start
 
     def node_task(self, query: str, number: int) -> NodeTask:
-        """Return a node's task, to be run once per partition; those beneath it are settled. Writes the work
-        file that the tasks read."""
+        """Return a node's task, to be run once per partition; those beneath it are settled. Writes what a
+        repeated tick goes by; tasks of other processes need `NodeTask.send`."""
         run, tick, start = self.begun.run, self.queries[query], self.start
         place = [planned.name for planned in run.plan.queries].index(query)
         node, shape, work = tick.query.nodes[number], run.shapes[query][number], tick.work(number)
@@ -193,9 +192,17 @@ class RunningTick:
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(self.begun.inputs), run.settings.digest
         lasting = name.endswith(FIRST_WORK) or work.table is not None  # a repeated tick goes by it
-        name = f"work/{'' if lasting else 'passing-'}{name}"
-        run.store.write(name, sealed(name, work.model_dump_json()), lasting=lasting)
-        return NodeTask(shape, run.store, name, work.tick, run.settings.placing)
+        name = f"{'work/' if lasting else PASSING}{name}"
+        if lasting or run.store.is_remote:
+            write_work(run.store, name, work)
+        return NodeTask(
+            shape,
+            run.store,
+            name,
+            work.tick,
+            run.settings.placing,
+            work=None if run.store.is_remote else work,  # read from the file, as tasks elsewhere do
+        )
 
     def amount(self, query: str, number: int) -> Amount:
         """Return how much a node has to do, whose task was asked for."""
@@ -225,7 +232,9 @@ class RunningTick:
             alone = task.alone(MOST_MATCHES, shares)
             return alone if alone is None or then is None else then(alone)
 
-    def settle(self, query: str, number: int, reports: Iterable[str], *, rows_out: int | None = None) -> None:
+    def settle(
+        self, query: str, number: int, reports: Iterable[NodeReport], *, rows_out: int | None = None
+    ) -> None:
         """Take the reports of a node's tasks, one per partition (of one attempt each).
 
         ``rows_out``, of the last node: how many rows went to the sink; None: as many as left the tasks.

@@ -205,8 +205,8 @@ class QueryTick:
             if side.copy_of is None
         )
 
-    def settle(self, number: int, reports: Iterable[str], rows_out: int | None = None) -> None:
-        """Take the control texts of the node's tasks, one per partition (of one attempt each). ``rows_out``:
+    def settle(self, number: int, reports: Iterable[NodeReport], rows_out: int | None = None) -> None:
+        """Take the reports of the node's tasks, one per partition (of one attempt each). ``rows_out``:
         how many rows went to the sink, where these are not the ones that left the tasks.
 
         Raises:
@@ -214,7 +214,7 @@ class QueryTick:
         """
         node, work = self.query.nodes[number], self._work[number]
         driver = driver_of(node)
-        node_reports = sorted(map(NodeReport.model_validate_json, reports), key=lambda own: own.partition)
+        node_reports = sorted(reports, key=lambda own: own.partition)
         self._reports[number] = node_reports
         arrangements: dict[str, Arrangement] = {}
         least: dict[str, int] = {}

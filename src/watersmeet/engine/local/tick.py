@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -20,7 +21,8 @@ from watersmeet.engine.local.given import Change, Given, Row, given_of, zoned
 from watersmeet.engine.local.kept import kept_now
 from watersmeet.engine.local.output import StepOutput
 from watersmeet.engine.local.sources import JobSources
-from watersmeet.engine.messages.shapes import CONTROL, NodeShape
+from watersmeet.engine.messages.reports import IngestReport, NodeReport
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, IngestWriter, Judgement
@@ -149,7 +151,7 @@ class LocalTick(Backend):
     def ordered(self) -> bool:
         return self.partitions == 1
 
-    def ingest(self, tick: BegunTick) -> Sequence[str]:
+    def ingest(self, tick: BegunTick) -> Sequence[IngestReport]:
         parts, sources, pushed = self.parts, self.parts.sources, self.parts.gathered
         if parts.watcher is not None:
             parts.watcher.began(tick)
@@ -177,19 +179,22 @@ class LocalTick(Backend):
     def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         parts, task = self.parts, tick.node_task(query.name, node.number)
         batches: list[pa.RecordBatch] = []
-        reports: list[str] = []
+        reports: list[NodeReport] = []
         for partition in range(self.partitions):
-            *others, last = parts.runner.run(_node_rows, task, partition, self.partitions)
-            batches += others
-            reports.append(last.column(CONTROL)[0].as_py())
+            rows, report = parts.runner.run(task.collect, partition, self.partitions)
+            batches += rows
+            reports.append(report)
         count = 0
         if node is query.root and not query.is_index and batches:
-            table = pa.Table.from_batches(batches, schema=task.schema).drop_columns([CONTROL])
+            table = pa.Table.from_batches(batches, schema=task.shape.row_schema)
             self.rows_out[query.name] = _, projected = parts.projections[query.name](table, task.tick)
             count = projected.num_rows
         if parts.watcher is not None:
             parts.watcher.ran(query.name, task)
         return NodeResult(reports, count)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.parts.store.is_remote else self.parts.store.together()
 
     def stage(self, tick: RunningTick) -> Staged:
         plan = self.parts.plan
@@ -251,14 +256,9 @@ def _pieces(batch: pa.RecordBatch, rows: int) -> list[slice]:
 
 def _ingested(
     start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch
-) -> tuple[Judgement, str]:
+) -> tuple[Judgement, IngestReport]:
     """Run an ingest task; return what became of each row, and its report."""
     writer = IngestWriter(start, arrangement, branch, store)
     judgements = [np.zeros(0, dtype=np.int8)]
     judgements += [writer.add(batch[part]) for part in _pieces(batch, start.flush_rows)]
     return np.concatenate(judgements), writer.finish()
-
-
-def _node_rows(task: NodeTask, partition: int, partitions: int) -> list[pa.RecordBatch]:
-    """Run a task of a node; return its rows, and last the control row."""
-    return list(task.run(partition, partitions))

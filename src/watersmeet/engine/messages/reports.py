@@ -1,4 +1,4 @@
-"""What tasks report to the driver, as JSON text."""
+"""What tasks report to the driver; those of other processes as JSON text."""
 
 from __future__ import annotations
 

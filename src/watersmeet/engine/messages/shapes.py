@@ -229,17 +229,6 @@ class NodeShape:
         """Those of the columns that leave that are watermark keys."""
         return tuple(c.name for c in self.columns if c.column in self.side(c.side).layout.event_times)
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """`row_schema` and the control column."""
-        return self.row_schema.append(pa.field(CONTROL, pa.string()))
-
-    @cached_property
-    def null_row(self) -> pa.RecordBatch:
-        """What stands beside the control column in the last row of a task."""
-        schema = self.row_schema
-        return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PassShape(NodeShape):

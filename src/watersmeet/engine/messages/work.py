@@ -1,6 +1,7 @@
 """What the driver tells tasks in a tick.
 
-`TickStart` goes to ingest tasks. Lists of runs travel in a file of the store (`NodeWork`), not in closures.
+`TickStart` goes to ingest tasks. Lists of runs (`NodeWork`) travel to other processes in a file of the store,
+not in closures.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.record import Record
 from watersmeet.state.runs.run import Run
-from watersmeet.state.sealed import unsealed
+from watersmeet.state.sealed import sealed_record, unsealed
 from watersmeet.state.store import Store
 
 
@@ -144,6 +145,15 @@ class NodeWork(Record):
 
     def side(self, side: Side) -> SideWork:
         return self.sides[place_of(side)]
+
+
+PASSING = "work/passing-"
+"""How the names of work files begin that no attempt but this one reads."""
+
+
+def write_work(store: Store, name: str, work: NodeWork) -> None:
+    """Write a work file, for tasks of other processes or for whoever repeats the tick."""
+    store.write(name, sealed_record(store, name, work), lasting=not name.startswith(PASSING))
 
 
 def read_work(store: Store, name: str) -> NodeWork:

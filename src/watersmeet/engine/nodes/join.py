@@ -129,7 +129,7 @@ def _run_append(
         take_over(own, report.side(side), marks)
         merged_away = own.work.merged_away()
         for piece in [*own.old, *own.new_runs]:
-            if piece.name not in merged_away:
+            if piece.touched and piece.name not in merged_away:
                 piece.keep_marks(marks)
         report.side(side).merged = merged
         if leaves:

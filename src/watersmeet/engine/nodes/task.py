@@ -3,8 +3,8 @@
 What a kind of node does with its rows is its shape's strategy, a function of this folder
 (`engine.driver.kinds.registry`). Here is what all kinds share: the work file, where rows go, the report.
 
-A task does nothing that depends on running once: it writes files under new names and reports them in its last
-row; only a report that the driver commits counts.
+A task does nothing that depends on running once: it writes files under new names and reports them; only a
+report that the driver commits counts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from watersmeet.at_once import at_once
 from watersmeet.engine.messages.reports import NodeReport, SideReport
-from watersmeet.engine.messages.shapes import CONTROL, FeedShape, NodeShape
-from watersmeet.engine.messages.work import NodeWork, read_work
+from watersmeet.engine.messages.shapes import FeedShape, NodeShape
+from watersmeet.engine.messages.work import PASSING, NodeWork, read_work, write_work
 from watersmeet.engine.tasks.asking import AnswerFile, answered, questions
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
@@ -35,10 +35,10 @@ OUTPUT_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Alone:
-    """What a node that was run in one process came to: per share the rows that leave, and control texts."""
+    """What a node that was run in one process came to: per share the rows that leave, and its report."""
 
     shares: list[list[pa.RecordBatch]]
-    texts: list[str]
+    reports: list[NodeReport]
 
     @property
     def rows(self) -> list[pa.RecordBatch]:
@@ -47,19 +47,22 @@ class Alone:
 
 @dataclass(frozen=True)
 class NodeTask:
-    """One node of one tick, to be run once per partition. ``work``: its work file; ``placing``: for tests.
-    ``answers``: per partition, files with what was computed elsewhere of the node's condition."""
+    """One node of one tick, to be run once per partition. ``file``: its work file; ``placing``: for tests.
+    ``answers``: per partition, files with what was computed elsewhere of the node's condition. ``work``: what
+    the file says, to be read only; None: it is read from there."""
 
     shape: NodeShape
     store: Store
-    work: str
+    file: str
     tick: int
     placing: Placing | None = None
     answers: Mapping[int, Sequence[AnswerFile]] = field(default_factory=dict)
+    work: NodeWork | None = field(default=None, repr=False)
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self.shape.schema
+    def send(self) -> None:
+        """Write the work file for tasks of other processes, unless it was written for a repeated tick."""
+        if self.work is not None and self.file.startswith(PASSING):
+            write_work(self.store, self.file, self.work)
 
     def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
@@ -67,43 +70,40 @@ class NodeTask:
         check_keys(self.shape, share)
         return questions(self.shape, share, self.answers.get(partition, ()))
 
-    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
-        """Rows of the ``partition``-th of ``partitions`` shares, and last the control row.
+    def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch | NodeReport]:
+        """Yield the rows of the ``partition``-th of ``partitions`` shares, and last the report.
 
-        Rows that another node takes are written for it instead; then there is only the control row.
+        Rows that another node takes are written for it instead; then there is only the report.
         """
         yield from self._run(self._share(partition, partitions))
+
+    def collect(self, partition: int, partitions: int) -> tuple[list[pa.RecordBatch], NodeReport]:
+        """Return the rows of the ``partition``-th of ``partitions`` shares, and the report."""
+        return _collected(self.run(partition, partitions))
 
     def alone(self, most_matches: int, shares: int = 1) -> Alone | None:
         """Run the whole node in this process, as so many shares, each in a thread of its own. None: a share
         has more than its part of ``most_matches``, or as much else to do (`Share`)."""
         most, whole = -(-most_matches // shares), self._share(0, shares)
 
-        def one(number: int) -> tuple[list[pa.RecordBatch], list[str]]:
+        def one(number: int) -> tuple[list[pa.RecordBatch], NodeReport]:
             own = replace(
                 whole, report=self._report(number), partition=number, most_matches=most, spent=Spent()
             )
-            rows, texts = [], []
-            for batch in self._run(own):
-                control = batch.column(CONTROL)
-                if control.null_count < batch.num_rows:
-                    texts.append(control[0].as_py())
-                    continue
-                rows.append(batch.drop_columns([CONTROL]))
-            return rows, texts
+            return _collected(self._run(own))
 
         try:
             ran = at_once(one, range(shares))
         except ManyMatches:
             return None
-        return Alone([rows for rows, _ in ran], [text for _, texts in ran for text in texts])
+        return Alone([rows for rows, _ in ran], [report for _, report in ran])
 
-    def _run(self, share: Share) -> Iterator[pa.RecordBatch]:
+    def _run(self, share: Share) -> Iterator[pa.RecordBatch | NodeReport]:
         partition, partitions = share.partition, share.partitions
         work, report = share.work, share.report
         shape = answered(self.shape, self.store, self.answers.get(partition, ()))
         check_keys(shape, share)
-        ordered = partitions == 1
+        ordered, schema = partitions == 1, self.shape.row_schema
         writer = None
         if self.shape.feed is not None:
             writer = self._writer(self.shape.feed, work, work.fed_index, ordered=ordered)
@@ -123,13 +123,12 @@ class NodeTask:
             if writer is not None:
                 writer.add(batch)
             else:
-                yield _with_control(batch, self.schema)
+                yield batch if batch.schema.equals(schema) else batch.cast(schema)
         report.fed = None if writer is None else writer.finish()
         report.fed_by_path = [path.finish() for path in paths]
         report.fed_abroad = [other.finish() for other in abroad]
         report.traffic = taken_of(self.store)
-        control = pa.array([report.model_dump_json()], pa.string())
-        yield self.shape.null_row.append_column(CONTROL, control)
+        yield report
 
     def _writer(self, feed: FeedShape, work: NodeWork, index: str | None, *, ordered: bool) -> FeedWriter:
         runs = SideWriter(
@@ -145,11 +144,17 @@ class NodeTask:
         return FeedWriter(feed, runs, work, self.store)
 
     def _share(self, partition: int, partitions: int) -> Share:
-        work, report = read_work(self.store, self.work), self._report(partition)
-        return Share(self.store, self.tick, work, report, partition, partitions)
+        work = self.work or read_work(self.store, self.file)
+        return Share(self.store, self.tick, work, self._report(partition), partition, partitions)
 
     def _report(self, partition: int) -> NodeReport:
         return NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
+
+
+def _collected(ran: Iterator[pa.RecordBatch | NodeReport]) -> tuple[list[pa.RecordBatch], NodeReport]:
+    *rows, report = ran
+    assert isinstance(report, NodeReport)
+    return rows, report
 
 
 def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
@@ -171,8 +176,3 @@ def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
             held, rows, held_bytes = [], 0, 0
     if held:
         yield one_batch(held)
-
-
-def _with_control(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    rows = batch.append_column(CONTROL, pa.nulls(batch.num_rows, pa.string()))
-    return rows if rows.schema.equals(schema) else rows.cast(schema)

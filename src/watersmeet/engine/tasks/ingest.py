@@ -157,12 +157,12 @@ class IngestWriter:
         allowed_lateness) as text, and by how much; NULLs for rows that were not late."""
         return missed_columns(self.missed, self._side.name, self._late_below, self._integer, mask)
 
-    def finish(self) -> str:
-        """Write what is held and return the report as JSON text."""
+    def finish(self) -> IngestReport:
+        """Write what is held and return the report."""
         self.report.runs, self.report.pads = self._writer.finish()
         self.report.copies = self._writer.copies()
         self.report.traffic = taken_of(self._store)
-        return self.report.model_dump_json()
+        return self.report
 
     def _count(self, what: str, mask: Mask) -> None:
         rows = standing_for(mask, self._times_each)

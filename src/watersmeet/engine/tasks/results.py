@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.engine.messages.reports import SideReport, lower
 from watersmeet.engine.messages.shapes import NodeShape
@@ -128,9 +127,10 @@ def pad_files(
 def note_least(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -> None:
     """Bring ``least``, per watermark key, down to the least times of rows that leave. NULLs have none."""
     for key in shape.event_times:
-        least_time = pc.min(to_canonical(batch.column(key))).as_py()
-        if least_time is not None:
-            lower(least, key, least_time)
+        times = to_canonical(batch.column(key))
+        times = times.drop_null() if times.null_count else times
+        if len(times):
+            lower(least, key, int(times.to_numpy().min()))
 
 
 def least_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) -> None:

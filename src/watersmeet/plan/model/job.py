@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import TypeVar
 
 from watersmeet.plan.model.delta import CountedKey
@@ -112,7 +113,7 @@ class QueryPlan:
         """The query as it is planned without counts: what its rows depend on."""
         return self if self.uncounted is None else replace(self, nodes=self.uncounted, uncounted=None)
 
-    @property
+    @cached_property
     def alone(self) -> QueryPlan:
         """The query with all its nodes, as if no other one ran any of them."""
         return self if self.complete is None else replace(self, nodes=self.complete, complete=None)
@@ -122,7 +123,7 @@ class QueryPlan:
         """The node whose rows are the query's."""
         return self.nodes[-1]
 
-    @property
+    @cached_property
     def sides(self) -> tuple[SidePlan, ...]:
         """The sides that are inputs, in the query's order, those of stages before what they feed."""
 
@@ -137,12 +138,12 @@ class QueryPlan:
 
         return tuple(sides_of(self.root))
 
-    @property
+    @cached_property
     def accounted(self) -> tuple[SidePlan, ...]:
         """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
         return (*self.sides, *(side for node in self.nodes for side in node.accounted))
 
-    @property
+    @cached_property
     def inputs_elsewhere(self) -> tuple[tuple[str, str, str], ...]:
         """The inputs whose rows another query accounts for: alias, that query, alias there."""
         taken = [(own, taken.query, there) for taken in self.taken for own, there in taken.aliases]
@@ -182,7 +183,7 @@ class JobPlan:
     apart: tuple[QueryPlan, ...] = field(default=(), compare=False, repr=False)
     moved: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Source, ...]:
         """Each source that is read as a stream, once, in the order of first use: the order of the streams in
         the engine's union."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from watersmeet.names import input_of
@@ -135,17 +136,17 @@ class SidePlan:
         assert self.feed is None
         return self.inputs[0]
 
-    @property
+    @cached_property
     def sources(self) -> tuple[tuple[int, BranchPlan], ...]:
         """The branches of an input that are sources, with their numbers."""
         return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, BranchPlan))
 
-    @property
+    @cached_property
     def ingested(self) -> tuple[tuple[int, BranchPlan], ...]:
         """Those of `sources` whose rows come as those of streams do. What is compared is read as a whole."""
         return tuple((n, branch) for n, branch in self.sources if not branch.source.compared)
 
-    @property
+    @cached_property
     def stages(self) -> tuple[tuple[int, FeedPlan], ...]:
         """The branches of an input that are stages, with their numbers."""
         return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, FeedPlan))
@@ -155,12 +156,12 @@ class SidePlan:
         """Its rows come in an order that is the same when a tick is repeated."""
         return not self.feeds and all(branch.source.traits.in_order for _, branch in self.sources)
 
-    @property
+    @cached_property
     def feeds(self) -> tuple[FeedPlan, ...]:
         """All ways by which rows of nodes beneath come to this side."""
         return tuple(feed for _, feed in self.stages) if self.feed is None else (self.feed,)
 
-    @property
+    @cached_property
     def title(self) -> str:
         """For people: the alias, or the inputs whose joined rows these are."""
         return " with ".join(i.alias for i in self.inputs)

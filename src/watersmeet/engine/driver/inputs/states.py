@@ -80,17 +80,17 @@ class InputStates:
                 return True
         return False
 
-    def going_idle(self, states: States, reports: Sequence[str], clock_us: int) -> frozenset[str]:
+    def going_idle(self, states: States, reports: Sequence[IngestReport], clock_us: int) -> frozenset[str]:
         """The sources of which a tick with these reports of ingest tasks would let a partition go idle, when
         nobody says otherwise."""
         if self.idleness.is_decided or not any(source.idle_timeout_us for source in self._plan.sources):
             return frozenset()
-        parsed = [IngestReport.model_validate_json(report) for report in reports]
-        of_queries = (
-            going_idle(query, states[query.name], self.rules[query.name], parsed, clock_us)
-            for query in self._plan.queries
+        return frozenset().union(
+            *(
+                going_idle(query, states[query.name], self.rules[query.name], reports, clock_us)
+                for query in self._plan.queries
+            )
         )
-        return frozenset().union(*of_queries)
 
     def waiting(
         self, manifest: Manifest | None, clock_us: int, unread: Mapping[str, Collection[str]]

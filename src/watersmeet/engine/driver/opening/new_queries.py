@@ -104,8 +104,7 @@ class Contents:
                 ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
                 named = [*rows.schema.names, DIFF]
                 writer.add(pa.RecordBatch.from_arrays([*rows.columns, ones], names=named))
-        writer.finish()
-        return writer.report
+        return writer.finish()
 
 
 class NewQueries:

@@ -108,7 +108,7 @@ class ConditionFrame:
         files: dict[int, tuple[AnswerFile, ...]] = {}
         frame = self._frames.of(partitions)
         while True:
-            told = node_text(task.work, task.tick, answers=files)
+            told = node_text(task.file, task.tick, answers=files)
             self._spark.sparkContext.setLocalProperty(NODE, told)
             try:
                 rows = frame.collect()

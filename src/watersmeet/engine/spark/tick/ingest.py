@@ -188,7 +188,7 @@ class SourceTask:
                 file.name = shown(local_of(file.name) or unquote(file.name))
             self.writers[0][1].report.files = files  # which tells of the source as a whole (`branches_of`)
         for _, writer in self.writers:
-            yield REPORT, writer.finish()
+            yield REPORT, writer.finish().model_dump_json()
         if self.is_unsure:
             yield INEXACT, self.view.source
         self._write_aside()

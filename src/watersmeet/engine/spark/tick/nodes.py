@@ -13,7 +13,7 @@ tick.) Rows that leave as they are go straight from the task into the sink, wher
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -84,12 +84,10 @@ class ToSink:
 
     def _rows(self, task: NodeTask, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in task.run(partition, self.partitions):
-            control = batch.column(CONTROL)
-            if control.null_count == batch.num_rows:
-                batch = batch.drop_columns([CONTROL])
-                yield _with_tick(batch, task.tick) if self.shape.changelog else batch
+            if isinstance(batch, NodeReport):
+                self.reports.add([(task.file, self.shape.query, partition, batch.model_dump_json())])
             else:
-                self.reports.add([(task.work, self.shape.query, partition, control[0].as_py())])
+                yield _with_tick(batch, task.tick) if self.shape.changelog else batch
 
 
 def _with_tick(batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
@@ -130,8 +128,9 @@ class ToNode:
         owned = _owned(batches)
         task, _ = _told(self.shape, self.store)
         for partition in owned:
-            for batch in task.run(partition, self.partitions):
-                yield batch.select([CONTROL])
+            for report in task.run(partition, self.partitions):
+                if isinstance(report, NodeReport):
+                    yield pa.record_batch({CONTROL: pa.array([report.model_dump_json()])})
 
 
 class FeedFrame:
@@ -146,11 +145,11 @@ class FeedFrame:
 
         self._frames = Frames(made)
 
-    def run(self, task: NodeTask, partitions: int) -> list[str]:
+    def run(self, task: NodeTask, partitions: int) -> list[NodeReport]:
         """Run ``task`` in so many partitions; one report of each."""
-        told = node_text(task.work, task.tick, answers=task.answers)
+        told = node_text(task.file, task.tick, answers=task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
-        return [row[0] for row in self._frames.of(partitions).collect()]
+        return [NodeReport.model_validate_json(row[0]) for row in self._frames.of(partitions).collect()]
 
 
 def _one_by_one(
@@ -252,7 +251,7 @@ class SinkFrame:
         attempt: str,
         partitions: int,
         alone: Callable[[Callable[[Alone], Alone | None]], Alone | None],
-    ) -> tuple[list[str], int | None]:
+    ) -> tuple[list[NodeReport], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
         (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do,
         and so has what becomes of its rows; asked where they need no Spark.
@@ -269,13 +268,13 @@ class SinkFrame:
                 takes = part
             ran = alone(partial(self._summed, task.tick)) if takes is not None else None
             if takes is not None and ran is not None:
-                return ran.texts, self._stage(takes, ran, task, attempt)
+                return ran.reports, self._stage(takes, ran, task, attempt)
             if self._plain.summed or not is_told:
                 part = None
         self._reports.value = []
         if self._counter is not None:
             self._counter.begin()
-        told = node_text(task.work, task.tick, part, task.answers)
+        told = node_text(task.file, task.tick, part, task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
 
         def write() -> None:
@@ -286,25 +285,27 @@ class SinkFrame:
                 self._sink.take_parts(self._query, task.tick, attempt, parts)
 
         def given() -> int:
-            return _put_out(self._found(task).values()) if self._counter is None else self._counter.rows(told)
+            return (
+                self._counter.rows(told) if self._counter else sum(own.rows_out for own in self._found(task))
+            )
 
         took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
-        texts = self._found(task)
-        if len(texts) != partitions:
+        reports = self._found(task)
+        if len(reports) != partitions:
             raise EngineError(
-                f'the sink of "{self._query}" wrote {len(texts)} of {partitions} partitions',
+                f'the sink of "{self._query}" wrote {len(reports)} of {partitions} partitions',
                 code="internal",
                 hint="make the sink's function write all rows of its DataFrame",
             )
         rows = given()
         if self._counter is not None:
-            check_taken(self._query, Took(rows), _put_out(texts.values()), cut=True)
+            check_taken(self._query, Took(rows), sum(own.rows_out for own in reports), cut=True)
         is_cut = self._is_cut and part is None
         cut = is_cut and self._counter is None
         check_taken(self._query, took, rows, left_out=self._left_out, cut=cut)
         if not is_cut:
-            return list(texts.values()), None
-        return list(texts.values()), rows if self._counter is not None or took is None else took.rows
+            return reports, None
+        return reports, rows if self._counter is not None or took is None else took.rows
 
     def _summed(self, tick: int, ran: Alone) -> Alone | None:
         """Rows of changes as they are when they are summed. None: they are too many for this process."""
@@ -345,14 +346,11 @@ class SinkFrame:
         check_taken(self._query, took, count)
         return count
 
-    def _found(self, task: NodeTask) -> dict[int, str]:
+    def _found(self, task: NodeTask) -> list[NodeReport]:
         """The reports of the task's partitions."""
-        return {
+        texts = {
             partition: text
-            for work, query, partition, text in self._reports.value
-            if (work, query) == (task.work, self._query)
+            for file, query, partition, text in self._reports.value
+            if (file, query) == (task.file, self._query)
         }
-
-
-def _put_out(reports: Iterable[str]) -> int:
-    return sum(NodeReport.model_validate_json(text).rows_out for text in reports)
+        return [NodeReport.model_validate_json(text) for text in texts.values()]

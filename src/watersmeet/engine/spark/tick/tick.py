@@ -21,6 +21,7 @@ from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import Staged
+from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.engine.spark.text import sql_of
@@ -224,25 +225,26 @@ class _SparkTick(Backend):
     def host(self, result: TickResult) -> Mapping[str, Any]:
         return self.told_host
 
-    def ingest(self, tick: BegunTick) -> Sequence[str]:
+    def ingest(self, tick: BegunTick) -> Sequence[IngestReport]:
         if self.reading is None:
             return ()
         self.tools.described.part("ingest")
         rows = self.reading.told(self.tools.spark, tick.start)
         self.aside.extend(Aside.from_json(row[1]) for row in rows if row[0] == ASIDE)
-        return [row[1] for row in rows if row[0] == REPORT]
+        return [IngestReport.model_validate_json(row[1]) for row in rows if row[0] == REPORT]
 
     def run(self, tick: RunningTick, query: QueryPlan, node: NodePlan) -> NodeResult:
         tools, key = self.tools, (query.name, node.number)
         tools.described.part(query.name, node_name(query, node))
         task = tick.node_task(*key)
+        task.send()
         amount = tick.amount(*key)
         count = tools.counts.of(*key, amount)
         if key in tools.conditions:
             task = tools.conditions[key].answers(task, count)
         if key in tools.feeds:
             alone = run_alone(tick, tools.counts, key, task)
-            return NodeResult(tools.feeds[key].run(task, count) if alone is None else alone.texts)
+            return NodeResult(tools.feeds[key].run(task, count) if alone is None else alone.reports)
         self._note_direct_write(tools.outputs.queries[query.name], query.name)
         alone_then = partial(run_alone, tick, tools.counts, key, task)
         return NodeResult(*tools.frames[query.name].write(task, tick.start.attempt, count, alone_then))
