@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from sqlglot import exp
@@ -102,6 +102,10 @@ class JoinInputs:
         column = self.input(ref[0]).column(ref[1])
         assert column is not None, f"unresolved column {ref}"
         return column
+
+    def joined_column(self, ref: Ref) -> Column:
+        """Return a column, under the name that it has in rows of a join."""
+        return replace(self.column(ref), name=name_of(ref))
 
     def unit(self, ref: Ref) -> Unit:
         return unit_of_type(self.column(ref).type)

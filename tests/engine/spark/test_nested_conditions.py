@@ -28,11 +28,12 @@ CREATE VIEW b AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE rb, DESCRIPTOR(t), INTER
 NEAR = "b.t BETWEEN a.t - INTERVAL '20' HOUR AND a.t + INTERVAL '20' HOUR"
 IN_TASKS = [
     "arrays_overlap(a.tags, b.tags) AND size(array_intersect(a.n, b.n)) < 2",
-    "exists(a.n, k -> k = b.k) OR a.m['x'] > b.m['y'] OR a.r.B[0] = b.k",
-    "(a.n < b.n OR a.r <=> b.r) AND NOT exists(a.ts, e -> hour(e) = hour(b.t))",
-    "a.lr.d <> b.lr.d OR element_at(map_filter(a.m, (k, v) -> v > b.k), 'x') = 1",
+    "array_contains(a.n, b.k) OR a.m['x'] > b.m['y'] OR a.r.B[0] = b.k",
+    "(a.n < b.n OR a.r <=> b.r) AND a.lr.d <> b.lr.d",
 ]
 ASKED = [
+    "exists(a.n, k -> k = b.k) AND NOT exists(a.ts, e -> hour(e) = hour(b.t))",
+    "a.lr.d <> b.lr.d OR element_at(map_filter(a.m, (k, v) -> v > b.k), 'x') = 1",
     "array_contains(a.tags, b.s) AND size(sentences(a.s)) <= size(sentences(b.tags[0]))",
     "map_keys(a.m) <> map_keys(b.m) AND size(sentences(concat(a.r.`x y`, b.tags[0]))) < 3"
     " AND a.lr.a <> b.lr.a",

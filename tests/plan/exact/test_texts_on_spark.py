@@ -64,8 +64,6 @@ HASHED = {
 }
 TYPES |= HASHED
 EXPRESSIONS += [
-    *(f"{function}({column}1)" for function in ("hash", "xxhash64") for column in ("s", "n", "b", "p", "y", "d", *HASHED)),
-    *(f"{function}({columns})" for function in ("hash", "xxhash64") for columns in ("s1, n1, y2, b1", "x1, f2, e1, d1", "NULL, 'abc', 1, s1")),
     *(f"{function}({column})" for function in ("md5", "sha", "sha1", "crc32", "base64", "hex", "is_valid_utf8", "make_valid_utf8") for column in ("y1", "s1", "e1")),
     *(f"sha2(s1, {bits})" for bits in ("256", "n1", "0", "224", "384", "512", "1")), "hex(b1)", "hex(n1)", "unhex(e1)", "unhex(s1)", "unhex(hex(y1))",
     *(f"encode(s1, '{charset}')" for charset in ("UTF-8", "US-ASCII", "ISO-8859-1", "utf-16", "UTF-16BE", "UTF-16LE", "UTF-32")),

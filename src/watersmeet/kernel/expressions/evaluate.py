@@ -2,15 +2,14 @@
 
 An expression is a tree, see `kernel.expressions.trees`. AND, OR, CASE and COALESCE look at a later part only
 for the rows for which the parts before it do not decide, so that it fails for no other row.
-Bodies of lambdas are computed over the elements of all rows at once. In what arrays values are computed with
+In what arrays values are computed with
 is in `kernel.expressions.held`, what a function does in `kernel.expressions.functions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,6 @@ from watersmeet.kernel.expressions.functions import BY_NAME
 from watersmeet.kernel.expressions.functions.base import or_null, too_long, where_known
 from watersmeet.kernel.expressions.held import (
     elements,
-    fields,
     fits,
     is_nested,
     list_array,
@@ -42,9 +40,6 @@ from watersmeet.kernel.expressions.trees import (
     Each,
     Expression,
     First,
-    Fold,
-    Let,
-    Variable,
     columns_of,
     mentioned,
     tree_of,
@@ -99,8 +94,7 @@ _IN_ORDER = frozenset(
             "union",
             "intersect",
         ),
-        *("without", "overlap", "zipped", "sequence", "joined_elements", "map_of_arrays", "maps_together"),
-        *("maps_zipped", "vector_inner_product", "vector_l2_distance", "vector_cosine_similarity"),
+        *("without", "overlap", "zipped", "sequence", "joined_elements"),
     )
 )
 
@@ -171,9 +165,6 @@ class _Rows:
         if isinstance(tree, Column):
             column = self.column(tree.name)
             return column if chosen is None else column.take(pa.array(chosen))
-        if isinstance(tree, Variable):
-            variable = self.variable(tree.name)
-            return variable if chosen is None else variable.take(pa.array(chosen))
         if isinstance(tree, Constant):
             if tree.value is None:
                 return pa.nulls(count, tree.type)
@@ -195,11 +186,6 @@ class _Rows:
             return self._first(tree.parts, chosen)
         if isinstance(tree, Each):
             return self._each(tree, chosen)
-        if isinstance(tree, Fold):
-            return self._fold(tree, chosen)
-        if isinstance(tree, Let):
-            rows = np.arange(self.count) if chosen is None else chosen
-            return _Within(self, rows, {tree.name: self.of(tree.value, chosen)}).values_of(tree.body, None)
         return self._choice(tree, chosen)
 
     def _arguments(self, tree: Call, chosen: Rows | None, count: int) -> list[pa.Array]:
@@ -222,50 +208,16 @@ class _Rows:
             self._columns[name] = taken_in(one_array(self._rows.column(name)))
         return self._columns[name]
 
-    def variable(self, name: str) -> pa.Array:
-        raise AssertionError(f"no lambda binds {name}")
-
     def _each(self, tree: Each, chosen: Rows | None) -> pa.Array:
         lists = self.of(tree.lists, chosen)
-        offsets, values = elements(lists)
-        rows = np.repeat(np.arange(len(lists)) if chosen is None else chosen, np.diff(offsets))
-        within = _Within(self, rows, {name: _part(what, offsets, values) for name, what in tree.bound})
+        offsets, inner = elements(lists)
         try:
-            body_values = within.values_of(tree.body, None)
-        except Fails:
-            if tree.stops is None:
-                raise
-            body_values = _until(tree.stops, offsets, lambda places: within.values_of(tree.body, places))
-        mapped = list_array(offsets, body_values, validity(lists))
-        if tree.function is None:
-            return mapped
-        try:
-            return tree.function(lists, mapped)
+            own = _Rows(pa.table({tree.name: inner})).of(tree.body, None)
         except Fails as failed:
-            row = failed.row if chosen is None else int(chosen[failed.row])
+            row = int(np.searchsorted(offsets, failed.row, side="right")) - 1
+            row = row if chosen is None else int(chosen[row])
             raise Fails(row, failed.condition, failed.what) from None
-
-    def _fold(self, tree: Fold, chosen: Rows | None) -> pa.Array:
-        lists = self.of(tree.lists, chosen)
-        there = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
-        folded = _spread(self.of(tree.start, there if chosen is None else chosen[there]), there, len(lists))
-        offsets, values = elements(lists)
-        lengths = np.diff(offsets)
-        rows = np.arange(len(lists)) if chosen is None else chosen
-        going, kind = np.arange(len(lists)), folded.type
-        done: list[tuple[Rows, pa.Array]] = []
-        for place in range(int(lengths.max(initial=0))):
-            longer = lengths[going] > place
-            if not longer.all():
-                done.append((going[~longer], folded.filter(pa.array(~longer))))
-                going, folded = going[longer], folded.filter(pa.array(longer))
-            element = values.take(pa.array(offsets[going] + place))
-            bound = {tree.names[0]: folded, tree.names[1]: element}
-            folded = _Within(self, rows[going], bound).values_of(tree.body, None)
-        folded = _together([*done, (going, folded)], kind)
-        return (
-            pc.if_else(lists.is_valid(), folded, pa.nulls(len(lists), kind)) if lists.null_count else folded
-        )
+        return list_array(offsets, own, validity(lists))
 
     def _both(self, tree: Both, chosen: Rows | None) -> pa.Array:
         left = self.of(tree.left, chosen)
@@ -310,58 +262,6 @@ class _Rows:
                 [(filled, first_values.take(pa.array(filled))), (open_, own)], first_values.type
             )
         return first_values
-
-
-class _Within(_Rows):
-    """Rows of another number over those of ``outer``: the ``rows`` of these, in which variables are bound."""
-
-    def __init__(self, outer: _Rows, rows: Rows, bound: dict[str, pa.Array]) -> None:
-        self._outer = outer
-        self._own = rows
-        self._bound = bound
-        self.count = len(rows)
-        self._columns = {}
-
-    def values_of(self, tree: Expression, chosen: Rows | None) -> pa.Array:
-        """Raises: Fails, with the row of ``outer``."""
-        try:
-            return self.of(tree, chosen)
-        except Fails as failed:
-            raise Fails(int(self._own[failed.row]), failed.condition, failed.what) from None
-
-    def column(self, name: str) -> pa.Array:
-        if name not in self._columns:
-            self._columns[name] = self._outer.column(name).take(pa.array(self._own))
-        return self._columns[name]
-
-    def variable(self, name: str) -> pa.Array:
-        if name not in self._bound:
-            self._bound[name] = self._outer.variable(name).take(pa.array(self._own))
-        return self._bound[name]
-
-
-def _part(what: Literal["element", "place"] | int, offsets: Rows, values: pa.Array) -> pa.Array:
-    if what == "element":
-        return values
-    if what == "place":
-        starts = np.repeat(offsets[:-1], np.diff(offsets))
-        return pa.array((np.arange(len(values)) - starts).astype(np.int32))
-    return fields(values)[int(what)]
-
-
-def _until(stops: bool, offsets: Rows, body: Callable[[Rows], pa.Array]) -> pa.Array:
-    """The body's values, element after element as long as none of a row is ``stops``; NULL after that."""
-    lengths = np.diff(offsets)
-    open_ = np.ones(len(lengths), dtype=np.bool_)
-    parts: list[tuple[Rows, pa.Array]] = []
-    for place in range(int(lengths.max(initial=0))):
-        going = np.flatnonzero(open_ & (lengths > place))
-        places = offsets[going] + place
-        body_values = body(places)
-        parts.append((places, body_values))
-        open_[going[pc.fill_null(pc.equal(body_values, stops), False).to_numpy(zero_copy_only=False)]] = False
-    places = np.concatenate([own for own, _ in parts])
-    return _spread(joined([part_values for _, part_values in parts]), places, int(offsets[-1]))
 
 
 def _spread(part: pa.Array, places: Rows, count: int) -> pa.Array:

@@ -1,6 +1,6 @@
 """What an expression is for tasks: a tree of nodes, made of the plain data that `plan.exact` wrote.
 
-`Column`, `Constant` and `Call`, and what is lazy: AND, OR, CASE, COALESCE, and the bodies of lambdas.
+`Column`, `Constant` and `Call`; what is lazy: AND, OR, CASE, COALESCE; and casts of the elements of ARRAYs.
 """
 
 from __future__ import annotations
@@ -67,45 +67,15 @@ class First:
 
 
 @dataclass(frozen=True)
-class Variable:
-    """What a lambda's body calls a value."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Each:
-    """A lambda's ``body`` for each element of ``lists``, as lists of the same lengths, and then ``function``
-    of the lists and these. ``bound``: (variable, what of an element it is: all of it, its place, or a field).
-    ``stops``: the value of the body after which no further element of the row is looked at."""
+    """``body`` of each element of ``lists``, as lists of the same lengths; it is the column ``name``."""
 
     lists: Expression
-    bound: tuple[tuple[str, Literal["element", "place"] | int], ...]
-    body: Expression
-    function: Callable[..., pa.Array] | None
-    stops: bool | None
-
-
-@dataclass(frozen=True)
-class Fold:
-    """``body`` of what was found so far (the first of ``names``) and the next element (the second)."""
-
-    lists: Expression
-    start: Expression
-    names: tuple[str, str]
-    body: Expression
-
-
-@dataclass(frozen=True)
-class Let:
-    """``body``, in which ``name`` stands for ``value``."""
-
     name: str
-    value: Expression
     body: Expression
 
 
-Expression = Column | Constant | Call | Both | Choice | First | Variable | Each | Fold | Let
+Expression = Column | Constant | Call | Both | Choice | First | Each
 
 
 def tree_of(data: tuple[Any, ...]) -> Expression:
@@ -129,17 +99,10 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
     if kind == "first":
         return First(tuple(map(tree_of, rest[0])))
     if kind == "variable":
-        return Variable(rest[0])
+        return Column(rest[0])
     if kind == "each":
-        lists, bound, body, function, stops = rest
-        return Each(
-            tree_of(lists), bound, tree_of(body), None if function is None else BY_NAME[function], stops
-        )
-    if kind == "fold":
-        lists, start, names, body = rest
-        return Fold(tree_of(lists), tree_of(start), names, tree_of(body))
-    if kind == "let":
-        return Let(rest[0], tree_of(rest[1]), tree_of(rest[2]))
+        lists, ((name, _),), body, *_ = rest
+        return Each(tree_of(lists), name, tree_of(body))
     branches, otherwise, type_ = rest
     pairs = tuple((tree_of(condition), tree_of(value)) for condition, value in branches)
     return Choice(pairs, None if otherwise is None else tree_of(otherwise), held(type_))
@@ -169,14 +132,8 @@ def mentioned(tree: Expression) -> list[str]:
         children = (tree.left, tree.right)
     elif isinstance(tree, First):
         children = tree.parts
-    elif isinstance(tree, Variable):
-        children = ()
     elif isinstance(tree, Each):
-        children = (tree.lists, tree.body)
-    elif isinstance(tree, Fold):
-        children = (tree.lists, tree.start, tree.body)
-    elif isinstance(tree, Let):
-        children = (tree.value, tree.body)
+        children = (tree.lists,)
     else:
         children = [*(part for branch in tree.branches for part in branch)]
         children = [*children, tree.otherwise] if tree.otherwise is not None else children

@@ -6,14 +6,13 @@ list (a function, a type, a coercion) raises `NotExact` with the reason, and Spa
 
 A tree is plain data, for tasks: ``("column", name, type)``, ``("constant", value, type)``, ``("call",
 function, arguments, options)``, ``("or_null", call, conditions)``, ``("and" | "or", left, right)``,
-``("case", branches, otherwise, type)``, ``("first", parts)``, ``("each", lists, bound, body, function,
-stops)``, ``("fold", lists, start, names, body)``, ``("let", name, value, body)``, ``("variable", name)``: see
-`kernel.expressions.evaluate`.
+``("case", branches, otherwise, type)``, ``("first", parts)``, ``("each", lists, ((name, "element"),), body,
+None, None)`` with ``("variable", name)`` in the body: see `kernel.expressions.trees`. Digests of stored plans
+contain trees, so their form stays.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
@@ -28,7 +27,7 @@ from watersmeet.plan.exact.values import Exact, NotExact, Tree, widened
 from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import BOOLEAN, VOID
+from watersmeet.types.sql_type import BOOLEAN, VOID, SqlType
 
 __all__ = [
     "FUNCTIONS",
@@ -39,6 +38,7 @@ __all__ = [
     "exact",
     "exact_condition",
     "exact_in_run",
+    "exact_type",
     "listed",
 ]
 
@@ -77,26 +77,36 @@ def exact_in_run(expr: Expr, inputs: JoinInputs) -> Exact:
 
 def compiled(expr: Expr, inputs: JoinInputs) -> Exact:
     """``expr`` for tasks, of whatever type. Raises: NotExact."""
-    if isinstance(expr, exp.Column):  # most are, and need not be written and read again
-        return Compiler(inputs, [(expr.table, expr.name)], "c").of(exp.column("c0"))
+    expression, by_spark = _compiled(expr, inputs)
+    if by_spark:
+        raise NotExact(f"{by_spark[0]}() is not on the list of what tasks compute")
+    return expression
+
+
+def exact_type(expr: Expr, inputs: JoinInputs) -> SqlType:
+    """Return the type of ``expr``, which may contain calls of `TYPED`. Raises: NotExact."""
+    return _compiled(expr, inputs)[0].type
+
+
+def _compiled(expr: Expr, inputs: JoinInputs) -> tuple[Exact, list[str]]:
+    """(the expression, the functions in it that Spark alone computes)."""
     refs: list[Ref] = []
-    used = {node.name.lower() for node in expr.find_all(exp.Identifier)}
-    prefix = "c"
-    while any(re.fullmatch(rf"{prefix}\d+", name) for name in used):  # a lambda's parameter, such as c1
-        prefix += "c"
 
     def plain(node: Expr) -> Expr:
         if not isinstance(node, exp.Column):
             return node
         refs.append((node.table, node.name))
-        return exp.column(f"{prefix}{len(refs) - 1}")
+        return exp.column(f"c{len(refs) - 1}")
 
+    if isinstance(expr, exp.Column):  # most are, and need not be written and read again
+        return Compiler(inputs, [(expr.table, expr.name)]).of(exp.column("c0")), []
     try:
         tree = sqlglot.parse_one(expr.transform(plain).sql(dialect="spark"), dialect=_Names)
     except SqlglotError as error:
         raise NotExact(str(error).split("\n")[0]) from None
     assert isinstance(tree, exp.Expression)
-    return Compiler(inputs, refs, prefix).of(tree)
+    compiler = Compiler(inputs, refs)
+    return compiler.of(tree), compiler.by_spark
 
 
 def exact_condition(expr: Expr, inputs: JoinInputs) -> Exact:

@@ -1,4 +1,4 @@
-"""Rule: functions of ARRAYs."""
+"""Rule: functions of ARRAYs, and those that look into MAPs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from watersmeet.plan.exact.nested import element, value_of, whole
+from watersmeet.plan.exact.nested import element, entry, value_of, whole
 from watersmeet.plan.exact.rules import Rule, arguments
 from watersmeet.plan.exact.values import (
     Exact,
@@ -222,6 +222,23 @@ def _split(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     return call("split_text", array(STRING), values[0], options=[separator, max(most, 0)])
 
 
+def _part(function: str, type_of: Callable[[SqlType, SqlType], SqlType]) -> Rule:
+    return arguments(1, lambda _, maps: call(function, type_of(*entry(maps)), maps))
+
+
+def _entries(_: Compiler, maps: Exact) -> Exact:
+    key, value = entry(maps)
+    return Exact(maps.tree, array(struct([Field("key", key), Field("value", value)])))
+
+
+def _contains(_: Compiler, maps: Exact, key: Exact) -> Exact:
+    own = entry(maps)[0]
+    common = key.type if loses_digits(own, key.type) else one_type([own, key.type])
+    if common != own:
+        raise NotExact(f"{key.type} as a key of {maps.type}")
+    return call("has_key", BOOLEAN, maps, widened(key, common))
+
+
 FUNCTIONS: dict[str, Rule] = {
     "array": _array,
     "size": arguments(1, _size),
@@ -253,4 +270,8 @@ FUNCTIONS: dict[str, Rule] = {
     "flatten": arguments(1, _flatten),
     "sequence": _sequence,
     "split": _split,
+    "map_contains_key": arguments(2, _contains),
+    "map_entries": arguments(1, _entries),
+    "map_keys": _part("map_keys", lambda key, _: array(key)),
+    "map_values": _part("map_values", lambda _, value: array(value)),
 }

@@ -1,8 +1,8 @@
-"""Rule: digests, hashes and codes of texts and bytes."""
+"""Rule: digests and codes of texts and bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from watersmeet.plan.exact.rules import Rule, arguments
@@ -12,24 +12,17 @@ from watersmeet.plan.exact.values import (
     NotExact,
     call,
     constant_value,
-    decimal_parts,
     or_null,
     widened,
 )
-from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import (
     BIGINT,
     BINARY,
     BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
     INT,
     INTEGERS,
     SMALLINT,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     TINYINT,
     VOID,
     SqlType,
@@ -109,35 +102,11 @@ def _url(function: str, lenient: bool = False) -> Rule:
     return arguments(1, make)
 
 
-def _hash(function: str, type_: SqlType) -> Callable[[Compiler, Sequence[Expr]], Exact]:
-    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-        values = [value for value in compiler.all(nodes) if value.type != VOID]
-        if not values:
-            raise NotExact("a hash of nothing")
-        own = [as_bytes(value) if value.type == STRING else value for value in values]
-        return call(function, type_, *own, options=[_hashed_as(value) for value in values])
-
-    return rule
-
-
-def _hashed_as(value: Exact) -> str:
-    if value.type in (STRING, BINARY):
-        return "bytes"
-    if value.type in (BIGINT, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ):
-        return "long"
-    if value.type in (BOOLEAN, TINYINT, SMALLINT, INT, FLOAT, DATE):
-        return "int"
-    if value.type.is_decimal and decimal_parts(value.type)[0] <= 18:
-        return "long"
-    raise NotExact(f"the hash of {value.type}")
-
-
 FUNCTIONS: dict[str, Rule] = {
     "md5": _of_bytes("digest", STRING, "md5"),
     "sha": _of_bytes("digest", STRING, "sha1"), "sha1": _of_bytes("digest", STRING, "sha1"),
     "sha2": arguments(2, _sha2),
     "crc32": _of_bytes("crc32", BIGINT),
-    "hash": _hash("hashed", INT), "xxhash64": _hash("hashed_wide", BIGINT),
     "base64": _of_bytes("base64", STRING),
     "hex": arguments(1, _hex),
     "unhex": arguments(1, lambda compiler, text: call("unhex", BINARY, as_text(compiler, text))),
@@ -152,7 +121,6 @@ FUNCTIONS: dict[str, Rule] = {
 }  # fmt: skip
 
 NOTES = {
-    "hash": "no DECIMAL of more than 18 digits", "xxhash64": "no DECIMAL of more than 18 digits",
     "encode": "a constant character set", "decode": "a constant character set other than UTF-16 and UTF-32",
     "to_binary": "hex and UTF-8", "try_to_binary": "hex and UTF-8",
 }  # fmt: skip

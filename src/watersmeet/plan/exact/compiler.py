@@ -32,9 +32,11 @@ from watersmeet.plan.exact.values import (
 )
 from watersmeet.plan.join_inputs import JoinInputs, Ref
 from watersmeet.plan.model.sides import joined_name
+from watersmeet.spec.functions import signature_of
 from watersmeet.spec.model import Expr
 from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
+from watersmeet.types.arithmetic import Argument
 from watersmeet.types.common import common_of
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
@@ -54,13 +56,12 @@ from watersmeet.types.sql_type import (
 class Compiler:
     """Compiles one expression, whose columns are the ``refs``, in the zone of ``inputs``."""
 
-    def __init__(self, inputs: JoinInputs, refs: Sequence[Ref], prefix: str) -> None:
-        """``prefix``: of the names that stand for ``refs``, before their numbers."""
+    def __init__(self, inputs: JoinInputs, refs: Sequence[Ref]) -> None:
+        """The columns c0, c1, … of what is compiled stand for ``refs``."""
         self._inputs = inputs
         self._refs = refs
-        self._prefix = prefix
-        self._variables: dict[str, Exact] = {}
         self._named = 0
+        self.by_spark: list[str] = []
         self.zone = inputs.time_zone
 
     def of(self, node: Expr) -> Exact:
@@ -74,9 +75,9 @@ class Compiler:
 
     def column(self, node: exp.Column) -> Exact:
         first, *further = (part.name for part in node.parts)
-        if not re.fullmatch(rf"{self._prefix}\d+", first):
+        if not re.fullmatch(r"c\d+", first):
             raise NotExact(f"{first} is no column")
-        ref = self._refs[int(first.removeprefix(self._prefix))]
+        ref = self._refs[int(first[1:])]
         name, type_ = joined_name(*ref), self._inputs.column(ref).type.nullable
         if not is_value(type_):
             raise NotExact(f"{name} is {type_}")
@@ -85,39 +86,11 @@ class Compiler:
             column = nested.field_of(column, step)
         return column
 
-    def variable(self, node: exp.Identifier) -> Exact:
-        variable = self._variables.get(node.name.lower())
-        if variable is None:
-            raise NotExact(f"{node.name} is not on the list")
-        return variable
-
-    def body(self, node: exp.Lambda, bound: Sequence[tuple[str, SqlType]]) -> Exact:
-        """A lambda's, whose parameters are (variable, type)."""
-        names = [parameter.name.lower() for parameter in node.expressions]
-        if len(names) != len(bound) or len(set(names)) != len(names):
-            raise NotExact("a lambda of another number of parameters")
-        outer = self._variables
-        own = {
-            name: Exact(("variable", place), type_) for name, (place, type_) in zip(names, bound, strict=True)
-        }
-        self._variables = {**outer, **own}
-        try:
-            return self.of(node.this)
-        finally:
-            self._variables = outer
-
-    def fresh(self) -> str:
-        """The name of a variable that no other has."""
-        self._named += 1
-        return f"v{self._named}"
-
     def name_of(self, node: Expr) -> str | None:
         """The name of a column or field as Spark gives it to what is made of it."""
         if isinstance(node, exp.Column):
             own: str = node.parts[-1].name
-            return self._refs[int(own.removeprefix(self._prefix))][1] if len(node.parts) == 1 else own
-        if isinstance(node, exp.Identifier):
-            return str(node.name)
+            return self._refs[int(own[1:])][1] if len(node.parts) == 1 else own
         if isinstance(node, exp.Dot):
             return str(node.expression.name)
         return None
@@ -294,7 +267,8 @@ class Compiler:
         element, wanted = value.type.element, to.element
         if element is None or wanted is None or value.type == to:
             return casts.cast_to(value, to, self.zone)
-        name = self.fresh()
+        self._named += 1
+        name = f"v{self._named}"
         inner = self.cast_to(Exact(("variable", name), element), wanted)
         return Exact(("each", value.tree, ((name, "element"),), inner.tree, None, None), to)
 
@@ -344,13 +318,29 @@ class Compiler:
     def function(self, node: Expr) -> Exact:
         name = node.name.lower()
         rule = FUNCTIONS.get(name)
-        if rule is None:
+        return self._typed(name, node.expressions) if rule is None else rule(self, node.expressions)
+
+    def _typed(self, name: str, nodes: Sequence[Expr]) -> Exact:
+        """A call of which nothing but the type is known."""
+        signature = signature_of(name) if name in TYPED else None
+        arguments = [VOID if isinstance(node, exp.Lambda) else self.of(node).type for node in nodes]
+        type_ = signature and signature.type_of([Argument(type_) for type_ in arguments])
+        if not type_:
             raise NotExact(f"{name}() is not on the list of what tasks compute")
-        return rule(self, node.expressions)
+        self.by_spark.append(name)
+        return Exact(("by_spark", name), type_)
 
     def extracted(self, node: Expr) -> Exact:
         return part_of(self, node.name, self.of(node.expression))
 
+
+TYPED = frozenset((
+    "hash", "xxhash64", "exp", "expm1", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh",
+    "atanh", "ln", "log", "log1p", "log2", "pow", "power", "hypot", "vector_norm", "vector_inner_product",
+    "vector_l2_distance", "vector_cosine_similarity", "vector_normalize", "exists", "filter", "forall", "map",
+    "map_concat", "map_filter", "map_from_arrays", "map_from_entries", "str_to_map",
+))  # fmt: skip
+"""Functions that Spark alone computes; stored keys that are made of them are cast by their types."""
 
 _OPERATORS: dict[type[Expr], str] = {
     exp.EQ: "=",
@@ -409,11 +399,9 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], Exact]] = {
     exp.Trim: Compiler.trimmed,
     exp.Overlay: Compiler.overlaid,
     exp.Extract: Compiler.extracted,
-    exp.Identifier: Compiler.variable,
     exp.Dot: lambda compiler, node: nested.field_of(compiler.of(node.this), node.expression.name),
     exp.Tuple: lambda compiler, node: nested.struct(
         [(f"col{place}", value) for place, value in enumerate(compiler.all(node.expressions), 1)]),
     exp.Bracket: lambda compiler, node: nested.bracket(compiler, node),
-    exp.Transform: lambda compiler, node: FUNCTIONS["transform"](compiler, [node.this, node.expression]),
     exp.Anonymous: Compiler.function,
 }  # fmt: skip  # fmt: skip

@@ -11,12 +11,9 @@ from watersmeet.plan.exact import (
     arrays,
     choices,
     codes,
-    lambdas,
-    maps,
     nested,
     patterns,
     texts,
-    vectors,
 )
 from watersmeet.plan.exact.numeric import numbers, reals, whole
 from watersmeet.plan.exact.rules import Rule
@@ -27,7 +24,7 @@ _MODULES: dict[str, tuple[ModuleType, ...]] = {
     "Numbers": (numbers, reals, whole),
     "Texts": (texts, patterns, codes),
     "Times": (times, instants, intervals, time_patterns),
-    "ARRAYs, MAPs and STRUCTs": (arrays, maps, nested, lambdas, vectors),
+    "ARRAYs, MAPs and STRUCTs": (arrays, nested),
 }
 
 FAMILIES: dict[str, tuple[dict[str, Rule], ...]] = {

@@ -17,11 +17,9 @@ from watersmeet.kernel.expressions.functions import (
     from_texts,
     letters,
     logic,
-    maps,
     nested,
     patterns,
     texts,
-    vectors,
 )
 from watersmeet.kernel.expressions.functions.numeric import decimals, numbers, reals, whole
 from watersmeet.kernel.expressions.functions.temporal import dates, formats, intervals, times
@@ -36,14 +34,12 @@ _FAMILIES = (
     intervals,
     letters,
     logic,
-    maps,
     nested,
     numbers,
     patterns,
     reals,
     texts,
     times,
-    vectors,
     whole,
 )
 

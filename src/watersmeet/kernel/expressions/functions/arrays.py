@@ -21,6 +21,7 @@ from watersmeet.kernel.expressions.functions.nested import (
     both_known,
     codes,
     codes_together,
+    field_of_elements,
     make_array,
     normal_zeros,
     offsets_of,
@@ -219,27 +220,27 @@ def compact(lists: pa.Array) -> pa.Array:
     return _kept(offsets, values, present(values), validity(lists))
 
 
-def chosen(lists: pa.Array, truths: pa.Array) -> pa.Array:
-    """The elements beside TRUE in the lists of truths."""
-    offsets, values = elements(lists)
-    return _kept(offsets, values, truth(elements(truths)[1]), validity(lists))
+# MAPs: lists of structs of key and value
 
 
-def any_true(lists: pa.Array, truths: pa.Array) -> pa.Array:
-    """`exists`: with NULLs and no TRUE it is NULL."""
-    return _quantified(lists, truths, True)
+def map_keys(maps: pa.Array) -> pa.Array:
+    return field_of_elements(maps, 0)
 
 
-def all_true(lists: pa.Array, truths: pa.Array) -> pa.Array:
-    """`forall`: with NULLs and no FALSE it is NULL."""
-    return _quantified(lists, truths, False)
+def map_values(maps: pa.Array) -> pa.Array:
+    return field_of_elements(maps, 1)
 
 
-def _quantified(lists: pa.Array, truths: pa.Array, decides: bool) -> pa.Array:
-    offsets, values = elements(truths)
-    decided = any_in(offsets, (truth(values) == decides) & present(values))
-    unsure = any_in(offsets, ~present(values)) & ~decided
-    return pa.array(decided == decides, pa.bool_(), mask=unsure | ~present(lists))
+def has_key(maps: pa.Array, key: pa.Array) -> pa.Array:
+    """`map_contains_key`."""
+    return pc.greater(place_of_element(map_keys(maps), key), 0)
+
+
+def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
+    """Of a key, NULL if there is none."""
+    place = place_of_element(map_keys(maps), key)
+    index = pc.if_else(pc.equal(place, 0), pa.scalar(None, pa.int64()), place)
+    return item(map_values(maps), index, "element_at")
 
 
 # sets

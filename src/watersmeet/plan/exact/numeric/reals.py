@@ -1,7 +1,6 @@
 """Rule: functions of DOUBLEs.
 
-Not on the list: `sin` and its like, `cbrt` and `tanh`, which Java may compute in its processor's own way,
-and `log10`, whose last digit differs between Spark's compiled and its interpreted expressions.
+Not on the list: logarithms, powers and `sin` and its like, whose last digits are those of Java's own library.
 """
 
 from __future__ import annotations
@@ -38,18 +37,6 @@ def real(value: Exact) -> Exact:
 
 def _of_one(function: str) -> Rule:
     return arguments(1, lambda _, value: call("real", DOUBLE, real(value), options=[function]))
-
-
-def _logarithm(function: str) -> Rule:
-    return arguments(1, lambda _, value: call("logarithm", DOUBLE, real(value), options=[function]))
-
-
-def _of_two(function: str) -> Rule:
-    return arguments(2, lambda _, left, right: call(function, DOUBLE, real(left), real(right)))
-
-
-def _log(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
-    return (_logarithm("ln") if len(nodes) == 1 else _of_two("logarithm_to"))(compiler, nodes)
 
 
 def _bucket(_: Compiler, value: Exact, low: Exact, high: Exact, count: Exact) -> Exact:
@@ -114,16 +101,8 @@ def _nanvl(compiler: Compiler, left: Exact, right: Exact) -> Exact:
 
 
 FUNCTIONS: dict[str, Rule] = {
-    **{name: _of_one(name) for name in (
-        "sqrt", "rint", "exp", "expm1", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-        "degrees", "radians", "sign")},
+    **{name: _of_one(name) for name in ("sqrt", "rint", "degrees", "radians", "sign")},
     "signum": _of_one("sign"),
-    **{name: _logarithm(name) for name in ("ln", "log1p", "log2")},
-    "log": _log,
-    "pow": _of_two("power"),
-    "power": _of_two("power"),
-    "hypot": _of_two("hypotenuse"),
-    "atan2": _of_two("angle"),
     "e": arguments(0, lambda _: constant(math.e, DOUBLE)),
     "pi": arguments(0, lambda _: constant(math.pi, DOUBLE)),
     "floor": _whole("whole_below", "floor"),

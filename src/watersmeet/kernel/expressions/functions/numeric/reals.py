@@ -1,4 +1,4 @@
-"""Functions of DOUBLEs: roots, logarithms, powers, arcs, signs; bit for bit as Spark computes them."""
+"""Functions of DOUBLEs that IEEE arithmetic defines to the last bit."""
 
 from __future__ import annotations
 
@@ -14,64 +14,21 @@ from watersmeet.kernel.expressions.functions.base import (
     raw,
     where_known,
 )
-from watersmeet.kernel.expressions.functions.numeric import arcs, fdlibm
 
 _DOUBLE = pa.float64()
 _OF_ONE: dict[str, Callable[[Raw], Raw]] = {
     "sqrt": np.sqrt,
     "rint": np.rint,
-    "exp": fdlibm.exp,
-    "expm1": fdlibm.expm1,
-    "asin": arcs.asin,
-    "acos": arcs.acos,
-    "atan": arcs.atan,
-    "sinh": fdlibm.sinh,
-    "cosh": fdlibm.cosh,
-    "asinh": fdlibm.asinh,
-    "acosh": fdlibm.acosh,
     "degrees": lambda x: x * (180.0 / np.pi),
     "radians": lambda x: x * (np.pi / 180.0),
     "sign": lambda x: np.where(x == 0, x, np.sign(x)),
-    "atanh": lambda x: 0.5 * (fdlibm.log1p(x) - fdlibm.log1p(-x)),
-}
-_LOGARITHMS: dict[str, Callable[[Raw], Raw]] = {
-    "ln": fdlibm.log,
-    "log1p": fdlibm.log1p,
-    "log2": lambda x: fdlibm.log(x) / fdlibm.log(np.array([2.0])),
 }
 
 
 def real(x: pa.Array, function: str) -> pa.Array:
-    """`sqrt`, `exp`, `asin` and others."""
+    """`sqrt`, `rint`, `degrees`, `radians`, `sign`."""
     with np.errstate(all="ignore"):
         return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
-
-
-def logarithm(x: pa.Array, function: str) -> pa.Array:
-    """`ln`, `log2`, `log1p`: of what has none it is NULL."""
-    values = raw(x)
-    with np.errstate(all="ignore"):
-        return _known(_LOGARITHMS[function](values), values <= (-1 if function == "log1p" else 0), x)
-
-
-def logarithm_to(base: pa.Array, x: pa.Array) -> pa.Array:
-    """`log` of two arguments."""
-    a, b = raw(base), raw(x)
-    with np.errstate(all="ignore"):
-        return _known(fdlibm.log(b) / fdlibm.log(a), (a <= 0) | (b <= 0), base, x)
-
-
-def power(x: pa.Array, y: pa.Array) -> pa.Array:
-    return made(fdlibm.pow(raw(x), raw(y)), _DOUBLE, x, y)
-
-
-def hypotenuse(x: pa.Array, y: pa.Array) -> pa.Array:
-    return made(fdlibm.hypot(raw(x), raw(y)), _DOUBLE, x, y)
-
-
-def angle(y: pa.Array, x: pa.Array) -> pa.Array:
-    """`atan2`; to Spark -0.0 is 0.0 here."""
-    return made(arcs.atan2(raw(y) + 0.0, raw(x) + 0.0), _DOUBLE, y, x)
 
 
 def whole_below(x: pa.Array) -> pa.Array:
@@ -109,8 +66,3 @@ def _long(x: Raw) -> Raw:
     longs: Raw = np.where(fits, x, 0.0).astype(np.int64)
     longs = np.where(x >= 2.0**63, greatest, longs)
     return np.where(x < -(2.0**63), least, longs)
-
-
-def _known(values: Raw, none: Raw, *arguments: pa.Array) -> pa.Array:
-    not_null = where_known(*arguments)
-    return pa.array(values, _DOUBLE, mask=none if not_null is None else none | ~not_null)
