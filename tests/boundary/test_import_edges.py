@@ -58,16 +58,20 @@ ALLOWED: dict[str, set[str]] = {
     "spec": BASE,
     "front": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
-    "plan": BASE | {"spec"},
+    "plan": BASE | {"spec", "expressions"},
     "watermark": BASE,
     "kernel": BASE,
+    # what tasks compute as Spark does: from the text of an expression to its values
+    "expressions": BASE | {"spec", "kernel"},
     "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
     "objects": BASE | {"spec", "state", "postgres_server", "postgres_errors"},
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
-    "engine.messages": BASE | TASK_CORE | {"spec"},
+    "engine.messages": BASE | TASK_CORE | {"spec", "expressions"},
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
     "engine.nodes": BASE | TASK_CORE | {"at_once", "spec", "engine.messages", "engine.tasks"},
-    "engine.driver": BASE | CORE | {"at_once", "spec", "engine.messages", "engine.tasks", "engine.nodes"},
+    "engine.driver": BASE
+    | CORE
+    | {"at_once", "spec", "expressions", "engine.messages", "engine.tasks", "engine.nodes"},
     # the one order of a tick's steps, on any engine
     "engine.tick": BASE | {"plan", "engine.driver", "engine.messages"},
     "engine.files": BASE | {"spec"},
@@ -75,12 +79,13 @@ ALLOWED: dict[str, set[str]] = {
     "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back
     # the two places where it runs
     "engine.local": BASE
-    | {"spec", "trace", "engine.tick", "engine.replay", "engine.values", "engine.files"}
+    | {"spec", "expressions", "trace", "engine.tick", "engine.replay", "engine.values", "engine.files"}
     | TICK
     | CORE,
     "engine.spark": BASE
     | {
         "at_once",
+        "expressions",
         "objects",
         "spec",
         "sinks",
@@ -105,15 +110,16 @@ ALLOWED: dict[str, set[str]] = {
     "testing": BASE | {"spec", "plan", "state", "engine.local", "engine.values", "local"},
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
-    | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
+    | {"spec", "expressions", "plan", "kernel", "state", "watermark"}
+    | {"engine.driver", "engine.tasks", "engine.local"},
     # what a job has put out, and the batch answer of its queries: for the command line
     "diff": BASE | {"spec", "state"},
     # topics, looked at once more by the client of sinks: for the command line
     "topics": BASE | {"spec", "sinks"},
     # what became of rows: by the history, and by rows that were read again
     "why": BASE
-    | {"spec", "plan", "kernel", "state", "engine.driver", "engine.local", "engine.values"}
-    | {"history", "whatif"},
+    | {"spec", "expressions", "plan", "kernel", "state"}
+    | {"engine.driver", "engine.local", "engine.values", "history", "whatif"},
     "cli": BASE
     | {
         "spec",
@@ -192,6 +198,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sqlglot": {
         "types",
         "spec",
+        "expressions",
         "front",
         "relations",
         "plan",

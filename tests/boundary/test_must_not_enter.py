@@ -35,9 +35,9 @@ DRIVER = {"engine.messages", "engine.driver"}
 TEXT = {"spec", "front", "plan"}
 
 OUT: dict[str, tuple[set[str], set[str]]] = {
-    "a folder's contents": (BENEATH | TASKS | DRIVER | PURE | {"spec", "plan"}, FOLDERS),
-    "a clock": (BENEATH | TASKS | DRIVER | PURE | TEXT | {"state"}, CLOCKS),
-    "files": (BENEATH | TASKS | DRIVER | PURE | {"plan"}, FILES),
+    "a folder's contents": (BENEATH | TASKS | DRIVER | PURE | {"spec", "expressions", "plan"}, FOLDERS),
+    "a clock": (BENEATH | TASKS | DRIVER | PURE | TEXT | {"expressions", "state"}, CLOCKS),
+    "files": (BENEATH | TASKS | DRIVER | PURE | {"expressions", "plan"}, FILES),
 }
 """What must not be called, and where."""
 LIBRARIES_OUT: dict[str, tuple[set[str], set[str]]] = {

@@ -166,7 +166,7 @@ def test_tasks_load_no_grammar_of_sql():
     }
     assert knows == {Path(intervals.__file__).name}
     users = {PACKAGE / name for name, source, _ in modules() if intervals.__name__ in source}
-    asking = ("front", "plan", "local", "engine", "relations", "whatif", "diff", "cli")
+    asking = ("front", "expressions", "plan", "local", "engine", "relations", "whatif", "diff", "cli")
     assert users <= {*find_paths(PACKAGE, *(f"{part}/**/*.py" for part in asking))}
     tasks = ("engine/tasks", "engine/nodes", "engine/messages")
     assert not users & {*find_paths(PACKAGE, *(f"{part}/**/*.py" for part in tasks))}

@@ -21,8 +21,8 @@ from watersmeet.event_time import (
     TimeSum,
     saturate,
 )
-from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
-from watersmeet.kernel.expressions.evaluate import tree_of
+from watersmeet.expressions.evaluate import Condition as ExactCondition
+from watersmeet.expressions.trees import tree_of
 from watersmeet.kernel.joined import JoinedColumn, gather
 from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import Measured

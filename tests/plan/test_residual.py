@@ -8,7 +8,8 @@ import pytest
 
 from tests.plan.building import STAMPS, joined
 from watersmeet.errors import EngineError, PlanError
-from watersmeet.kernel.expressions.evaluate import tree_of, values
+from watersmeet.expressions.evaluate import values
+from watersmeet.expressions.trees import tree_of
 
 ROW = pa.table(
     {

@@ -39,9 +39,9 @@ _BY_TABLES = {
 """Modules in which codes go by tables and tuples."""
 NO_CODES = {
     "bounded-state", "broken-records", "early-planner", "early-workers", "event-times", "find-spark-home",
-    "idle-ticks", "java-opts", "key-rows", "late-rows", "latin-1", "pyspark-shell", "rate-micro-batch",
-    "schema-registry", "shed-rows", "spark-class", "spark-submit", "tick-progress", "upsert-kafka", "utf-16",
-    "utf-16-be", "utf-16-le", "utf-32-be", "utf-8", "utf-8-sig", "watersmeet-control",
+    "idle-ticks", "java-opts", "key-rows", "late-rows", "pyspark-shell", "rate-micro-batch",
+    "schema-registry", "shed-rows", "spark-class", "spark-submit", "tick-progress", "upsert-kafka",
+    "utf-8", "utf-8-sig", "watersmeet-control",
 }  # fmt: skip
 """Texts in them that are no codes."""
 _CODE, _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")

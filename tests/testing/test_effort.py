@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plan.exact import checking
+from tests.expressions import checking
 from tests.support import effort
 
 SLICES = 12

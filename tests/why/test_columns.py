@@ -22,13 +22,13 @@ def at_least(number: int) -> exp.GTE:
 
 
 def test_an_expression_is_compiled_once_over_the_same_inputs(monkeypatch):
-    asked, compiled = [], columns.compiled
+    asked, compiled = [], columns.compile_expression
 
     def counted(expr, inputs):
         asked.append(expr)
         return compiled(expr, inputs)
 
-    monkeypatch.setattr(columns, "compiled", counted)
+    monkeypatch.setattr(columns, "compile_expression", counted)
     expr = at_least(5)
     for _ in range(3):
         assert value_of(expr, JoinInputs((OF_N,)), ROWS).to_pylist() == [False, True]

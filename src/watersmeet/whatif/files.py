@@ -18,8 +18,8 @@ from pyarrow import csv, json, parquet
 
 from watersmeet.engine.local.taken_in import rows_of
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
-from watersmeet.kernel.expressions.fails import Fails
-from watersmeet.kernel.expressions.functions.from_texts import text_to_date, text_to_timestamp, text_to_wall
+from watersmeet.expressions.base import Fails
+from watersmeet.expressions.casts import text_to_date, text_to_timestamp, text_to_wall
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.regular_files import named_files
 from watersmeet.spec.model import Column, Source

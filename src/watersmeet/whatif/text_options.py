@@ -12,9 +12,8 @@ import pyarrow as pa
 from pyarrow import csv, json
 
 from watersmeet.errors import SpecError
-from watersmeet.kernel.expressions.functions.temporal.formats import parse_time
-from watersmeet.plan.exact import NotExact
-from watersmeet.plan.exact.temporal.time_patterns import read_pattern
+from watersmeet.expressions.times import parse_time, read_pattern
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES, format_of
 from watersmeet.spec.options.kafka import parser_of, records_of
@@ -135,7 +134,7 @@ def _is_known(name: str, value: str, wanted: str, quote: str) -> bool:
     if name in _TIMES.values():
         try:
             read_pattern(value)
-        except NotExact:
+        except UnsupportedExpression:
             return False
         return True
     if name in ("sep", "delimiter"):

@@ -14,10 +14,12 @@ import pyarrow as pa
 from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
+from watersmeet.expressions.compiler import compile_expression
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.trees import tree_of
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.expressions.evaluate import Computed, tree_of
 from watersmeet.plan.evaluated import shown, source_inputs
-from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.spec.model import Branch, Expr, Input, Source
@@ -47,7 +49,7 @@ def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
     """
     in_order = tuple(Same(given) for given in inputs.in_order)
     computed = _computed(Same(expr), in_order, inputs.split, inputs.joined, inputs.time_zone)
-    if isinstance(computed, NotExact):
+    if isinstance(computed, UnsupportedExpression):
         raise EngineError(
             f"why cannot evaluate {shown_once(expr)} like Spark: {computed}",
             code="not-computed",
@@ -60,10 +62,12 @@ def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
 @lru_cache(256)
 def _computed(
     expr: Same, inputs: tuple[Same, ...], split: int, joined: frozenset[Side], zone: str
-) -> Computed | NotExact:
+) -> Computed | UnsupportedExpression:
     try:
-        expression = compiled(expr.of, JoinInputs(tuple(given.of for given in inputs), split, joined, zone))
-    except NotExact as why:
+        expression = compile_expression(
+            expr.of, JoinInputs(tuple(given.of for given in inputs), split, joined, zone)
+        )
+    except UnsupportedExpression as why:
         return why.with_traceback(None)
     words = f"the expression {shown_once(expr.of)}"
     return Computed("", tree_of(expression.tree), expression.type, words, zoned=False)

@@ -28,7 +28,7 @@ from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
 from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
-from watersmeet.kernel.expressions.functions import base
+from watersmeet.expressions import base
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
 
 JOB = """SET output_mode = changelog;

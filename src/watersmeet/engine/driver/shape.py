@@ -10,7 +10,9 @@ import pyarrow as pa
 from watersmeet.engine.driver.kinds.registry import driver_of, kind_of
 from watersmeet.engine.messages.shapes import FeedShape, NodeShape, SideShape
 from watersmeet.errors import EngineError
-from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.physical_types import fits
+from watersmeet.expressions.trees import columns_of, tree_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origin, Origins, digest_of, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan

@@ -1,4 +1,4 @@
-"""Expressions of a plan over Arrow tables, as Spark evaluates them: those that `plan.exact` lists."""
+"""Expressions of a plan over Arrow tables, as Spark evaluates them: those that `expressions` lists."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import pyarrow.compute as pc
 from watersmeet.engine.values import arrow_type_of
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MIN_TIME
+from watersmeet.expressions.compiler import compile_in_run
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.trees import tree_of
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.expressions.evaluate import Computed, tree_of
 from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.kernel.summed import summed
 from watersmeet.names import CHANGE_COLUMNS, DIFF, FLAG, PARTITION, TICK
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
-from watersmeet.plan.exact import NotExact, exact_in_run
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
@@ -154,8 +156,8 @@ class Projection:
 
 def _computed(name: str, expr: Expr, inputs: JoinInputs, zoned: bool = False, *, words: str) -> Computed:
     try:
-        expression = exact_in_run(expr, inputs)
-    except NotExact as why:
+        expression = compile_in_run(expr, inputs)
+    except UnsupportedExpression as why:
         raise EngineError(
             f"the in-process engine does not compute {text_of(expr)}: {why}",
             code="not-computed",

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
 from watersmeet.event_time import Side
+from watersmeet.expressions.evaluate import Computed
 from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
-from watersmeet.kernel.expressions.evaluate import Computed
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.match.elsewhere import Elsewhere, is_elsewhere
 from watersmeet.kernel.match.lasting import PairBound

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from watersmeet.plan.exact import NotExact
-from watersmeet.plan.exact.temporal.time_patterns import APART, read_pattern
+from watersmeet.expressions.times import APART, read_pattern
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.spec.time_zones import UTC
 
 DATE_FORMAT, TIMESTAMP_FORMAT, NTZ_FORMAT = "dateformat", "timestampformat", "timestampntzformat"
@@ -51,7 +51,7 @@ def pattern_reader(pattern: str) -> Reader | None:
     """Return what reads texts of a pattern of Java's; None where only Spark knows the pattern."""
     try:
         pieces = read_pattern(pattern).split(APART)
-    except NotExact:
+    except UnsupportedExpression:
         return None
     letters = [piece[1] for piece in pieces if piece[0] == "#"]
     expression = re.compile("".join(map(_expression, pieces)), re.IGNORECASE | re.ASCII | re.DOTALL)

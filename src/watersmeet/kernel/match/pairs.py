@@ -32,7 +32,7 @@ from watersmeet.names import ours
 
 
 class PairTest(Protocol):
-    """A condition on pairs: `kernel.expressions.evaluate.Condition`, or one that is computed elsewhere."""
+    """A condition on pairs: `expressions.evaluate.Condition`, or one that is computed elsewhere."""
 
     def holds(self, pairs: pa.Table) -> Mask:
         """For which pairs it is TRUE."""

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.expressions.compiler import expression_type
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.plan.conditions.classify import KeyPart
 from watersmeet.plan.conditions.coercion import is_declared, one_type, spelt, type_of
-from watersmeet.plan.exact import NotExact, exact_type
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
 from watersmeet.types.compared import is_compared, tightest_type
@@ -121,8 +122,8 @@ def _known_type(expr: Expr, inputs: JoinInputs) -> SqlType | None:
     if is_declared(expr):
         return type_
     try:
-        exact = exact_type(expr, inputs)
-    except NotExact:
+        exact = expression_type(expr, inputs)
+    except UnsupportedExpression:
         return None if type_ is not None and type_.is_decimal else type_
     if type_ is None or exact.is_decimal or not exact.is_number:
         return exact

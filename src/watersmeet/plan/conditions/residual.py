@@ -1,5 +1,5 @@
-"""Rule: what is left of a condition is checked on candidate pairs: by the tasks, where `plan.exact` has it on
-its list, else by Spark.
+"""Rule: what is left of a condition is checked on candidate pairs: by the tasks, if they compute it as Spark
+does (`expressions`), else by Spark.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TypedDict
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
+from watersmeet.expressions.compiler import compile_column, compile_condition
+from watersmeet.expressions.typed_tree import Tree, TypedTree, UnsupportedExpression
 from watersmeet.plan.conditions.conjuncts import Conjunct, join_all
-from watersmeet.plan.exact import Exact, NotExact, Tree, exact, exact_condition
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.spec.model import Expr
@@ -75,8 +76,8 @@ def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Resi
     why: list[str] = []
     for conjunct in conjuncts:
         try:
-            trees.append(exact_condition(conjunct.expr, inputs).tree)
-        except NotExact as reason:
+            trees.append(compile_condition(conjunct.expr, inputs).tree)
+        except UnsupportedExpression as reason:
             why.append(str(reason))
     tree = None if why else reduce(lambda left, right: ("and", left, right), trees)
     return Residual(after_join(whole), tree, names, tuple(dict.fromkeys(why))), []
@@ -99,7 +100,7 @@ ON_ONE = "compute it from one input, as a column of a view, and compare the colu
 
 def in_tasks(
     conjunct: Conjunct, inputs: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
-) -> Exact | PlanError:
+) -> TypedTree | PlanError:
     """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
 
     Args:
@@ -109,8 +110,8 @@ def in_tasks(
     if problem is not None:
         return problem
     try:
-        return exact(conjunct.expr, inputs)
-    except NotExact as why:
+        return compile_column(conjunct.expr, inputs)
+    except UnsupportedExpression as why:
         return PlanError(
             f"{conjunct.text} cannot be used in {where}: {why}", code="residual-function", hint=hint
         )

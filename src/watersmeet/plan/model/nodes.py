@@ -213,8 +213,8 @@ class MatchPlan(NodePlan):
     the bands do not decide exactly (lossy casts); ``comparisons``: all, as written, for times so near the
     ends of int64 (within ``slack``) that arithmetic saturates. ``residual``: any other condition over both
     sides; it mentions columns named ``alias.column`` (one quoted identifier, `joined_name`), and is checked
-    on candidate pairs. ``residual_exact``: what tasks compute of it, see `plan.exact`; None where they do not
-    compute it as Spark does, for the reasons in ``residual_why``: Spark computes it over the candidate pairs.
+    on candidate pairs. ``residual_exact``: what tasks compute of it, see `expressions`; None where they do
+    not compute it as Spark does, for the reasons in ``residual_why``: Spark does, over the candidate pairs.
     ``matchable`` False: no pair can ever match (inverted interval, constant condition).
     """
 

@@ -38,7 +38,7 @@ class FeedPlan:
 
     ``node``: its number. The side's columns are ``copied``, (name, column of the node's rows), and
     ``computed``, (name, expression over columns of the node's rows), with ``computed_exact``: what tasks
-    compute of it, see `plan.exact`, and of what type.
+    compute of it, see `expressions`, and of what type.
     Then, by columns of the side: ``beneath``, of which each has to be TRUE, or the row is none of the side's;
     ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
     ``matchable`` False: no row can.

@@ -3,7 +3,7 @@
 A plain column is there already. An expression over one input that is never padded beneath is computed of
 that input's rows, by Spark, and travels along. What mentions several inputs, or one whose columns may be
 NULL because it was padded, can only be computed of the joined rows, in the task: what is on the list of
-`plan.exact`.
+`expressions`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.expressions.typed_tree import TypedTree
 from watersmeet.names import ours
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
 from watersmeet.plan.conditions.keys import Equality, bare
 from watersmeet.plan.conditions.residual import after_join, in_tasks
-from watersmeet.plan.exact import Exact
 from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
 from watersmeet.plan.model.sides import FeedPlan, joined_name
 from watersmeet.plan.nodes.tree import Node
@@ -70,7 +70,7 @@ class Feed:
     side: Side
     derived: Derived
     computed: dict[str, Expr] = field(default_factory=dict)
-    exact: dict[str, Exact] = field(default_factory=dict)
+    exact: dict[str, TypedTree] = field(default_factory=dict)
     errors: list[PlanError] = field(default_factory=list)
 
     @property

@@ -2,7 +2,7 @@
 
 As with rows that go from join to join (`plan.nodes.feed`): a plain column is there already; an expression
 over one input beneath that is never padded is computed of that input's rows, by Spark; anything else in the
-task, of the rows that leave the stage: what is on the list of `plan.exact`.
+task, of the rows that leave the stage: what is on the list of `expressions`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import cast
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
+from watersmeet.expressions.typed_tree import TypedTree
 from watersmeet.names import ours
 from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.flags import over_source
 from watersmeet.plan.conditions.residual import after_join, in_tasks
-from watersmeet.plan.exact import Exact
 from watersmeet.plan.join_inputs import name_of
 from watersmeet.plan.model.sides import FeedPlan, joined_name
 from watersmeet.plan.nodes.feed import Derived
@@ -82,7 +82,7 @@ class StageFeed:
         }
         copied: dict[str, str] = {}
         computed: dict[str, Expr] = {}
-        exact: list[Exact] = []
+        exact: list[TypedTree] = []
         for name, expr in (wanted | truths).items():
             held = self._column(expr)
             if held is not None:
@@ -117,7 +117,7 @@ class StageFeed:
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
-    def _computed(self, expr: Expr) -> Exact | None:
+    def _computed(self, expr: Expr) -> TypedTree | None:
         compiled = in_tasks(
             Conjunct(expr),
             self.stage.rows,

@@ -12,8 +12,9 @@ from watersmeet.engine.driver.kinds.columns import joined
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
-from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
-from watersmeet.kernel.expressions.evaluate import columns_of, fits, tree_of
+from watersmeet.expressions.evaluate import Condition as ExactCondition
+from watersmeet.expressions.physical_types import fits
+from watersmeet.expressions.trees import columns_of, tree_of
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.kernel.match.elsewhere import Elsewhere

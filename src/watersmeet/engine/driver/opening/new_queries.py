@@ -25,13 +25,16 @@ from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.tasks.ingest import IngestWriter
+from watersmeet.expressions.compiler import compile_in_run
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.physical_types import fits
+from watersmeet.expressions.trees import tree_of
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.kernel.batches import one_array, take_rows
-from watersmeet.kernel.expressions.evaluate import Computed, fits, tree_of
 from watersmeet.kernel.pieces import whole
 from watersmeet.names import DIFF, FLAG, called
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
-from watersmeet.plan.exact import NotExact, exact_in_run
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
@@ -386,8 +389,8 @@ def _derived_rows(
         if expr.key == "column" and name != FLAG:
             continue
         try:
-            made = exact_in_run(expr, inputs)
-        except NotExact as why:
+            made = compile_in_run(expr, inputs)
+        except UnsupportedExpression as why:
             return f"would need Spark, which alone computes {shown(expr)} ({why})"
         words = words_of(branch, name, expr)
         computed.append(Computed(name, tree_of(made.tree), made.type, words, zoned))

@@ -14,7 +14,7 @@ from sqlglot import exp
 from watersmeet.engine.spark.errors import condition_of, fragments_of, readable_error
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import EngineError, WatersmeetError
-from watersmeet.kernel.expressions.evaluate import guard_of
+from watersmeet.expressions.evaluate import guard_of
 from watersmeet.names import FLAG, is_ours
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan

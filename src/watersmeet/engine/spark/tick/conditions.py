@@ -29,7 +29,7 @@ from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.tasks.asking import AnswerFile, AnswerWriter, question_schema
 from watersmeet.errors import EngineError
-from watersmeet.kernel.expressions.evaluate import guard_of
+from watersmeet.expressions.evaluate import guard_of
 from watersmeet.kernel.match.elsewhere import ASK, HOLDS
 from watersmeet.state.store import Store
 

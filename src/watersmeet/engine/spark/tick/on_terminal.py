@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from watersmeet.kernel.expressions.evaluate import Computed, fits, tree_of
-from watersmeet.plan.exact.casts import cast_to
-from watersmeet.plan.exact.values import Exact, NotExact
+from watersmeet.expressions.casts import cast_to
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.physical_types import fits
+from watersmeet.expressions.trees import tree_of
+from watersmeet.expressions.typed_tree import TypedTree, UnsupportedExpression
 from watersmeet.sinks.base import ShowsRows, Sink, Texts, columns_of
 from watersmeet.spec.model import Column
 from watersmeet.types.json_values import rows_of
@@ -34,7 +36,7 @@ def shows(sink: Sink, own: pa.Schema, schema: StructType, zone: str) -> Shows | 
         return Shows(sink, ()) if all(any(is_it(f.type) for is_it in _AS_VALUES) for f in own) else None
     try:
         texts = [_as_text(column, own.field(column.name).type, zone) for column in columns_of(schema)]
-    except NotExact:
+    except UnsupportedExpression:
         return None
     return Shows(sink, texts)
 
@@ -64,9 +66,9 @@ class Shows:
 
 
 def _as_text(column: Column, kind: pa.DataType, zone: str) -> Computed:
-    """`CAST(… AS STRING)`, as the frame would be asked for it. Raises: NotExact: Spark alone knows."""
+    """Return `CAST(… AS STRING)` as tasks compute it. Raises: UnsupportedExpression."""
     name, type_ = column.name, column.type
     if not fits(kind, type_):
-        raise NotExact(f"{name} is {type_}")
-    text = cast_to(Exact(("column", name, type_), type_), STRING, zone)
+        raise UnsupportedExpression(f"{name} is {type_}")
+    text = cast_to(TypedTree(("column", name, type_), type_), STRING, zone)
     return Computed(name, tree_of(text.tree), STRING, f"CAST({name} AS STRING)", zoned=False)

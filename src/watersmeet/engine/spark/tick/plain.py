@@ -2,8 +2,8 @@
 
 Rows of changes are summed before they leave (`tick.summed`). Those of groups have nothing to sum where a
 row says all of its group: what a group was and what it is differ, and groups differ by their keys. Columns
-may be computed, too, where that is done as Spark does it (`plan.exact`): a row's way through Spark costs more
-than all else that is done for it.
+may be computed, too, where that is done as Spark does it (`expressions`): a row's way through Spark costs
+more than all else that is done for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from sqlglot import exp
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
+from watersmeet.expressions.compiler import compile_in_run
+from watersmeet.expressions.evaluate import Computed
+from watersmeet.expressions.physical_types import fits
+from watersmeet.expressions.trees import columns_of, tree_of
+from watersmeet.expressions.typed_tree import TypedTree, UnsupportedExpression
 from watersmeet.kernel.batches import batches_of, size
-from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.exact import Exact, NotExact, exact_in_run
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Expr, Input, OutputColumn, OutputMode
@@ -154,13 +157,13 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     return Plain(tuple(columns), summed, schema, tuple(computed))
 
 
-def exact_output(query: QueryPlan, expr: Expr) -> Exact | None:
+def exact_output(query: QueryPlan, expr: Expr) -> TypedTree | None:
     """An expression over the rows of the query's last node, where tasks compute it as Spark does; None: they
     do not. Times, and what is computed of them, are left to Spark: they are written by its zone."""
     rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
     try:
-        expression = exact_in_run(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
-    except NotExact:
+        expression = compile_in_run(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
+    except UnsupportedExpression:
         return None
     types = (expression.type, *columns_of(expression.tree).values())
     return None if any(part.is_time for whole in types for part in whole.every) else expression

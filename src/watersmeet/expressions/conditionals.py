@@ -1,0 +1,170 @@
+"""Comparisons, tests for NULL, and functions that choose between values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.expressions.arrays import compare_nested
+from watersmeet.expressions.base import ArrowFunction, Raw, arrow, made, raw
+from watersmeet.expressions.physical_types import is_nested
+from watersmeet.expressions.typed_tree import (
+    Restricted,
+    Rule,
+    TypedTree,
+    arguments,
+    call,
+    constant,
+    is_ordered,
+    require,
+)
+from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import BOOLEAN, STRING, VOID
+
+if TYPE_CHECKING:
+    from watersmeet.expressions.compiler import Compiler
+
+
+@arrow
+def compare(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
+    """``=``, ``<``, … of two arrays of one type. NaN is equal to itself and greater than all; -0.0 is 0.0."""
+    kind = left.type
+    if is_nested(kind):
+        return compare_nested(left, right, op)
+    if pa.types.is_string(kind):
+        left, right = left.view(pa.binary()), right.view(pa.binary())
+    elif pa.types.is_floating(kind):
+        a, b = raw(left), raw(right)
+        return made(_compare_reals(a, b, op), pa.bool_(), left, right)
+    return {
+        "=": pc.equal,
+        "<>": pc.not_equal,
+        "<": pc.less,
+        "<=": pc.less_equal,
+        ">": pc.greater,
+        ">=": pc.greater_equal,
+    }[op](left, right)
+
+
+def _compare_reals(a: Raw, b: Raw, op: str) -> Raw:
+    none_a, none_b = np.isnan(a), np.isnan(b)
+    equal = (a == b) | (none_a & none_b)
+    less = (a < b) | (none_b & ~none_a)
+    by_op: dict[str, Raw] = {
+        "=": equal,
+        "<>": ~equal,
+        "<": less,
+        "<=": less | equal,
+        ">": ~(less | equal),
+        ">=": ~less,
+    }
+    return by_op[op]
+
+
+@arrow
+def null_safe_equal(left: pa.Array, right: pa.Array) -> pa.Array:
+    """NULL is equal to NULL."""
+    equal = pc.fill_null(compare(left, right, "="), False)
+    return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
+
+
+@arrow
+def is_null(array: pa.Array) -> pa.Array:
+    return array.is_null()
+
+
+@arrow
+def is_not_null(array: pa.Array) -> pa.Array:
+    return array.is_valid()
+
+
+@arrow
+def is_nan(array: pa.Array) -> pa.Array:
+    """Of NULL it is FALSE."""
+    return pc.fill_null(pc.is_nan(array), False)
+
+
+@arrow
+def negate(array: pa.Array) -> pa.Array:
+    """NOT."""
+    return pc.invert(array)
+
+
+@arrow
+def is_in(value: pa.Array, *listed: pa.Array) -> pa.Array:
+    """TRUE if one is equal; else NULL if one is NULL."""
+    is_listed = compare(value, listed[0], "=")
+    for option in listed[1:]:
+        is_listed = pc.or_kleene(is_listed, compare(value, option, "="))
+    return is_listed
+
+
+def extreme(*arrays: pa.Array, op: str = ">") -> pa.Array:
+    """`greatest` and `least`: NULLs are passed over."""
+    best = arrays[0]
+    for array in arrays[1:]:
+        better = pc.or_(
+            pc.fill_null(compare(array, best, op), False), pc.and_(best.is_null(), array.is_valid())
+        )
+        best = pc.if_else(better, array, best)
+    return best
+
+
+@arrow
+def greatest(*arrays: pa.Array) -> pa.Array:
+    return extreme(*arrays, op=">")
+
+
+@arrow
+def least(*arrays: pa.Array) -> pa.Array:
+    return extreme(*arrays, op="<")
+
+
+def _coalesce(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+    alike = compiler.alike(compiler.all(nodes))
+    require(alike[0].type != VOID, "a choice of NULLs")
+    return TypedTree(("first", tuple(choice.tree for choice in alike)), alike[0].type)
+
+
+def _nullif(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    equal = compiler.compared("=", left, right)
+    return TypedTree(
+        ("case", ((equal.tree, constant(None, left.type).tree),), left.tree, left.type), left.type
+    )
+
+
+def _nvl2(compiler: Compiler, tested: TypedTree, one: TypedTree, other: TypedTree) -> TypedTree:
+    return compiler.case_of([call(is_not_null, BOOLEAN, tested)], [one], other)
+
+
+def _extreme(function: ArrowFunction) -> Rule:
+    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+        values = compiler.all(nodes)
+        types = {value.type for value in values} - {VOID}
+        require(STRING not in types or len(types) <= 1, f"{function.__name__} of texts and others")
+        alike = compiler.alike(values)
+        require(
+            len(alike) >= 2 and alike[0].type != VOID and is_ordered(alike[0].type),
+            f"{function.__name__} of one, or of MAPs",
+        )
+        return call(function, alike[0].type, *alike)
+
+    return rule
+
+
+FUNCTIONS: dict[str, Rule | Restricted] = {
+    "coalesce": _coalesce,
+    "nvl": _coalesce,
+    "ifnull": _coalesce,
+    "nullif": arguments(2, _nullif),
+    "nvl2": arguments(3, _nvl2),
+    "isnull": arguments(1, lambda _, value: call(is_null, BOOLEAN, value)),
+    "isnotnull": arguments(1, lambda _, value: call(is_not_null, BOOLEAN, value)),
+    "equal_null": arguments(2, lambda compiler, left, right: compiler.compared("<=>", left, right)),
+    "greatest": _extreme(greatest),
+    "least": _extreme(least),
+}  # fmt: skip

@@ -1,0 +1,858 @@
+"""Numbers: arithmetic, rounding, bits, and casts between numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from math import factorial as _of
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from watersmeet.expressions import base
+from watersmeet.expressions.base import (
+    INT64,
+    OVERFLOW,
+    ArrowFunction,
+    Raw,
+    arrow,
+    bounds,
+    fits_in_texts,
+    made,
+    narrow,
+    raw,
+    where_known,
+)
+from watersmeet.expressions.conditionals import is_nan
+from watersmeet.expressions.typed_tree import (
+    Restricted,
+    Rule,
+    TypedTree,
+    UnsupportedExpression,
+    arguments,
+    as_decimal,
+    call,
+    computed,
+    constant,
+    constant_value,
+    decimal_parts,
+    decimal_type,
+    one_type,
+    optional,
+    or_null,
+    require,
+    widened,
+)
+from watersmeet.spec.model import Expr
+from watersmeet.types.arithmetic import fitted as decimal_within
+from watersmeet.types.arithmetic import product_parts, quotient_parts, remainder_parts, sum_parts
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGERS,
+    MOST_DIGITS,
+    REALS,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    VOID,
+    SqlType,
+    decimal,
+)
+
+if TYPE_CHECKING:
+    from watersmeet.expressions.compiler import Compiler
+
+
+@arrow
+def plus(left: pa.Array, right: pa.Array) -> pa.Array:
+    kind = left.type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pc.add(left, right)
+    a, b = raw(left), raw(right)
+    if kind.bit_width < 64:
+        return narrow(a.astype(np.int64) + b, kind, "a sum is too great or too small", left, right)
+    with np.errstate(over="ignore"):
+        sums = a + b
+    base.check(((a ^ sums) & (b ^ sums)) < 0, OVERFLOW, "a sum is too great or too small", left, right)
+    return made(sums, kind, left, right)
+
+
+@arrow
+def minus(left: pa.Array, right: pa.Array) -> pa.Array:
+    kind = left.type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pc.subtract(left, right)
+    a, b = raw(left), raw(right)
+    if kind.bit_width < 64:
+        return narrow(a.astype(np.int64) - b, kind, "a difference is too great or too small", left, right)
+    with np.errstate(over="ignore"):
+        differences = a - b
+    base.check(
+        ((a ^ b) & (a ^ differences)) < 0, OVERFLOW, "a difference is too great or too small", left, right
+    )
+    return made(differences, kind, left, right)
+
+
+@arrow
+def times(left: pa.Array, right: pa.Array) -> pa.Array:
+    kind = left.type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pc.multiply(left, right)
+    a, b = raw(left), raw(right)
+    if kind.bit_width < 64:
+        return narrow(a.astype(np.int64) * b, kind, "a product is too great or too small", left, right)
+    least = np.iinfo(np.int64).min
+    with np.errstate(over="ignore", divide="ignore"):
+        products = a * b
+        divisor = np.where(b == 0, 1, b)
+        bad = (products // divisor != a) | (products % divisor != 0)
+        bad = np.where(b == 0, False, bad) | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
+    base.check(bad, OVERFLOW, "a product is too great or too small", left, right)
+    return made(products, kind, left, right)
+
+
+@arrow
+def minus_one(value: pa.Array) -> pa.Array:
+    """``-x``."""
+    kind = value.type
+    if not pa.types.is_integer(kind):
+        return pc.negate(value)
+    base.check(raw(value) == bounds(kind)[0], OVERFLOW, "a number has no negative", value)
+    return pc.negate(value)
+
+
+@arrow
+def absolute(value: pa.Array) -> pa.Array:
+    if pa.types.is_integer(value.type):
+        base.check(raw(value) == bounds(value.type)[0], OVERFLOW, "a number has no positive", value)
+    return pc.abs(value)
+
+
+@arrow
+def divide(left: pa.Array, right: pa.Array) -> pa.Array:
+    """``/`` of DOUBLEs."""
+    a, b = raw(left), raw(right)
+    base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
+    with np.errstate(all="ignore"):
+        return made(a / np.where(b == 0, 1.0, b), pa.float64(), left, right)
+
+
+@arrow
+def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
+    """``div`` of BIGINTs, towards zero."""
+    a, b = raw(left), raw(right)
+    base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
+    bad = (a == np.iinfo(np.int64).min) & (b == -1)
+    base.check(bad, OVERFLOW, "a quotient is too great", left, right)
+    divisor = np.where((b == 0) | bad, 1, b)
+    quotients = a // divisor
+    quotients += ((a % divisor != 0) & ((a < 0) != (divisor < 0))).astype(np.int64)
+    return made(quotients, INT64, left, right)
+
+
+@arrow
+def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
+    """``%``: it has the sign of the dividend."""
+    a, b = raw(left), raw(right)
+    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
+    with np.errstate(all="ignore"):
+        remainders = np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype))
+    return made(remainders, left.type, left, right)
+
+
+@arrow
+def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
+    """`pmod`."""
+    a, b = raw(left), raw(right)
+    if pa.types.is_integer(left.type) and left.type.bit_width < 32:
+        a, b = a.astype(np.int32), b.astype(np.int32)  # as Java, which has no narrower sums
+    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
+    divisor = np.where(b == 0, 1, b).astype(b.dtype)
+    with np.errstate(all="ignore"):
+        remainders = np.fmod(a, divisor)
+        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
+    return made(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
+
+
+@arrow
+def bits(left: pa.Array, right: pa.Array, op: Literal["&", "|", "^"]) -> pa.Array:
+    return {"&": pc.bit_wise_and, "|": pc.bit_wise_or, "^": pc.bit_wise_xor}[op](left, right)
+
+
+@arrow
+def other_bits(value: pa.Array) -> pa.Array:
+    return pc.bit_wise_not(value)
+
+
+@arrow
+def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An integer, BOOLEAN or DOUBLE as an integer: what does not fit fails."""
+    values = raw(array)
+    low, high = bounds(kind)
+    if pa.types.is_boolean(array.type):
+        return made(values.astype(kind.to_pandas_dtype()), kind, array)
+    if pa.types.is_floating(array.type):
+        values = values.astype(np.float64)
+        # As Java: what is cut to a whole number has to fit; BIGINT's greatest is no DOUBLE.
+        fits = (np.floor(values) <= high) & (np.ceil(values) >= low)
+        if kind.bit_width == 64:
+            fits = (np.floor(values) <= float(high)) & (np.ceil(values) >= float(low))
+        base.check(~fits, "CAST_OVERFLOW", f"a number does not fit into {kind}", array)
+        with np.errstate(invalid="ignore"):
+            cut = np.trunc(np.where(fits, values, 0.0))
+            integers = np.where(
+                cut >= 2.0**63, np.iinfo(np.int64).max, np.where(cut >= 2.0**63, 0, cut).astype(np.int64)
+            )
+        return made(integers.astype(kind.to_pandas_dtype()), kind, array)
+    base.check((values < low) | (values > high), "CAST_OVERFLOW", f"a number does not fit into {kind}", array)
+    return made(values.astype(kind.to_pandas_dtype()), kind, array)
+
+
+@arrow
+def to_boolean(array: pa.Array) -> pa.Array:
+    return pc.not_equal(array, pa.scalar(0, array.type))
+
+
+@arrow
+def to_float(array: pa.Array) -> pa.Array:
+    """An integer or DOUBLE as the nearest FLOAT."""
+    with np.errstate(over="ignore"):
+        return made(raw(array).astype(np.float32), pa.float32(), array)
+
+
+_TOO_GREAT = "a DECIMAL has too many digits"
+_OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
+_MODES = {
+    "up": "half_towards_infinity",
+    "even": "half_to_even",
+    "floor": "down",
+    "ceil": "up",
+    "cut": "towards_zero",
+}
+
+
+@arrow
+def rounded(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.Array:
+    """`round`, `bround`, `floor` and `ceil` of DECIMALs: to so many digits behind the point, or before it."""
+    return _fitted(pc.round(_wide(number), digits, round_mode=_MODES[mode]), kind, number)
+
+
+@arrow
+def fitted(number: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A DECIMAL or an integer as another DECIMAL."""
+    if pa.types.is_boolean(number.type):
+        number = number.cast(pa.int8())
+    if pa.types.is_integer(number.type):
+        number = number.cast(pa.decimal128(20 if number.type.bit_width == 64 else 10, 0))
+    wide = _wide(number)
+    if kind.scale < number.type.scale:
+        wide = pc.round(wide, kind.scale, round_mode=_MODES["up"])
+    return _fitted(wide, kind, number)
+
+
+def _fitted(wide: pa.Array, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+    before = kind.precision - kind.scale
+    if before + wide.type.scale < 76:
+        limit = pa.scalar(_power(before), pa.decimal256(76, wide.type.scale))
+        bad = pc.fill_null(pc.greater_equal(pc.abs(wide), limit), False).to_numpy(zero_copy_only=False)
+    else:
+        bad = np.zeros(len(wide), dtype=np.bool_)
+    if bad.any():
+        base.check(bad, _OUT_OF_RANGE, _TOO_GREAT, *arguments)
+        wide = pc.if_else(pa.array(bad), pa.scalar(None, wide.type), wide)
+    if kind.scale < wide.type.scale:
+        wide = wide.cast(pa.decimal256(76, kind.scale), safe=False)
+    return wide.cast(kind)
+
+
+def _wide(number: pa.Array) -> pa.Array:
+    return number.cast(pa.decimal256(76, number.type.scale))
+
+
+def _power(of_ten: int) -> Decimal:
+    return Decimal((0, (1,), of_ten))
+
+
+@arrow
+def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", "-", "*"]) -> pa.Array:
+    """Sums, differences and products of more than 38 digits."""
+    a, b = (
+        operand.cast(pa.decimal256(operand.type.precision, operand.type.scale)) for operand in (left, right)
+    )
+    exact = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[op](a, b)
+    if kind.scale < exact.type.scale:
+        exact = pc.round(_wide(exact), kind.scale, round_mode=_MODES["up"])
+    return _fitted(exact, kind, left, right)
+
+
+@arrow
+def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
+    """``/``. Arrow cuts where Spark rounds: it is asked for one digit more."""
+    zero = _is_zero(right)
+    base.check(zero, "DIVIDE_BY_ZERO", "division by zero", left, right)
+    if zero.any():
+        right = pc.if_else(pa.array(zero), pa.scalar(_power(-right.type.scale), right.type), right)
+    # Arrow gives so many digits behind the point: left.scale + right.precision - right.scale + 1
+    more = kind.scale - left.type.scale - right.type.precision + right.type.scale
+    a = left.cast(pa.decimal256(left.type.precision + more, left.type.scale + more))
+    quotients = pc.divide(a, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
+    return _fitted(pc.round(_wide(quotients), kind.scale, round_mode=_MODES["up"]), kind, left, right)
+
+
+@arrow
+def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positive: bool) -> pa.Array:
+    """``%`` and `pmod` of DECIMALs of one type of at most 18 digits; ``kind``: of the result."""
+    a, b = _unscaled(left), _unscaled(right)
+    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
+    divisor = np.where(b == 0, 1, b)
+    remainders = np.fmod(a, divisor)
+    if positive:
+        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
+    return _scaled(remainders, left.type.scale, kind, left, right)
+
+
+@arrow
+def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
+    """``div`` of DECIMALs of one type of at most 18 digits, as BIGINT."""
+    a, b = _unscaled(left), _unscaled(right)
+    base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
+    divisor = np.where(b == 0, 1, b)
+    return made((a - np.fmod(a, divisor)) // divisor, INT64, left, right)
+
+
+@arrow
+def decimal_to_integer(number: pa.Array, kind: pa.DataType) -> pa.Array:
+    """What is behind the point is cut off."""
+    cut = pc.round(_wide(number), 0, round_mode=_MODES["cut"])
+    whole = cut.cast(pa.decimal256(76, 0), safe=False)
+    low, high = (pa.scalar(bound, whole.type) for bound in base.bounds(kind))
+    outside = pc.or_(pc.less(whole, low), pc.greater(whole, high))
+    bad = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+    base.check(bad, "CAST_OVERFLOW", f"a number does not fit into {kind}", number)
+    kept = pc.if_else(pa.array(bad), pa.scalar(None, whole.type), whole)
+    return kept.cast(pa.decimal128(38, 0)).cast(kind)
+
+
+@arrow
+def decimal_to_boolean(number: pa.Array) -> pa.Array:
+    return pc.not_equal(number, pa.scalar(0, number.type))
+
+
+def _is_zero(number: pa.Array) -> Raw:
+    is_zero = pc.fill_null(pc.equal(number, pa.scalar(0, number.type)), False)
+    zero: Raw = is_zero.to_numpy(zero_copy_only=False)
+    return zero
+
+
+def _unscaled(number: pa.Array) -> Raw:
+    """The digits as whole numbers, of DECIMALs of at most 18; 0 for NULL."""
+    low: Raw = np.frombuffer(number.buffers()[1], dtype=np.int64)[::2][
+        number.offset : number.offset + len(number)
+    ]
+    not_null = where_known(number)
+    return low if not_null is None else np.where(not_null, low, 0)
+
+
+def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+    bad = np.abs(whole) >= 10 ** (kind.precision - kind.scale + scale)
+    base.check(bad, _OUT_OF_RANGE, _TOO_GREAT, *arguments)
+    whole = np.where(bad, 0, whole)
+    words = np.empty((len(whole), 2), dtype=np.int64)
+    words[:, 0], words[:, 1] = whole, whole >> 63
+    not_null = where_known(*arguments)
+    valid = None if not_null is None else pa.array(not_null).buffers()[1]
+    scaled = pa.Array.from_buffers(pa.decimal128(18, scale), len(whole), [valid, pa.py_buffer(words)])
+    return scaled.cast(pa.decimal128(38, scale)).cast(kind)
+
+
+@arrow
+def truth_as_real(truth: pa.Array, kind: pa.DataType) -> pa.Array:
+    """BOOLEAN as FLOAT or DOUBLE."""
+    return made(raw(truth).astype(kind.to_pandas_dtype()), kind, truth)
+
+
+_DOUBLE = pa.float64()
+_OF_ONE: dict[str, Callable[[Raw], Raw]] = {
+    "sqrt": np.sqrt,
+    "rint": np.rint,
+    "degrees": lambda x: x * (180.0 / np.pi),
+    "radians": lambda x: x * (np.pi / 180.0),
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)),
+}
+
+
+@arrow
+def real(x: pa.Array, function: str) -> pa.Array:
+    """`sqrt`, `rint`, `degrees`, `radians`, `sign`."""
+    with np.errstate(all="ignore"):
+        return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
+
+
+@arrow
+def whole_below(x: pa.Array) -> pa.Array:
+    """`floor` of DOUBLEs as BIGINT."""
+    return made(_long(np.floor(raw(x))), INT64, x)
+
+
+@arrow
+def whole_above(x: pa.Array) -> pa.Array:
+    """`ceil` of DOUBLEs as BIGINT."""
+    return made(_long(np.ceil(raw(x))), INT64, x)
+
+
+@arrow
+def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
+    """`width_bucket`: 0 before the first of ``count`` equal parts, ``count`` + 1 behind the last."""
+    x, a, b, n = raw(value), raw(low), raw(high), raw(count)
+    none = (
+        (n <= 0) | (n == np.iinfo(np.int64).max) | np.isnan(x) | (a == b) | ~np.isfinite(a) | ~np.isfinite(b)
+    )
+    least, greatest = np.minimum(a, b), np.maximum(a, b)
+    rising = a < b
+    with np.errstate(all="ignore"):
+        way = np.where(rising, x - least, greatest - x)
+        inner = _long(n.astype(np.float64) * way / (greatest - least)) + 1
+        before = np.where(rising, x < least, x > greatest)
+        behind = np.where(rising, x >= greatest, x <= least)
+        buckets = np.where(before, 0, np.where(behind, n + 1, inner))
+    not_null = where_known(value, low, high, count)
+    return pa.array(buckets, INT64, mask=none if not_null is None else none | ~not_null)
+
+
+def _long(x: Raw) -> Raw:
+    """As Java makes a long of a double: NaN is 0, and what is too great is the greatest."""
+    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    fits = (x >= -(2.0**63)) & (x < 2.0**63)
+    longs: Raw = np.where(fits, x, 0.0).astype(np.int64)
+    longs = np.where(x >= 2.0**63, greatest, longs)
+    return np.where(x < -(2.0**63), least, longs)
+
+
+_FACTORIALS = np.array([_of(n) for n in range(21)], dtype=np.int64)
+
+
+@arrow
+def factorial(number: pa.Array) -> pa.Array:
+    """NULL for what is below 0 or above 20."""
+    n = raw(number)
+    none = (n < 0) | (n > 20)
+    not_null = where_known(number)
+    factorials = _FACTORIALS[np.where(none, 0, n)]
+    return pa.array(factorials, INT64, mask=none if not_null is None else none | ~not_null)
+
+
+@arrow
+def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -> pa.Array:
+    """Of INTs and BIGINTs; the places are counted modulo the bits of the type, as Java does."""
+    kind = number.type
+    bits = kind.bit_width
+    values = raw(number)
+    by = (raw(places) & (bits - 1)).astype(values.dtype)
+    if way == ">>":
+        return made(values >> by, kind, number, places)
+    unsigned = values.view(f"u{bits // 8}")
+    own = by.astype(unsigned.dtype)
+    shifted = unsigned << own if way == "<<" else unsigned >> own
+    return made(shifted.view(values.dtype), kind, number, places)
+
+
+@arrow
+def bit_count(number: pa.Array) -> pa.Array:
+    """Of the number as a BIGINT."""
+    values = raw(number).astype(np.int64).view(np.uint64)
+    return made(np.bitwise_count(values).astype(np.int32), pa.int32(), number)
+
+
+@arrow
+def bit_get(number: pa.Array, place: pa.Array) -> pa.Array:
+    bits = number.type.bit_width
+    at = raw(place).astype(np.int64)
+    bad = (at < 0) | (at >= bits)
+    base.check(bad, "INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE", "there is no such bit", number, place)
+    one_bit = (raw(number).astype(np.int64) >> np.where(bad, 0, at)) & 1
+    return made(one_bit.astype(np.int8), pa.int8(), number, place)
+
+
+_BITS_OF_A_MAP = 32768
+
+
+@arrow
+def place_in_bitmap(number: pa.Array) -> pa.Array:
+    """`bitmap_bit_position`."""
+    n = raw(number)
+    with np.errstate(over="ignore"):
+        places = np.fmod(np.where(n > 0, n - 1, -n), _BITS_OF_A_MAP)
+    return made(places, INT64, number)
+
+
+@arrow
+def number_of_bitmap(number: pa.Array) -> pa.Array:
+    """`bitmap_bucket_number`."""
+    n = raw(number)
+    with np.errstate(over="ignore"):
+        up = np.where(n > 0, n - 1, n)
+        numbers = np.where(n > 0, 1 + up // _BITS_OF_A_MAP, -(-n // _BITS_OF_A_MAP))
+        numbers = np.where(n == np.iinfo(np.int64).min, n // _BITS_OF_A_MAP, numbers)
+    return made(numbers, INT64, number)
+
+
+@arrow
+def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
+    """`bin` and `hex` of BIGINTs: two's complement, without leading zeros."""
+    octets = raw(number).astype(">i8").view(np.uint8).reshape(-1, 8)
+    if of == 2:
+        places = np.unpackbits(octets, axis=1)
+    else:
+        places = np.stack([octets >> 4, octets & 15], axis=2).reshape(-1, 16)
+    width = places.shape[1]
+    first = np.where(places.any(axis=1), (places != 0).argmax(axis=1), width - 1)
+    letters = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)[places]
+    lengths = width - first
+    not_null = where_known(number)
+    if not_null is not None:
+        lengths = np.where(not_null, lengths, 0)
+    fits_in_texts(int(lengths.sum()))
+    written = letters[np.arange(width) >= (width - lengths)[:, None]]
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    valid = None if not_null is None else pa.array(not_null).buffers()[1]
+    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(written), valid)
+
+
+@arrow
+def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
+    """`round` and `bround` of integers to a multiple of a power of ten."""
+    kind, values = number.type, raw(number).astype(np.int64)
+    if zeros > 19:
+        return made(np.zeros_like(values).astype(kind.to_pandas_dtype()), kind, number)
+    size = np.where(values < 0, -values.view(np.uint64), values.view(np.uint64))
+    unit = np.uint64(10**zeros)
+    rest = size % unit
+    left = unit - rest
+    up = (rest > left) | ((rest == left) & ((size // unit) % np.uint64(2) == 1)) if even else rest >= left
+    size = size - rest + np.where(up & (rest > 0), unit, np.uint64(0))
+    low, high = bounds(kind)
+    bad = size > np.where(values < 0, np.uint64(-low), np.uint64(high))
+    base.check(bad, base.OVERFLOW, "a rounded number is too great or too small", number)
+    rounded = np.where(values < 0, (~size + np.uint64(1)).view(np.int64), size.view(np.int64))
+    return made(np.where(bad, 0, rounded).astype(kind.to_pandas_dtype()), kind, number)
+
+
+_IN_64_BITS = 18
+_SIGNS = {plus: "+", minus: "-", times: "*"}
+
+
+def compile_arithmetic(
+    compiler: Compiler, function: ArrowFunction, left: TypedTree, right: TypedTree
+) -> TypedTree:
+    """``+``, ``-``, ``*`` of numbers. Raises: UnsupportedExpression."""
+    if _of_decimals(left, right):
+        return _of_many_digits(function, left, right)
+    require(STRING not in (left.type, right.type), "arithmetic with a text")
+    alike = compiler.alike([left, right])
+    require(alike[0].type in (*INTEGERS, *REALS), f"arithmetic with {alike[0].type}")
+    return call(function, alike[0].type, *alike)
+
+
+def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    """``/``."""
+    if not _of_decimals(left, right):
+        return call(divide, DOUBLE, as_double(left), as_double(right))
+    divisor = _type(right)
+    digits, scale = quotient_parts(_type(left), divisor)
+    require(
+        digits <= MOST_DIGITS and scale + 1 + divisor.digits <= MOST_DIGITS,
+        "a quotient of DECIMALs of so many digits is rounded twice by Spark, and",
+    )
+    type_ = decimal_within(digits, scale)
+    return call(quotient, type_, *_as_decimals(left, right), options=[("type", type_)])
+
+
+def compile_whole_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    """``div``."""
+    if not _of_decimals(left, right):
+        return call(whole_quotient, BIGINT, *compiler.whole(left, right, BIGINT))
+    return call(whole_decimal_quotient, BIGINT, *_in_64_bits(left, right))
+
+
+def compile_remainder(
+    compiler: Compiler, left: TypedTree, right: TypedTree, function: ArrowFunction = remainder
+) -> TypedTree:
+    """``%``, and `pmod` as `positive_remainder`."""
+    if not _of_decimals(left, right):
+        return compile_arithmetic(compiler, function, left, right)
+    type_ = decimal_within(*remainder_parts(_type(left), _type(right)))
+    options = [("type", type_), function == positive_remainder]
+    return call(decimal_remainder, type_, *_in_64_bits(left, right), options=options)
+
+
+def _of_decimals(left: TypedTree, right: TypedTree) -> bool:
+    types = (left.type, right.type)
+    return any(type_.is_decimal for type_ in types) and not any(type_ in REALS for type_ in types)
+
+
+def _of_many_digits(function: ArrowFunction, left: TypedTree, right: TypedTree) -> TypedTree:
+    parts = product_parts if function == times else sum_parts
+    digits, scale = parts(_type(left), _type(right))
+    own, type_ = _as_decimals(left, right), decimal_within(digits, scale)
+    if digits <= MOST_DIGITS:
+        return call(function, type_, *own)
+    require(digits <= 2 * MOST_DIGITS, "a product of so many digits")
+    return call(sum_of, type_, *own, options=[("type", type_), _SIGNS[function]])
+
+
+def _type(value: TypedTree) -> SqlType:
+    """The DECIMAL that it is; a literal integer has the digits that it has, but not so a TINYINT."""
+    if _is_literal(value):
+        return decimal(len(str(abs(value.tree[1]))), 0)
+    return as_decimal(value.type)
+
+
+def _is_literal(value: TypedTree) -> bool:
+    return value.tree[0] == "constant" and value.type in INTEGERS[1:] and value.tree[1] is not None
+
+
+def _as_decimals(*values: TypedTree) -> list[TypedTree]:
+    return [_as_decimal(value) for value in values]
+
+
+def _as_decimal(value: TypedTree) -> TypedTree:
+    type_ = _type(value)
+    if _is_literal(value):
+        return constant(str(value.tree[1]), type_)
+    return widened(value, type_)
+
+
+def _in_64_bits(left: TypedTree, right: TypedTree) -> list[TypedTree]:
+    own = _as_decimals(left, right)
+    common = one_type([operand.type for operand in own])
+    require(as_decimal(common).digits <= _IN_64_BITS, "a remainder of DECIMALs of more than 18 digits")
+    return [widened(operand, common) for operand in own]
+
+
+_SMALL = (TINYINT, SMALLINT, INT, VOID)
+
+
+def places(count: TypedTree) -> int:
+    """The constant number of digits to round to. Raises: UnsupportedExpression."""
+    value = constant_value(count)
+    require(count.type in INTEGERS and abs(value) <= 38, "rounding to this number of digits")
+    return int(value)
+
+
+def rounded_whole(value: TypedTree, digits: int, even: bool) -> TypedTree:
+    if digits >= 0:
+        return value
+    return call(round_whole, value.type, value, options=[-digits, even])
+
+
+def integer(value: TypedTree, type_: SqlType) -> TypedTree:
+    """An integer that is not wider, as INT or BIGINT. Raises: UnsupportedExpression."""
+    require(value.type in (_SMALL if type_ == INT else (*INTEGERS, VOID)), f"{value.type} as {type_}")
+    return widened(value, type_)
+
+
+def compile_shift(way: str, number: TypedTree, by: TypedTree) -> TypedTree:
+    type_ = BIGINT if number.type == BIGINT else INT
+    return call(shift, type_, integer(number, type_), integer(by, INT), options=[way])
+
+
+def _shift(way: str) -> Rule:
+    return arguments(2, lambda _, number, by: compile_shift(way, number, by))
+
+
+def _of_long(function: ArrowFunction, type_: SqlType, *options: object) -> Rule:
+    return arguments(1, lambda _, value: call(function, type_, integer(value, BIGINT), options=options))
+
+
+def _bit_count(_: Compiler, value: TypedTree) -> TypedTree:
+    require(value.type in (*INTEGERS, BOOLEAN), f"bit_count of {value.type}")
+    return call(bit_count, INT, value)
+
+
+def _bit_get(_: Compiler, number: TypedTree, place: TypedTree) -> TypedTree:
+    require(number.type in INTEGERS, f"bits of {number.type}")
+    return call(bit_get, TINYINT, number, integer(place, INT))
+
+
+def turned(function: ArrowFunction, value: TypedTree) -> TypedTree:
+    """``-x`` and `abs`. Of DECIMALs beyond 34 digits Spark rounds them. Raises: UnsupportedExpression."""
+    require(
+        value.type.is_number and (not value.type.is_decimal or decimal_parts(value.type)[0] <= 34),
+        f"{function.__name__.replace('_', ' ')} of {value.type}",
+    )
+    return call(function, value.type, value)
+
+
+def as_double(value: TypedTree) -> TypedTree:
+    """A number as DOUBLE. Raises: UnsupportedExpression."""
+    require(value.type == VOID or value.type.is_number, f"{value.type} as DOUBLE")
+    return widened(value, DOUBLE)
+
+
+def _of_one(function: str) -> Rule:
+    return arguments(1, lambda _, value: call(real, DOUBLE, as_double(value), options=[function]))
+
+
+def _bucket(_: Compiler, value: TypedTree, low: TypedTree, high: TypedTree, count: TypedTree) -> TypedTree:
+    require(count.type in INTEGERS, f"{count.type} as a number of buckets")
+    return call(bucket, BIGINT, as_double(value), as_double(low), as_double(high), widened(count, BIGINT))
+
+
+def _whole(function: ArrowFunction, mode: str) -> Rule:
+    """`floor`, `ceil`."""
+
+    def make(_: Compiler, value: TypedTree, count: TypedTree | None = None) -> TypedTree:
+        if count is not None:
+            require(
+                value.type in INTEGERS or value.type.is_decimal,
+                f"{mode} of {value.type} to a number of digits",
+            )
+            return _of_decimal(widened(value, as_decimal(value.type)), places(count), mode)
+        if value.type.is_decimal:
+            digits, scale = decimal_parts(value.type)
+            if scale == 0:
+                return value
+            type_ = decimal_type(digits - scale + 1, 0)
+            return call(rounded, type_, value, options=[("type", type_), 0, mode])
+        if value.type in INTEGERS:
+            return widened(value, BIGINT)
+        return call(function, BIGINT, as_double(value))
+
+    return optional(1, 2, make)
+
+
+def _round(mode: str) -> Rule:
+    def make(_: Compiler, value: TypedTree, count: TypedTree | None = None) -> TypedTree:
+        digits = 0 if count is None else places(count)
+        if value.type.is_decimal:
+            return _of_decimal(value, digits, mode)
+        if value.type in INTEGERS:
+            return rounded_whole(value, digits, mode == "even")
+        raise UnsupportedExpression(f"rounding {value.type}, which goes by how Java writes it,")
+
+    return optional(1, 2, make)
+
+
+def _of_decimal(value: TypedTree, to: int, mode: str) -> TypedTree:
+    digits, scale = decimal_parts(value.type)
+    before = digits - scale + 1
+    if to < 0:
+        type_ = decimal_type(max(before, -to + 1), 0)
+    else:
+        type_ = decimal_type(before + min(scale, to), min(scale, to))
+    return call(rounded, type_, value, options=[("type", type_), min(to, scale), mode])
+
+
+def _nanvl(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    if (left.type, right.type) != (FLOAT, FLOAT):
+        left, right = as_double(left), as_double(right)
+    return compiler.case_of([call(is_nan, BOOLEAN, left)], [right], left)
+
+
+def _isnan(_: Compiler, value: TypedTree) -> TypedTree:
+    if value.type == FLOAT:
+        return call(is_nan, BOOLEAN, value)
+    return call(is_nan, BOOLEAN, as_double(value))
+
+
+def _pmod(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    return compile_remainder(compiler, left, right, positive_remainder)
+
+
+def _tried(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree]) -> Rule:
+    """`try_add` and its like: NULL where the operator fails."""
+
+    def make(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+        require(left.type.is_number and right.type.is_number, f"{left.type} and {right.type} as numbers")
+        return or_null(rule(compiler, left, right))
+
+    return arguments(2, make)
+
+
+def _nullifzero(compiler: Compiler, value: TypedTree) -> TypedTree:
+    require(value.type.is_number, f"nullifzero of {value.type}")
+    equal = compiler.compared("=", value, constant(0, INT))
+    return TypedTree(
+        ("case", ((equal.tree, constant(None, value.type).tree),), value.tree, value.type), value.type
+    )
+
+
+def _zeroifnull(compiler: Compiler, value: TypedTree) -> TypedTree:
+    require(value.type.is_number, f"zeroifnull of {value.type}")
+    alike = compiler.alike([value, constant(0, INT)])
+    return TypedTree(("first", tuple(choice.tree for choice in alike)), alike[0].type)
+
+
+def _add_operator(name: type[Expr]) -> Rule:
+    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+        require(len(nodes) == 2, "this number of arguments is not on the list")
+        return compiler.of(name(this=nodes[0], expression=nodes[1]))
+
+    return rule
+
+
+def _numeric(value: TypedTree) -> TypedTree:
+    require(value.type.is_number, f"arithmetic with {value.type}")
+    return computed(value)
+
+
+_BY_AN_INT = "of integers, by an INT"
+_TO_CONSTANT_DIGITS = "to a constant number of digits: of integers and DECIMALs"
+_CONSTANT_DIGITS = "of integers and DECIMALs; the number of digits constant"
+_ROUNDED_BY_SPARK = "of DECIMALs of up to 34 digits, beyond which Spark rounds"
+_OF_NUMBERS = "of numbers; DECIMALs as far as their operators are computed"
+
+FUNCTIONS: dict[str, Rule | Restricted] = {
+    "factorial": Restricted(
+        arguments(1, lambda _, value: call(factorial, BIGINT, integer(value, INT))),
+        "of TINYINT, SMALLINT and INT",
+    ),
+    "shiftleft": Restricted(_shift("<<"), _BY_AN_INT),
+    "shiftright": Restricted(_shift(">>"), _BY_AN_INT),
+    "shiftrightunsigned": Restricted(_shift(">>>"), _BY_AN_INT),
+    "bit_count": arguments(1, _bit_count),
+    "bit_get": arguments(2, _bit_get),
+    "getbit": arguments(2, _bit_get),
+    "bitmap_bit_position": _of_long(place_in_bitmap, BIGINT),
+    "bitmap_bucket_number": _of_long(number_of_bitmap, BIGINT),
+    "bin": Restricted(_of_long(digits, STRING, 2), "of integers"),
+    **{name: _of_one(name) for name in ("sqrt", "rint", "degrees", "radians", "sign")},
+    "signum": _of_one("sign"),
+    "e": arguments(0, lambda _: constant(math.e, DOUBLE)),
+    "pi": arguments(0, lambda _: constant(math.pi, DOUBLE)),
+    "floor": Restricted(_whole(whole_below, "floor"), _TO_CONSTANT_DIGITS),
+    "ceil": Restricted(_whole(whole_above, "ceil"), _TO_CONSTANT_DIGITS),
+    "ceiling": Restricted(_whole(whole_above, "ceil"), _TO_CONSTANT_DIGITS),
+    "round": Restricted(_round("up"), _CONSTANT_DIGITS),
+    "bround": Restricted(_round("even"), _CONSTANT_DIGITS),
+    "width_bucket": Restricted(arguments(4, _bucket), "of numbers"),
+    "nanvl": arguments(2, _nanvl),
+    "abs": Restricted(arguments(1, lambda _, value: turned(absolute, value)), _ROUNDED_BY_SPARK),
+    "isnan": arguments(1, _isnan),
+    "pmod": Restricted(arguments(2, _pmod), _OF_NUMBERS),
+    "mod": Restricted(_add_operator(exp.Mod), _OF_NUMBERS),
+    "negative": Restricted(arguments(1, lambda _, value: turned(minus_one, value)), _ROUNDED_BY_SPARK),
+    "positive": arguments(1, lambda _, value: _numeric(value)),
+    "try_add": Restricted(
+        _tried(lambda compiler, left, right: compile_arithmetic(compiler, plus, left, right)), _OF_NUMBERS
+    ),
+    "try_subtract": Restricted(
+        _tried(lambda compiler, left, right: compile_arithmetic(compiler, minus, left, right)), _OF_NUMBERS
+    ),
+    "try_multiply": Restricted(
+        _tried(lambda compiler, left, right: compile_arithmetic(compiler, times, left, right)), _OF_NUMBERS
+    ),
+    "try_divide": Restricted(_tried(compile_quotient), _OF_NUMBERS),
+    "try_mod": Restricted(_tried(compile_remainder), _OF_NUMBERS),
+    "nullifzero": arguments(1, _nullifzero),
+    "zeroifnull": arguments(1, _zeroifnull),
+}

@@ -1,0 +1,176 @@
+"""The Arrow types that values of a Spark type are computed with, and how columns come in and go out.
+
+TIMESTAMPs are int64 µs, DATEs int32 days, intervals int64 µs or int32 months; an ARRAY is a list, a MAP a
+list of structs of key and value, the fields of a STRUCT are named by their place. Within them NULL lists have
+no elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import MOST_BYTES
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import DATE, TIMESTAMP, TIMESTAMP_NTZ, VOID, SqlType
+
+Offsets = npt.NDArray[np.int64]
+
+
+def fits(kind: pa.DataType, type_: SqlType) -> bool:
+    """Whether a column of an Arrow type holds what a tree takes for a Spark type."""
+    if type_.element is not None:
+        lists = bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        return lists and fits(kind.value_type, type_.element)
+    if type_.entry is not None:
+        maps, (key, value) = bool(pa.types.is_map(kind)), type_.entry
+        return maps and fits(kind.key_type, key) and fits(kind.item_type, value)
+    if type_.fields:
+        return bool(
+            pa.types.is_struct(kind)
+            and kind.num_fields == len(type_.fields)
+            and all(fits(kind.field(n).type, inner_type) for n, inner_type in enumerate(type_.inner))
+        )
+    if type_ == TIMESTAMP:
+        return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
+    return bool(kind == (in_arrow(type_) or held(type_)))
+
+
+def held(type_: SqlType) -> pa.DataType:
+    """In what values of a Spark type are computed with."""
+    if type_.element is not None:
+        return pa.list_(held(type_.element))
+    if type_.entry is not None:
+        return pa.list_(struct_kind([held(entry_type) for entry_type in type_.entry]))
+    if type_.fields:
+        return struct_kind([held(inner_type) for inner_type in type_.inner])
+    if type_.is_interval:
+        return pa.int32() if type_.is_of_months else pa.int64()
+    return _COUNTED.get(type_) or in_arrow(type_)
+
+
+def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
+    """Of fields of these types, by place."""
+    return pa.struct([pa.field(str(n), kind) for n, kind in enumerate(kinds)])
+
+
+_COUNTED = {
+    VOID: pa.null(),
+    DATE: pa.int32(),
+    TIMESTAMP: pa.int64(),
+    TIMESTAMP_NTZ: pa.int64(),
+}
+
+
+def taken_in(array: pa.Array) -> pa.Array:
+    """A column as functions take it."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return array.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+    if pa.types.is_date32(kind):
+        return array.view(pa.int32())
+    if pa.types.is_map(kind):
+        offsets, entries = _parted(array, lambda own: pa.StructArray.from_arrays(
+            [own.keys, own.items], names=["0", "1"]))  # fmt: skip
+        return list_array(offsets, taken_in(entries), array.is_valid() if array.null_count else None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, values = elements(array)
+        return list_array(offsets, taken_in(values), array.is_valid() if array.null_count else None)
+    if pa.types.is_struct(kind):
+        return struct_array([taken_in(field) for field in fields(array)], validity(array), len(array))
+    return array
+
+
+def native(array: pa.Array, type_: SqlType, zoned: bool) -> pa.Array:
+    """A value that leaves: in the Arrow type of its Spark type. ``zoned``: TIMESTAMPs carry UTC."""
+    element, entry = type_.element, type_.entry
+    if element is not None or entry is not None:
+        offsets, values = elements(array)
+        if element is not None:
+            return list_array(offsets, native(values, element, zoned), validity(array))
+        assert entry is not None
+        keys, items = (native(field, own, zoned) for field, own in zip(fields(values), entry, strict=True))
+        mask = array.is_null() if array.null_count else None
+        return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, mask=mask)
+    if type_.is_struct:
+        parts = [native(field, own, zoned) for field, own in zip(fields(array), type_.inner, strict=True)]
+        mask = None if not array.null_count else array.is_null()
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in type_.fields], mask=mask)
+    if type_ == TIMESTAMP:
+        return array.view(pa.timestamp("us", "UTC" if zoned else None))
+    if type_ == TIMESTAMP_NTZ:
+        return array.view(pa.timestamp("us"))
+    return array.view(pa.date32()) if type_ == DATE else array
+
+
+# lists and structs taken apart and put together
+
+
+def validity(array: pa.Array) -> pa.Array | None:
+    """Where it is not NULL; None: everywhere."""
+    return array.is_valid() if array.null_count else None
+
+
+def elements(array: pa.Array) -> tuple[Offsets, pa.Array]:
+    """(offsets, elements) of lists: NULL lists have none; the first offset is 0, the last their number."""
+    return _parted(array, lambda own: own.values)
+
+
+def _parted(array: pa.Array, inner: Any) -> tuple[Offsets, pa.Array]:
+    count = len(array)
+    wide = pa.types.is_large_list(array.type)
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0 or count == 0:
+        return np.zeros(count + 1, dtype=np.int64), inner(array).slice(0, 0)
+    raw = np.frombuffer(buffer, dtype=np.int64 if wide else np.int32)[array.offset : array.offset + count + 1]
+    offsets: Offsets = raw.astype(np.int64)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    values = inner(array)
+    values = values if start == 0 and stop == len(values) else values.slice(start, stop - start)
+    offsets = offsets - start
+    if array.null_count:
+        lengths = np.diff(offsets)
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        if lengths[null].any():
+            values = values.filter(pa.array(np.repeat(~null, lengths)))
+            offsets = np.concatenate([[0], np.cumsum(np.where(null, 0, lengths))])
+    return offsets, values
+
+
+def list_array(offsets: Offsets, values: pa.Array, valid: pa.Array | None = None) -> pa.Array:
+    """Lists of these elements, NULL where ``valid`` is False."""
+    if len(offsets) and offsets[-1] > MOST_BYTES:
+        raise EngineError(
+            f"the ARRAYs of one step have {int(offsets[-1]):,} elements, more than the possible"
+            f" {MOST_BYTES:,}",
+            code="too-many-elements",
+            hint="create smaller ARRAYs, or process fewer rows per step",
+        )
+    mask = None if valid is None else pc.invert(valid)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, mask=mask)
+
+
+def fields(array: pa.Array) -> list[pa.Array]:
+    """The fields of structs, as long as they are; a NULL struct's are NULL."""
+    return list(array.flatten())
+
+
+def struct_array(parts: list[pa.Array], valid: pa.Array | None, count: int) -> pa.Array:
+    """Structs of these fields, NULL where ``valid`` is False."""
+    if not parts:
+        return pa.array([{}] * count, pa.struct([]))
+    names = [str(n) for n in range(len(parts))]
+    return pa.StructArray.from_arrays(parts, names=names, mask=None if valid is None else pc.invert(valid))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind))
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_struct(kind))

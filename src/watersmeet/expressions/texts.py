@@ -1,0 +1,1130 @@
+"""Texts: cut, put together, searched, in other cases, encoded and digested; most of it for BINARY, too."""
+
+from __future__ import annotations
+
+import base64 as base64_
+import binascii
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.expressions import base
+from watersmeet.expressions.arrays import put_together, reverse_list
+from watersmeet.expressions.base import (
+    INT64,
+    MOST_TEXT,
+    ArrowFunction,
+    Wrong,
+    arrow,
+    fits_in_texts,
+    made,
+    of_distinct,
+    raw,
+)
+from watersmeet.expressions.typed_tree import (
+    Restricted,
+    Rule,
+    TypedTree,
+    UnsupportedExpression,
+    arguments,
+    call,
+    constant,
+    constant_value,
+    optional,
+    or_null,
+    require,
+    widened,
+)
+from watersmeet.spec.model import Expr
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGERS,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    VOID,
+    SqlType,
+)
+
+if TYPE_CHECKING:
+    from watersmeet.expressions.compiler import Compiler
+
+
+@arrow
+def upper(text: pa.Array) -> pa.Array:
+    return pc.ascii_upper(text) if _is_ascii(text) else of_distinct(_upper, pa.string(), text)
+
+
+@arrow
+def lower(text: pa.Array) -> pa.Array:
+    return pc.ascii_lower(text) if _is_ascii(text) else of_distinct(_lower, pa.string(), text)
+
+
+@arrow
+def initcap(text: pa.Array) -> pa.Array:
+    """The first character of each word in title case, the others lower; words are apart by blanks."""
+    return of_distinct(_initcap, pa.string(), text)
+
+
+@arrow
+def mask(
+    text: pa.Array, upper_: str | None, lower_: str | None, digit: str | None, other: str | None
+) -> pa.Array:
+    """Letters and digits by what stands for them; None: as they are. UTF-16 units, as Java counts."""
+    return of_distinct(partial(_mask, (upper_, lower_, digit, other)), pa.string(), text)
+
+
+def _is_ascii(text: pa.Array) -> bool:
+    return bool(pc.all(pc.string_is_ascii(text)).as_py() is not False)
+
+
+_PAIRS = (
+    (0x1C89, 0x1C89, 0x1C8A), (0xA7CB, 0xA7CB, 0x264), (0xA7CC, 0xA7CC, 0xA7CD), (0xA7CE, 0xA7CE, 0xA7CF),
+    (0xA7D2, 0xA7D2, 0xA7D3), (0xA7D4, 0xA7D4, 0xA7D5), (0xA7DA, 0xA7DA, 0xA7DB), (0xA7DC, 0xA7DC, 0x19B),
+    (0x10D50, 0x10D65, 0x10D70), (0x16EA0, 0x16EB8, 0x16EBB),
+)  # fmt: skip
+"""(first upper, last upper, first lower)."""
+_IGNORABLE = (
+    (0x897, 0x897), (0xECE, 0xECE), (0x1ACF, 0x1ADD), (0x1AE0, 0x1AEB), (0xA7F1, 0xA7F1), (0x10D4E, 0x10D4E),
+    (0x10D69, 0x10D6D), (0x10D6F, 0x10D6F), (0x10EC5, 0x10EC5), (0x10EFA, 0x10EFF), (0x11241, 0x11241),
+    (0x113BB, 0x113C0), (0x113CE, 0x113CE), (0x113D0, 0x113D0), (0x113D2, 0x113D2), (0x113E1, 0x113E2),
+    (0x11B60, 0x11B60), (0x11B62, 0x11B64), (0x11B66, 0x11B66), (0x11DD9, 0x11DD9), (0x11F00, 0x11F01),
+    (0x11F36, 0x11F3A), (0x11F40, 0x11F40), (0x11F42, 0x11F42), (0x11F5A, 0x11F5A), (0x13439, 0x13440),
+    (0x13447, 0x13455), (0x1611E, 0x16129), (0x1612D, 0x1612F), (0x16D40, 0x16D42), (0x16D6B, 0x16D6C),
+    (0x16FF2, 0x16FF3), (0x1E030, 0x1E06D), (0x1E08F, 0x1E08F), (0x1E4EB, 0x1E4EF), (0x1E5EE, 0x1E5EF),
+    (0x1E6E3, 0x1E6E3), (0x1E6E6, 0x1E6E6), (0x1E6EE, 0x1E6EF), (0x1E6F5, 0x1E6F5), (0x1E6FF, 0x1E6FF),
+)  # fmt: skip
+"""What a final sigma looks past."""
+_LOWER = {
+    upper_: lower_ + upper_ - first for first, last, lower_ in _PAIRS for upper_ in range(first, last + 1)
+}
+_UPPER = {lower_: upper_ for upper_, lower_ in _LOWER.items()}
+_TWIN = {
+    **dict.fromkeys((*_LOWER, *_UPPER, *range(0x1DF25, 0x1DF2B)), "a"),
+    **{code: "\u0301" for first, last in _IGNORABLE for code in range(first, last + 1)},
+    0x295: "1",
+    0x1171E: "1",
+    0x130: "I",  # the only one that gets longer
+}
+"""Of each character one that Python takes for what ICU takes it for when it decides on a final sigma."""
+_UNSTEADY = frozenset(
+    "\u0295\u2c2f\u2c5f\ua7c0\ua7c1"
+    + "".join(map(chr, (0x19B, 0x264, 0x1C89, 0x1C8A, *range(0xA7CB, 0xA7DD), 0xA7F1)))
+)
+"""What Java versions do not agree on."""
+
+
+def _upper(text: str) -> str:
+    return text.translate(_UPPER).upper()
+
+
+def _lower(text: str, skip: int = 0) -> str:
+    """In lower case, without the first ``skip`` characters."""
+    if "Σ" in text:
+        twin = text.translate(_TWIN).lower()
+        text = "".join(
+            twin[n] if character == "Σ" else character for n, character in enumerate(text[skip:], skip)
+        )
+        return text.translate(_LOWER).lower()
+    return text[skip:].translate(_LOWER).lower()
+
+
+def _initcap(text: str) -> str:
+    return " ".join(word and _title(word[0]) + _lower(word, 1) for word in text.split(" "))
+
+
+def _title(character: str) -> str:
+    return chr(_UPPER[ord(character)]) if ord(character) in _UPPER else character.title()
+
+
+def _mask(by: Sequence[str | None], text: str) -> str | Wrong:
+    if not _UNSTEADY.isdisjoint(text):
+        return Wrong("MASK", "versions of Java do not agree on which case a character has")
+    upper_, lower_, digit, other = by
+    masked = []
+    for character in text:
+        astral = character > "\uffff"
+        kind = "" if astral else unicodedata.category(character)
+        chosen = {"Lu": upper_, "Ll": lower_, "Nd": digit}.get(kind, other)
+        masked.append(character if chosen is None else chosen * 2 if astral else chosen)
+    return "".join(masked)
+
+
+@arrow
+def length(text: pa.Array) -> pa.Array:
+    """Characters; of BINARY bytes."""
+    lengths = pc.binary_length(text) if _is_binary(text) else pc.utf8_length(text)
+    return lengths.cast(pa.int32())
+
+
+@arrow
+def byte_length(text: pa.Array) -> pa.Array:
+    return pc.binary_length(text).cast(pa.int32())
+
+
+@arrow
+def bit_length(text: pa.Array) -> pa.Array:
+    bits = raw(pc.binary_length(text)).astype(np.int64) * 8
+    return made(bits.astype(np.int32), pa.int32(), text)  # wraps around, as Java's
+
+
+@arrow
+def as_binary(text: pa.Array) -> pa.Array:
+    return text.cast(pa.binary())
+
+
+@arrow
+def concat(*texts: pa.Array) -> pa.Array:
+    _bounded(*texts)
+    return pc.binary_join_element_wise(*texts, pa.scalar("").cast(texts[0].type))
+
+
+@arrow
+def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
+    """NULLs among the texts are passed over."""
+    _bounded(*texts, *([separator] * len(texts)))
+    parts: list[pa.Array] = [pa.repeat("", len(separator))]
+    before = pa.repeat(False, len(separator))
+    for text in texts:  # the kernel's own way to skip NULLs leaves out rows of NULLs alone
+        here = text.is_valid()
+        parts.append(pc.if_else(pc.and_(before, here), pc.fill_null(separator, ""), ""))
+        parts.append(pc.fill_null(text, ""))
+        before = pc.or_(before, here)
+    joined = pc.binary_join_element_wise(*parts, "")
+    return pc.if_else(separator.is_valid(), joined, pa.scalar(None, pa.string()))
+
+
+@arrow
+def reverse(text: pa.Array) -> pa.Array:
+    return pc.binary_reverse(text) if _is_binary(text) else of_distinct(_reversed, pa.string(), text)
+
+
+@arrow
+def trim(text: pa.Array, where: str) -> pa.Array:
+    """Blanks, and no other white space."""
+    return {"both": pc.utf8_trim, "left": pc.utf8_ltrim, "right": pc.utf8_rtrim}[where](text, characters=" ")
+
+
+@arrow
+def trim_of(text: pa.Array, characters: pa.Array, where: str) -> pa.Array:
+    return of_distinct(_TRIMS[where], pa.string(), text, characters)
+
+
+@arrow
+def pad(text: pa.Array, count: pa.Array, by: pa.Array, left: bool) -> pa.Array:
+    """`lpad`, `rpad`: cut, too."""
+    counts = np.maximum(raw(count).astype(np.int64), 0)
+    fits_in_texts(int(np.minimum(counts, MOST_TEXT + 1).sum()) if len(counts) else 0)
+    return of_distinct(partial(_padded, left), text.type, text, count, by)
+
+
+@arrow
+def repeat(text: pa.Array, count: pa.Array) -> pa.Array:
+    counts = np.maximum(raw(count), 0)
+    sizes = raw(pc.binary_length(text)).astype(np.float64) * counts
+    fits_in_texts(int(sizes.sum()))
+    return pc.binary_repeat(text, made(counts, count.type, count))
+
+
+@arrow
+def replace(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
+    return of_distinct(lambda one, a, b: one.replace(a, b) if a else one, pa.string(), text, old, new)
+
+
+@arrow
+def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
+    """`replace` of one text by another, both constant."""
+    if not old:
+        return text
+    counts = pc.count_substring(text, old)
+    grown = raw(pc.binary_length(text)).astype(np.int64).sum()
+    grown += raw(counts).astype(np.int64).sum() * max(len(new.encode()) - len(old.encode()), 0)
+    fits_in_texts(int(grown))
+    return pc.replace_substring(text, old, new)
+
+
+@arrow
+def translate(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
+    return of_distinct(_translated, pa.string(), text, old, new)
+
+
+@arrow
+def overlay(text: pa.Array, by: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
+    return of_distinct(_overlaid, text.type, text, by, start, count)
+
+
+@arrow
+def left_of(text: pa.Array, count: int) -> pa.Array:
+    return pc.utf8_slice_codeunits(text, 0, max(count, 0))
+
+
+@arrow
+def piece(text: pa.Array, start: int, count: int | None) -> pa.Array:
+    """`substring` from a place counted from 1, or, without a count, from the end."""
+    if start < 0:
+        return pc.utf8_slice_codeunits(text, start)
+    return pc.utf8_slice_codeunits(text, start - 1, None if count is None else start - 1 + max(count, 0))
+
+
+@arrow
+def piece_of(text: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
+    """`substring` of any start: a negative one counts from the end, 0 is the same as 1."""
+    return of_distinct(_piece, text.type, text, start, count)
+
+
+@arrow
+def right_of(text: pa.Array, count: pa.Array) -> pa.Array:
+    return of_distinct(lambda one, n: one[-n:] if n > 0 else one[:0], text.type, text, count)
+
+
+@arrow
+def substring_index(text: pa.Array, delimiter: pa.Array, count: pa.Array) -> pa.Array:
+    return of_distinct(_substring_index, pa.string(), text, delimiter, count)
+
+
+@arrow
+def split_part(text: pa.Array, delimiter: pa.Array, number: pa.Array) -> pa.Array:
+    return of_distinct(_split_part, pa.string(), text, delimiter, number)
+
+
+@arrow
+def place_of(text: pa.Array, sought: pa.Array) -> pa.Array:
+    """`instr`: from 1; 0: it is not in there."""
+    return of_distinct(lambda one, other: one.find(other) + 1, pa.int32(), text, sought)
+
+
+@arrow
+def place_from(sought: pa.Array, text: pa.Array, start: pa.Array) -> pa.Array:
+    """`locate` from a place on; without one it is 0."""
+    places = of_distinct(_place_from, pa.int32(), sought, text, start)
+    return pc.if_else(start.is_valid(), places, pa.scalar(0, pa.int32()))
+
+
+@arrow
+def find_in_set(word: pa.Array, words: pa.Array) -> pa.Array:
+    return of_distinct(_find_in_set, pa.int32(), word, words)
+
+
+@arrow
+def contains(text: pa.Array, other: pa.Array, where: str) -> pa.Array:
+    """`contains`, `startswith`, `endswith`."""
+    return of_distinct(_CONTAINS[where], pa.bool_(), text, other)
+
+
+@arrow
+def contains_fixed(text: pa.Array, other: str, where: str) -> pa.Array:
+    """The same of a constant text."""
+    kernel = {"anywhere": pc.match_substring, "start": pc.starts_with, "end": pc.ends_with}[where]
+    return kernel(text, other)
+
+
+@arrow
+def no_such_choice(number: pa.Array, count: int) -> pa.Array:
+    """`elt` with no text of that number."""
+    bad = np.ones(len(number), dtype=np.bool_)
+    base.check(bad, "INVALID_ARRAY_INDEX", f"elt has {count} texts, and none of this number", number)
+    return pa.nulls(len(number), pa.string())
+
+
+@partial(arrow, name="ascii")
+def code_point_of(text: pa.Array) -> pa.Array:
+    """The first character's code point; of an empty text 0."""
+    first = pc.utf8_slice_codeunits(text, 0, 1)
+    return of_distinct(lambda one: ord(one) if one else 0, pa.int32(), first)
+
+
+@partial(arrow, name="chr")
+def character_of(number: pa.Array) -> pa.Array:
+    """The character of the last byte of a number; of a negative one none."""
+    values = raw(number)
+    places = made(np.where(values < 0, 256, values & 0xFF), pa.int64(), number)
+    return pa.array([*_LATIN, ""]).take(places)
+
+
+@arrow
+def soundex(text: pa.Array) -> pa.Array:
+    return of_distinct(_soundex, pa.string(), text)
+
+
+@arrow
+def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
+    return of_distinct(_distance, pa.int32(), left, right)
+
+
+@arrow
+def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
+    """-1: it is more than ``most``."""
+    distances = levenshtein(left, right)
+    return pc.if_else(pc.less_equal(distances, most), distances, pa.scalar(-1, pa.int32()))
+
+
+@arrow
+def luhn_check(text: pa.Array) -> pa.Array:
+    return of_distinct(_luhn, pa.bool_(), text)
+
+
+@arrow
+def quote(text: pa.Array) -> pa.Array:
+    return of_distinct(lambda one: "'" + one.replace("'", "\\'") + "'", pa.string(), text)
+
+
+@arrow
+def formatted(*given: Any) -> pa.Array:
+    """`format_string`: values, and at last a format of Python's."""
+    *values, format_ = given
+    return of_distinct(lambda *arguments: format_ % arguments, pa.string(), *values)
+
+
+@arrow
+def text_or_null_word(text: pa.Array) -> pa.Array:
+    return pc.fill_null(text, "null")
+
+
+@arrow
+def whole_to_text(array: pa.Array) -> pa.Array:
+    """Integers as text."""
+    return array.cast(pa.string())
+
+
+@arrow
+def boolean_to_text(array: pa.Array) -> pa.Array:
+    return pc.if_else(array, "true", "false")
+
+
+_LATIN = bytes(range(256)).decode("latin-1")
+
+
+def _is_binary(array: pa.Array) -> bool:
+    return bool(pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type))
+
+
+def _bounded(*texts: pa.Array) -> None:
+    fits_in_texts(sum(int(pc.sum(pc.binary_length(text)).as_py() or 0) for text in texts))
+
+
+def _reversed(text: str) -> str:
+    return text[::-1]
+
+
+def _trim_left(text: str, characters: str) -> str:
+    return text.lstrip(characters) if characters else text
+
+
+def _trim_right(text: str, characters: str) -> str:
+    return text.rstrip(characters) if characters else text
+
+
+_TRIMS = {
+    "left": _trim_left,
+    "right": _trim_right,
+    "both": lambda text, characters: _trim_left(_trim_right(text, characters), characters),
+}
+
+
+def _padded(left: bool, text: Any, count: int, by: Any) -> Any:
+    if count <= len(text) or not by:
+        return text[: max(count, 0)]
+    missing = count - len(text)
+    spare = (by * (missing // len(by) + 1))[:missing]
+    return spare + text if left else text + spare
+
+
+def _translated(text: str, old: str, new: str) -> str:
+    table: dict[int, str] = {}
+    for n, character in enumerate(old):
+        by = new[n] if n < len(new) else ""
+        table.setdefault(ord(character), "" if by == "\0" else by)
+    return text.translate(table)
+
+
+_MOST = 2**31 - 1
+
+
+def _piece(text: Any, start: int, count: int) -> Any:
+    first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    end = max(min(first + count, _MOST), -_MOST - 1)
+    return text[max(first, 0) : end] if end > max(first, 0) else text[:0]
+
+
+def _overlaid(text: Any, by: Any, start: int, count: int) -> Any:
+    size = count if count >= 0 else len(by)
+    first = (start - 1 + 2**31) % 2**32 - 2**31  # Java's int
+    rest = (start + size + 2**31) % 2**32 - 2**31
+    return _piece(text, 1, first) + by + _piece(text, rest, _MOST)
+
+
+def _substring_index(text: str, delimiter: str, count: int) -> str:
+    if not delimiter or not count:
+        return ""
+    if count > 0:
+        at = -1
+        for _ in range(count):
+            at = text.find(delimiter, at + 1)
+            if at < 0:
+                return text
+        return text[:at]
+    at = len(text) - len(delimiter) + 1
+    for _ in range(-count):
+        at = text.rfind(delimiter, 0, at - 1 + len(delimiter)) if at > 0 else -1
+        if at < 0:
+            return text
+    return text[at + len(delimiter) :]
+
+
+def _split_part(text: str, delimiter: str, number: int) -> str | Wrong:
+    if number == 0:
+        return Wrong("INVALID_INDEX_OF_ZERO", "split_part counts from 1, or from -1 backwards")
+    parts = text.split(delimiter) if delimiter else [text]
+    at = number - 1 if number > 0 else len(parts) + number
+    return parts[at] if 0 <= at < len(parts) else ""
+
+
+def _place_from(sought: str, text: str, start: int) -> int:
+    if start < 1:
+        return 0
+    return text.find(sought, start - 1) + 1 if sought else 1
+
+
+def _find_in_set(word: str, words: str) -> int:
+    parts = [] if "," in word else words.split(",")
+    return parts.index(word) + 1 if word in parts else 0
+
+
+_CONTAINS = {
+    "anywhere": lambda text, other: other in text,
+    "start": lambda text, other: text.startswith(other),
+    "end": lambda text, other: text.endswith(other),
+}
+_SOUNDEX = "01230127022455012623017202"
+
+
+def _soundex(text: str) -> str:
+    if not text or not (text[0].isascii() and text[0].isalpha()):
+        return text
+    letters, last = text[0].upper(), _SOUNDEX[ord(text[0].upper()) - 65]
+    for character in text[1:]:
+        if not (character.isascii() and character.isalpha()):
+            last = "0"
+            continue
+        code = _SOUNDEX[ord(character.upper()) - 65]
+        if code == "7":
+            continue
+        if code not in ("0", last):
+            letters += code
+            if len(letters) > 3:
+                break
+        last = code
+    return letters.ljust(4, "0")
+
+
+def _distance(left: str, right: str) -> int:
+    if left == right:
+        return 0
+    one, other = (np.frombuffer(text.encode("utf-32-le"), np.uint32) for text in (left, right))
+    if len(one) < len(other):
+        one, other = other, one
+    steps = np.arange(len(one) + 1)
+    row = steps
+    for n, character in enumerate(other.tolist(), 1):
+        best = np.minimum(row[1:] + 1, row[:-1] + (one != character))
+        row = np.minimum.accumulate(np.concatenate(([n], best)) - steps) + steps
+    return int(row[-1])
+
+
+def _luhn(text: str) -> bool:
+    if not text or not all(character.isdecimal() and character <= "\uffff" for character in text):
+        return False
+    digits = [int(character) for character in reversed(text)]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+@arrow
+def digest(data: pa.Array, name: str) -> pa.Array:
+    """`md5`, `sha1` and `sha2` of constant length, in hexadecimal digits."""
+    return of_distinct(lambda one: hashlib.new(name, one).hexdigest(), pa.string(), data)
+
+
+@arrow
+def sha2(data: pa.Array, bits: pa.Array) -> pa.Array:
+    """Of another number of bits than there is one for: NULL."""
+    return of_distinct(_sha2, pa.string(), data, bits)
+
+
+@arrow
+def crc32(data: pa.Array) -> pa.Array:
+    return of_distinct(binascii.crc32, INT64, data)
+
+
+@arrow
+def base64(data: pa.Array) -> pa.Array:
+    """In lines of 76 characters."""
+    return of_distinct(_base64, pa.string(), data)
+
+
+@arrow
+def hex_of_bytes(data: pa.Array) -> pa.Array:
+    return of_distinct(lambda one: one.hex().upper(), pa.string(), data)
+
+
+@arrow
+def hex_of_number(number: pa.Array) -> pa.Array:
+    return of_distinct(lambda one: f"{one % 2**64:X}", pa.string(), number)
+
+
+@arrow
+def unhex(text: pa.Array) -> pa.Array:
+    """Of what is no hexadecimal digit: NULL."""
+    return of_distinct(_unhex, pa.binary(), text)
+
+
+@arrow
+def bytes_of_hex(text: pa.Array) -> pa.Array:
+    """`to_binary` of hexadecimal digits."""
+    return of_distinct(_bytes_of_hex, pa.binary(), text)
+
+
+@arrow
+def encode(text: pa.Array, charset: str) -> pa.Array:
+    """``charset``: Python's name."""
+    return of_distinct(partial(_encoded, charset), pa.binary(), text)
+
+
+@arrow
+def decode(data: pa.Array, charset: str) -> pa.Array:
+    return of_distinct(partial(_decoded, charset), pa.string(), data)
+
+
+@arrow
+def is_utf8(data: pa.Array) -> pa.Array:
+    return of_distinct(_is_utf8, pa.bool_(), data)
+
+
+@arrow
+def made_utf8(data: pa.Array) -> pa.Array:
+    """Bytes that are no UTF-8 become U+FFFD."""
+    return of_distinct(lambda one: one.decode("utf-8", "replace"), pa.string(), data)
+
+
+@arrow
+def validated_utf8(data: pa.Array) -> pa.Array:
+    wrong = Wrong("INVALID_UTF8_STRING", "bytes are not UTF-8")
+    return of_distinct(lambda one: one.decode() if _is_utf8(one) else wrong, pa.string(), data)
+
+
+@arrow
+def url_encode(text: pa.Array) -> pa.Array:
+    return of_distinct(_url_encoded, pa.string(), text)
+
+
+@arrow
+def url_decode(text: pa.Array) -> pa.Array:
+    return of_distinct(_url_decoded, pa.string(), text)
+
+
+def _sha2(data: bytes, bits: int) -> str | None:
+    name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
+    return None if name is None else hashlib.new(name, data).hexdigest()
+
+
+def _base64(data: bytes) -> str:
+    text = base64_.b64encode(data).decode()
+    return "\r\n".join(text[n : n + 76] for n in range(0, len(text), 76))
+
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+def _unhex(text: str) -> bytes | None:
+    return bytes.fromhex("0" * (len(text) % 2) + text) if _HEX.issuperset(text) else None
+
+
+def _bytes_of_hex(text: str) -> bytes | Wrong:
+    data = _unhex(text)
+    return Wrong("CONVERSION_INVALID_INPUT", "a text is not a hexadecimal number") if data is None else data
+
+
+_MALFORMED = Wrong("MALFORMED_CHARACTER_CODING", "what the character set does not have")
+
+
+def _encoded(charset: str, text: str) -> bytes | Wrong:
+    if charset == "utf-16" and text:  # Java's is big-endian, with a mark
+        return b"\xfe\xff" + text.encode("utf-16-be")
+    try:
+        return text.encode(charset) if charset != "utf-16" else b""
+    except UnicodeEncodeError:
+        return _MALFORMED
+
+
+def _decoded(charset: str, data: bytes) -> str | Wrong:
+    try:
+        return data.decode(charset)
+    except UnicodeDecodeError:
+        return _MALFORMED
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")
+_URL = {byte: chr(byte) if byte in _KEPT else "+" if byte == 0x20 else f"%{byte:02X}" for byte in range(256)}
+
+
+def _url_encoded(text: str) -> str:
+    return "".join(map(_URL.__getitem__, text.encode()))
+
+
+def _digit(character: str) -> int:
+    """As Java's `Character.digit` to base 16; -1: it is none."""
+    if character in _HEX:
+        return int(character, 16)
+    if character.isdecimal() and character <= "\uffff":
+        return int(character)
+    wide = ord(character) - 0xFEE0  # full width
+    return int(chr(wide), 16) if 0x20 < wide < 0x7F and chr(wide) in _HEX else -1
+
+
+def _url_decoded(text: str) -> str | Wrong:
+    wrong = Wrong("CANNOT_DECODE_URL", "a text is not an encoded URL")
+    decoded: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] != "%":
+            decoded.append(" " if text[at] == "+" else text[at])
+            at += 1
+            continue
+        data = bytearray()
+        while at + 2 < len(text) and text[at] == "%":
+            high, low = text[at + 1], _digit(text[at + 2])
+            value = 0 if high == "+" else _digit(high)
+            if low < 0 or value < 0:
+                return wrong
+            data.append(value * 16 + low)
+            at += 3
+        if at < len(text) and text[at] == "%":
+            return wrong
+        decoded.append(data.decode("utf-8", "replace"))
+    return "".join(decoded)
+
+
+_SMALL = (TINYINT, SMALLINT, INT, VOID)
+
+
+def as_text(compiler: Compiler, value: TypedTree) -> TypedTree:
+    """An argument that has to be a STRING, by Spark's implicit casts."""
+    require(value.type != BINARY, "BINARY as STRING may be no UTF-8")
+    return compiler.cast_to(value, STRING)
+
+
+def as_count(value: TypedTree) -> TypedTree:
+    """An argument that has to be an INT."""
+    require(value.type in _SMALL, f"{value.type} as a number of characters")
+    return widened(value, INT)
+
+
+def as_bytes(value: TypedTree) -> TypedTree:
+    """An argument that has to be BINARY."""
+    if value.type == BINARY:
+        return value
+    require(value.type == STRING, f"{value.type} as BINARY")
+    return call(as_binary, BINARY, value)
+
+
+def _either(compiler: Compiler, value: TypedTree) -> TypedTree:
+    return value if value.type == BINARY else as_text(compiler, value)
+
+
+def _alike(compiler: Compiler, *values: TypedTree) -> list[TypedTree]:
+    """All BINARY, or all texts."""
+    if any(value.type == BINARY for value in values):
+        require(all(value.type == BINARY for value in values), "a text beside BINARY")
+        return list(values)
+    return [as_text(compiler, value) for value in values]
+
+
+def _of(function: ArrowFunction, type_: SqlType) -> Rule:
+    """A function of one text."""
+    return arguments(1, lambda compiler, value: call(function, type_, as_text(compiler, value)))
+
+
+def _of_either(function: ArrowFunction, type_: SqlType) -> Rule:
+    """A function of one text, or of BINARY."""
+
+    def make(compiler: Compiler, value: TypedTree) -> TypedTree:
+        text = _either(compiler, value)
+        return call(function, type_, text)
+
+    return arguments(1, make)
+
+
+def _of_texts(function: ArrowFunction, type_: SqlType, count: int) -> Rule:
+    """A function of several texts."""
+    return arguments(
+        count,
+        lambda compiler, *values: call(function, type_, *(as_text(compiler, value) for value in values)),
+    )
+
+
+def is_constant(value: TypedTree) -> bool:
+    return value.tree[0] == "constant" and value.tree[1] is not None
+
+
+def _left(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
+    if text.type != BINARY and is_constant(count) and count.type in _SMALL:
+        return call(left_of, STRING, as_text(compiler, text), options=[constant_value(count)])
+    return _substring(compiler, text, constant(1, INT), count)
+
+
+def _right(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
+    return call(right_of, STRING, as_text(compiler, text), as_count(count))
+
+
+def _substring(
+    compiler: Compiler, text: TypedTree, start: TypedTree, count: TypedTree | None = None
+) -> TypedTree:
+    own = _either(compiler, text)
+    first, many = as_count(start), None if count is None else as_count(count)
+    if own.type == STRING and is_constant(first) and (many is None or is_constant(many)):
+        at, size = constant_value(first), None if many is None else constant_value(many)
+        if at >= 1 or (at < 0 and size is None):
+            return call(piece, STRING, own, options=[at, size])
+    return call(piece_of, own.type, own, first, many or constant(2**31 - 1, INT))
+
+
+def _trim(where: str, swapped: bool) -> Rule:
+    """``swapped``: the characters come first."""
+
+    def make(compiler: Compiler, first: TypedTree, second: TypedTree | None = None) -> TypedTree:
+        if second is None:
+            return call(trim, STRING, as_text(compiler, first), options=[where])
+        text, characters = (second, first) if swapped else (first, second)
+        return compile_trim(compiler, text, characters, where)
+
+    return optional(1, 2, make)
+
+
+def compile_trim(compiler: Compiler, text: TypedTree, characters: TypedTree | None, where: str) -> TypedTree:
+    """TRIM([BOTH | LEADING | TRAILING] … FROM …); ``where``: both, left, right."""
+    if characters is None:
+        return call(trim, STRING, as_text(compiler, text), options=[where])
+    own = as_text(compiler, text), as_text(compiler, characters)
+    return call(trim_of, STRING, *own, options=[where])
+
+
+def _pad(left: bool) -> Rule:
+    def make(compiler: Compiler, text: TypedTree, count: TypedTree, by: TypedTree | None = None) -> TypedTree:
+        own = as_text(compiler, text), as_count(count), as_text(compiler, by or constant(" ", STRING))
+        return call(pad, STRING, *own, options=[left])
+
+    return optional(2, 3, make)
+
+
+def _repeat(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
+    return call(repeat, STRING, as_text(compiler, text), as_count(count))
+
+
+def _replace(compiler: Compiler, text: TypedTree, old: TypedTree, new: TypedTree | None = None) -> TypedTree:
+    new = new or constant("", STRING)
+    if is_constant(old) and is_constant(new) and (old.type, new.type) == (STRING, STRING):
+        options = [constant_value(old), constant_value(new)]
+        return call(replace_fixed, STRING, as_text(compiler, text), options=options)
+    return call(replace, STRING, *(as_text(compiler, part) for part in (text, old, new)))
+
+
+def compile_overlay(
+    compiler: Compiler, text: TypedTree, by: TypedTree, start: TypedTree, count: TypedTree | None = None
+) -> TypedTree:
+    own = _alike(compiler, text, by)
+    size = constant(-1, INT) if count is None else as_count(count)
+    return call(overlay, own[0].type, *own, as_count(start), size)
+
+
+def _contains(where: str) -> Rule:
+    def make(compiler: Compiler, text: TypedTree, other: TypedTree) -> TypedTree:
+        own, sought = _alike(compiler, text, other)
+        if own.type == STRING and is_constant(sought):
+            return call(contains_fixed, BOOLEAN, own, options=[constant_value(sought), where])
+        return call(contains, BOOLEAN, own, sought, options=[where])
+
+    return arguments(2, make)
+
+
+def _locate(
+    compiler: Compiler, sought: TypedTree, text: TypedTree, start: TypedTree | None = None
+) -> TypedTree:
+    own = as_text(compiler, sought), as_text(compiler, text)
+    if start is None:
+        return call(place_of, INT, own[1], own[0])
+    return call(place_from, INT, *own, as_count(start))
+
+
+def _counted(function: ArrowFunction) -> Callable[..., TypedTree]:
+    def make(compiler: Compiler, text: TypedTree, delimiter: TypedTree, number: TypedTree) -> TypedTree:
+        own = as_text(compiler, text), as_text(compiler, delimiter)
+        return call(function, STRING, *own, as_count(number))
+
+    return make
+
+
+def compile_concat(compiler: Compiler, values: Sequence[TypedTree]) -> TypedTree:
+    """``||``, `concat`."""
+    require(values, "a concat of nothing")
+    if all(value.type.element is not None for value in values):
+        alike = compiler.alike(values)
+        return call(put_together, alike[0].type, *alike)
+    texts = _alike(compiler, *values)
+    return call(concat, texts[0].type, *texts)
+
+
+def _reverse(compiler: Compiler, value: TypedTree) -> TypedTree:
+    if value.type.element is not None:
+        return call(reverse_list, value.type, value)
+    text = _either(compiler, value)
+    return call(reverse, text.type, text)
+
+
+def _concat_ws(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+    require(nodes, "a concat_ws of nothing")
+    return call(concat_ws, STRING, *(as_text(compiler, value) for value in compiler.all(nodes)))
+
+
+def _elt(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+    require(len(nodes) >= 2, "an elt of nothing")
+    number, *given = compiler.all(nodes)
+    number, texts = as_count(number), [as_text(compiler, value) for value in given]
+    conditions = [compiler.compared("=", number, constant(n, INT)) for n in range(1, len(texts) + 1)]
+    return compiler.case_of(conditions, texts, call(no_such_choice, STRING, number, options=[len(texts)]))
+
+
+def _chr(_: Compiler, number: TypedTree) -> TypedTree:
+    require(number.type in INTEGERS, f"chr of {number.type}")
+    return call(character_of, STRING, widened(number, BIGINT))
+
+
+def _mask_rule(compiler: Compiler, text: TypedTree, *by: TypedTree) -> TypedTree:
+    chosen: list[Any] = ["X", "x", "n", None]
+    for n, replacement in enumerate(by):
+        require(
+            replacement.tree[0] == "constant" and replacement.type in (STRING, VOID),
+            "what stands for letters is not constant",
+        )
+        chosen[n] = replacement.tree[1]
+        require(
+            chosen[n] is None or (len(chosen[n]) == 1 and chosen[n] <= "\uffff"),
+            "what stands for letters is not one character",
+        )
+    return call(mask, STRING, as_text(compiler, text), options=chosen)
+
+
+def _levenshtein(
+    compiler: Compiler, left: TypedTree, right: TypedTree, most: TypedTree | None = None
+) -> TypedTree:
+    own = as_text(compiler, left), as_text(compiler, right)
+    if most is None:
+        return call(levenshtein, INT, *own)
+    if most.type != INT:  # of NULL Spark says now this and now that
+        raise UnsupportedExpression("a threshold that is not an INT")
+    return call(levenshtein_within, INT, *own, options=[constant_value(most)])
+
+
+def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+    require(nodes, "a format_string of nothing")
+    format_, *values = compiler.all(nodes)
+    require(format_.type == STRING, "a format that is not text")
+    parts = re.split(r"(%%|%s|%d)", constant_value(format_))
+    require(all("%" not in part for part in parts[::2]), "a format with other directives than %s, %d and %%")
+    given = [part for part in parts[1::2] if part != "%%"]
+    require(len(given) == len(values), "a format with another number of directives than of arguments")
+    own: list[TypedTree] = []
+    for directive, value in zip(given, values, strict=True):
+        fits = value.type in INTEGERS or (directive == "%s" and value.type in (STRING, BOOLEAN))
+        require(fits, f"{directive} of {value.type}")
+        own.append(call(text_or_null_word, STRING, as_text(compiler, value)))
+    wanted = "".join("%s" if part == "%d" else part for part in parts)
+    if not own:
+        return constant(wanted.replace("%%", "%"), STRING)
+    return call(formatted, STRING, *own, options=[wanted])
+
+
+def _typeof(_: Compiler, value: TypedTree) -> TypedTree:
+    require(value.type in (*INTEGERS, *_NAMED) or value.type.is_decimal, f"the name of {value.type}")
+    return constant(str(value.type).lower(), STRING)
+
+
+def _collation(compiler: Compiler, value: TypedTree) -> TypedTree:
+    require(value.type == STRING, f"the collation of {value.type}")
+    return constant("SYSTEM.BUILTIN.UTF8_BINARY", STRING)
+
+
+_NAMED = (
+    FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, VOID,
+)  # fmt: skip
+
+_UPPER_RULE, _LOWER_RULE = _of(upper, STRING), _of(lower, STRING)
+_LENGTH = _of_either(length, INT)
+_LOCATE = optional(2, 3, _locate)
+
+
+def _of_bytes(function: ArrowFunction, type_: SqlType, *options: str) -> Rule:
+    return arguments(1, lambda _, value: call(function, type_, as_bytes(value), options=options))
+
+
+def _sha2_rule(_: Compiler, data: TypedTree, bits: TypedTree) -> TypedTree:
+    require(bits.type in (TINYINT, SMALLINT, INT, VOID), f"{bits.type} as a number of bits")
+    return call(sha2, STRING, as_bytes(data), widened(bits, INT))
+
+
+def _hex(_: Compiler, value: TypedTree) -> TypedTree:
+    if value.type in INTEGERS:
+        return call(hex_of_number, STRING, widened(value, BIGINT))
+    return call(hex_of_bytes, STRING, as_bytes(value))
+
+
+_CHARSETS = {
+    "UTF-8": "utf-8", "US-ASCII": "ascii", "ISO-8859-1": "latin-1", "UTF-16BE": "utf-16-be",
+    "UTF-16LE": "utf-16-le", "UTF-16": "utf-16", "UTF-32": "utf-32-be",
+}  # fmt: skip
+"""Spark's names with Python's."""
+
+
+def _charset(value: TypedTree, refused: Sequence[str] = ()) -> str:
+    name = str(constant_value(value)).upper()
+    require(name in _CHARSETS and name not in refused, f"the character set {name}")
+    return _CHARSETS[name]
+
+
+def _encode(compiler: Compiler, text: TypedTree, charset: TypedTree) -> TypedTree:
+    return call(encode, BINARY, as_text(compiler, text), options=[_charset(charset)])
+
+
+def _decode(_: Compiler, data: TypedTree, charset: TypedTree) -> TypedTree:
+    require(data.type == BINARY, f"decode of {data.type}")
+    return call(decode, STRING, data, options=[_charset(charset, ("UTF-16", "UTF-32"))])
+
+
+def _to_binary(lenient: bool) -> Rule:
+    def make(compiler: Compiler, text: TypedTree, format_: TypedTree | None = None) -> TypedTree:
+        name = "hex" if format_ is None else str(constant_value(format_)).lower()
+        own = as_text(compiler, text)
+        if name in ("utf-8", "utf8"):
+            return call(as_binary, BINARY, own)
+        require(name == "hex", f"to_binary by {name}")
+        decoded = call(bytes_of_hex, BINARY, own)
+        return or_null(decoded) if lenient else decoded
+
+    return optional(1, 2, make)
+
+
+def _utf8(function: ArrowFunction, type_: SqlType, lenient: bool = False) -> Rule:
+    def make(_: Compiler, value: TypedTree) -> TypedTree:
+        encoded = call(function, type_, as_bytes(value))
+        return or_null(encoded) if lenient else encoded
+
+    return arguments(1, make)
+
+
+def _url(function: ArrowFunction, lenient: bool = False) -> Rule:
+    def make(compiler: Compiler, text: TypedTree) -> TypedTree:
+        encoded = call(function, STRING, as_text(compiler, text))
+        return or_null(encoded) if lenient else encoded
+
+    return arguments(1, make)
+
+
+_TEXTS = "texts"
+_INTEGERS = "integers"
+_CONSTANT_FORMAT = "a constant format of %s, %d and %%; texts, integers and BOOLEANs"
+_HEX_AND_UTF8 = "hex and UTF-8"
+
+FUNCTIONS: dict[str, Rule | Restricted] = {
+    "length": _LENGTH,
+    "len": _LENGTH,
+    "char_length": _LENGTH,
+    "character_length": _LENGTH,
+    "octet_length": _of_either(byte_length, INT),
+    "bit_length": _of_either(bit_length, INT),
+    "reverse": arguments(1, _reverse),
+    "upper": _UPPER_RULE,
+    "ucase": _UPPER_RULE,
+    "lower": _LOWER_RULE,
+    "lcase": _LOWER_RULE,
+    "initcap": _of(initcap, STRING),
+    "trim": _trim("both", True),
+    "ltrim": _trim("left", True),
+    "rtrim": _trim("right", True),
+    "btrim": _trim("both", False),
+    "lpad": Restricted(_pad(True), _TEXTS),
+    "rpad": Restricted(_pad(False), _TEXTS),
+    "repeat": arguments(2, _repeat),
+    "space": arguments(1, lambda compiler, count: _repeat(compiler, constant(" ", STRING), count)),
+    "replace": optional(2, 3, _replace),
+    "translate": _of_texts(translate, STRING, 3),
+    "overlay": optional(3, 4, compile_overlay),
+    "left": arguments(2, _left),
+    "right": Restricted(arguments(2, _right), _TEXTS),
+    "substring": optional(2, 3, _substring),
+    "substr": optional(2, 3, _substring),
+    "substring_index": arguments(3, _counted(substring_index)),
+    "split_part": arguments(3, _counted(split_part)),
+    "instr": _of_texts(place_of, INT, 2),
+    "locate": _LOCATE,
+    "position": _LOCATE,
+    "find_in_set": _of_texts(find_in_set, INT, 2),
+    "contains": _contains("anywhere"),
+    "startswith": _contains("start"),
+    "endswith": _contains("end"),
+    "concat": lambda compiler, nodes: compile_concat(compiler, compiler.all(nodes)),
+    "concat_ws": _concat_ws,
+    "elt": _elt,
+    "ascii": _of(code_point_of, INT),
+    "chr": Restricted(arguments(1, _chr), _INTEGERS),
+    "char": Restricted(arguments(1, _chr), _INTEGERS),
+    "soundex": _of(soundex, STRING),
+    "levenshtein": Restricted(optional(2, 3, _levenshtein), "a constant threshold"),
+    "luhn_check": _of(luhn_check, BOOLEAN),
+    "mask": Restricted(optional(1, 5, _mask_rule), "constant replacements"),
+    "quote": _of(quote, STRING),
+    "format_string": Restricted(_format_string, _CONSTANT_FORMAT),
+    "printf": Restricted(_format_string, _CONSTANT_FORMAT),
+    "typeof": arguments(1, _typeof),
+    "collation": arguments(1, _collation),
+    "md5": _of_bytes(digest, STRING, "md5"),
+    "sha": _of_bytes(digest, STRING, "sha1"),
+    "sha1": _of_bytes(digest, STRING, "sha1"),
+    "sha2": arguments(2, _sha2_rule),
+    "crc32": _of_bytes(crc32, BIGINT),
+    "base64": _of_bytes(base64, STRING),
+    "hex": arguments(1, _hex),
+    "unhex": arguments(1, lambda compiler, text: call(unhex, BINARY, as_text(compiler, text))),
+    "encode": Restricted(arguments(2, _encode), "a constant character set"),
+    "decode": Restricted(arguments(2, _decode), "a constant character set other than UTF-16 and UTF-32"),
+    "to_binary": Restricted(_to_binary(False), _HEX_AND_UTF8),
+    "try_to_binary": Restricted(_to_binary(True), _HEX_AND_UTF8),
+    "is_valid_utf8": _utf8(is_utf8, BOOLEAN),
+    "make_valid_utf8": _utf8(made_utf8, STRING),
+    "validate_utf8": _utf8(validated_utf8, STRING),
+    "try_validate_utf8": _utf8(validated_utf8, STRING, lenient=True),
+    "url_encode": _url(url_encode),
+    "url_decode": _url(url_decode),
+    "try_url_decode": _url(url_decode, lenient=True),
+}

@@ -1,0 +1,225 @@
+"""What rules make: trees with the types that Spark gives them, of constants, calls and wider types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.expressions.base import NAMES, ArrowFunction, widen, widen_nested
+from watersmeet.spec.model import Expr
+from watersmeet.types.common import common_of, holds, same_shape
+from watersmeet.types.compared import loses_digits, tightest_type
+from watersmeet.types.sql_type import (
+    DOUBLE,
+    FLOAT,
+    INTEGERS,
+    MOST_DIGITS,
+    PLAIN,
+    VOID,
+    SqlType,
+    decimal,
+    interval,
+)
+
+if TYPE_CHECKING:
+    from watersmeet.expressions.compiler import Compiler
+
+
+Tree = tuple[Any, ...]
+
+
+INTERVAL = interval("DAY", "SECOND")
+INTERVAL_OF_DAYS = interval("DAY", "DAY")
+INTERVAL_OF_MONTHS = interval("YEAR", "MONTH")
+
+
+class UnsupportedExpression(Exception):
+    """Tasks do not compute it; the text says why."""
+
+
+def require(is_supported: object, otherwise: str) -> None:
+    """Raises: UnsupportedExpression, which says ``otherwise``."""
+    if not is_supported:
+        raise UnsupportedExpression(otherwise)
+
+
+@dataclass(frozen=True)
+class TypedTree:
+    """What tasks compute. ``type``: Spark's."""
+
+    tree: Tree
+    type: SqlType
+
+
+def call(
+    function: ArrowFunction, type_: SqlType, *arguments: TypedTree, options: Sequence[Any] = ()
+) -> TypedTree:
+    """``options``: what is constant; a ``("type", SqlType)`` comes to the function as an Arrow type."""
+    trees = tuple(argument.tree for argument in arguments)
+    return TypedTree(("call", NAMES[function], trees, tuple(options)), type_)
+
+
+def or_null(value: TypedTree, conditions: Sequence[str] = ()) -> TypedTree:
+    """A call that is NULL for a row for which it would fail by one of ``conditions``; of none: by any."""
+    if value.tree[0] != "call":
+        return value
+    return TypedTree(("or_null", value.tree, tuple(conditions)), value.type)
+
+
+def constant(value: object, type_: SqlType) -> TypedTree:
+    return TypedTree(("constant", value, type_), type_)
+
+
+def computed(value: TypedTree) -> TypedTree:
+    """The value of a call, which beside a DECIMAL is no literal, though it be known."""
+    if value.tree[0] == "constant" and value.type in INTEGERS:
+        return call(widen, value.type, value, options=[("type", value.type)])
+    return value
+
+
+def constant_value(value: TypedTree) -> Any:
+    """The value of a constant. Raises: UnsupportedExpression."""
+    if value.tree[0] != "constant" or value.tree[1] is None:
+        raise UnsupportedExpression("an argument that has to be constant is not")
+    return value.tree[1]
+
+
+def interval_fields(type_: SqlType) -> tuple[str, str]:
+    """The first and the last: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
+    assert type_.span is not None, type_
+    return type_.span
+
+
+def as_decimal(type_: SqlType) -> SqlType:
+    """The DECIMAL that holds all values of an integer or a DECIMAL. Raises: UnsupportedExpression."""
+    wide = type_.as_decimal
+    if wide is None:
+        raise UnsupportedExpression(f"{type_} is not on the list")
+    return wide
+
+
+def decimal_parts(type_: SqlType) -> tuple[int, int]:
+    """Digits and scale of `as_decimal`."""
+    wide = as_decimal(type_)
+    return wide.digits, wide.scale
+
+
+def decimal_type(digits: int, scale: int) -> SqlType:
+    """Raises: UnsupportedExpression."""
+    require(digits <= MOST_DIGITS, "a DECIMAL of more than 38 digits is cut by rules of Spark's own")
+    return decimal(digits, scale)
+
+
+def widened(value: TypedTree, type_: SqlType) -> TypedTree:
+    """A value in a wider type of its kind."""
+    if value.type == type_:
+        return value
+    if value.type == VOID:
+        return constant(None, type_)
+    if value.type.is_nested or type_.is_nested:
+        return _widened_within(value, type_)
+    if value.type.is_interval and type_.is_interval and value.type.is_of_months == type_.is_of_months:
+        return TypedTree(value.tree, type_)
+    wider_integers = INTEGERS[INTEGERS.index(value.type) :] if value.type in INTEGERS else ()
+    if value.tree[0] == "constant" and type_ in wider_integers:
+        return constant(value.tree[1], type_)
+    digits = value.type.digits
+    wider = {
+        DOUBLE: value.type in (*INTEGERS, FLOAT) or 0 < digits <= 15,
+        **dict.fromkeys(wider_integers, True),
+    }
+    to_decimal = type_.is_decimal and (value.type in INTEGERS or digits > 0)
+    if wider.get(type_, to_decimal):
+        return call(widen, type_, value, options=[("type", type_)])
+    raise UnsupportedExpression(f"{value.type} as {type_}")
+
+
+def _widened_within(value: TypedTree, type_: SqlType) -> TypedTree:
+    """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
+    require(same_shape(value.type, type_), f"{value.type} as {type_}")
+    for own, wider in zip(value.type.inner, type_.inner, strict=True):
+        widened(TypedTree(("variable", ""), own), wider)
+    if value.type.unnamed == type_.unnamed:
+        return TypedTree(value.tree, type_)
+    return call(widen_nested, type_, value, options=[("type", type_)])
+
+
+def is_value(type_: SqlType) -> bool:
+    """Whether columns and parts of columns may be of a type."""
+    if type_.is_nested:
+        return all(map(is_value, type_.inner))
+    return type_ in PLAIN or type_.is_decimal
+
+
+def is_ordered(type_: SqlType) -> bool:
+    """Whether Spark compares values of a type: no MAPs."""
+    return all(inner.entry is None for inner in type_.every)
+
+
+def has_reals(type_: SqlType) -> bool:
+    """Whether it is FLOAT or DOUBLE, or something in it is."""
+    return any(inner.is_real for inner in type_.every)
+
+
+def one_type(types: Sequence[SqlType]) -> SqlType:
+    """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
+    Raises: UnsupportedExpression."""
+    distinct = list(dict.fromkeys(types))
+    common = common_of(distinct)
+    if common is None or not all(_is_widened(type_, common) for type_ in distinct):
+        raise UnsupportedExpression(
+            f"{' and '.join(map(str, distinct))} are turned into one type by Spark alone"
+        )
+    return common
+
+
+def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) -> SqlType:
+    """The type in which Spark compares ARRAYs and STRUCTs, and in which functions of ARRAYs and MAPs look for
+    a value. Raises: UnsupportedExpression.
+
+    Args:
+        by_function: such a function does it, by whose rules a FLOAT beside integers loses their digits.
+    """
+    common = tightest_type(one, other)
+    if common is None or (by_function and loses_digits(one, other)):
+        raise UnsupportedExpression(f"{one} and {other} are compared by Spark alone")
+    return common
+
+
+def _is_widened(own: SqlType, to: SqlType) -> bool:
+    """Whether it takes no cast: not from a text to a number, nor from a DATE to a TIMESTAMP."""
+    if own == to or own.is_void:
+        return True
+    if to.is_decimal:
+        return holds(to, own)
+    if own.is_nested and to.is_nested:
+        return all(map(_is_widened, own.inner, to.inner))
+    return (own.is_number and to.is_number) or (own.is_interval and to.is_interval)
+
+
+Rule = Callable[["Compiler", Sequence[Expr]], TypedTree]
+"""Of a call's arguments as they are written. Raises: UnsupportedExpression."""
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """``text``: for which arguments alone tasks compute a function."""
+
+    rule: Rule
+    text: str
+
+
+def arguments(count: int, make: Callable[..., TypedTree]) -> Rule:
+    """Return the rule of a function of ``count`` arguments."""
+    return optional(count, count, make)
+
+
+def optional(least: int, most: int, make: Callable[..., TypedTree]) -> Rule:
+    """Return the rule of a function of ``least`` to ``most`` arguments."""
+
+    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
+        require(least <= len(nodes) <= most, "this number of arguments is not on the list")
+        return make(compiler, *compiler.all(nodes))
+
+    return rule

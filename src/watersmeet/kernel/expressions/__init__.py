@@ -1,1 +1,0 @@
-"""Expressions over rows as tasks compute them: trees, the arrays that values are held in, and functions."""

@@ -1,1 +1,0 @@
-"""Functions of times and intervals."""
