@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -28,7 +27,7 @@ from watersmeet.expressions import arrays, casts, numbers, patterns, texts
 from watersmeet.expressions.arrays import field
 from watersmeet.expressions.conditionals import compare, is_in, is_null, negate, null_safe_equal
 from watersmeet.expressions.numbers import bits, minus, minus_one, other_bits, plus, times, turned
-from watersmeet.expressions.registry import FUNCTIONS, OPERATORS
+from watersmeet.expressions.registry import FUNCTIONS
 from watersmeet.expressions.times import (
     compile_part,
     interval_literal,
@@ -355,15 +354,18 @@ class Compiler:
     def function(self, node: Expr) -> TypedTree:
         name = node.name.lower()
         rule = FUNCTIONS.get(name)
-        return self._typed(name, node.expressions) if rule is None else rule(self, node.expressions)
+        return self.unlisted(name, node.expressions) if rule is None else rule(self, node.expressions)
 
-    def _typed(self, name: str, nodes: Sequence[Expr]) -> TypedTree:
-        """A call of which nothing but the type is known."""
+    def unlisted(self, name: str, nodes: Sequence[Expr]) -> TypedTree:
+        """Return a call of which only the type is known. Raises: UnsupportedExpression, if it is not."""
+        unsupported = UnsupportedExpression(f"{name}() is not on the list of what tasks compute")
         signature = signature_of(name) if name in TYPED else None
-        arguments = [VOID if isinstance(node, exp.Lambda) else self.of(node).type for node in nodes]
-        type_ = signature and signature.type_of([Argument(type_) for type_ in arguments])
-        if not isinstance(type_, SqlType):
-            raise UnsupportedExpression(f"{name}() is not on the list of what tasks compute")
+        if signature is None:
+            raise unsupported
+        types = [VOID if isinstance(node, exp.Lambda) else self.of(node).type for node in nodes]
+        type_ = signature.type_of([Argument(type_) for type_ in types])
+        if type_ is None:
+            raise unsupported
         self.by_spark.append(name)
         return TypedTree(("by_spark", name), type_)
 
@@ -440,6 +442,7 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], TypedTree]] = {
     exp.Tuple: lambda compiler, node: arrays.struct(
         [(f"col{place}", value) for place, value in enumerate(compiler.all(node.expressions), 1)]),
     exp.Bracket: lambda compiler, node: arrays.bracket(compiler, node),
+    exp.Transform: lambda compiler, node: compiler.unlisted("transform", [node.this, node.expression]),
     exp.Anonymous: Compiler.function,
 }  # fmt: skip  # fmt: skip
 
@@ -516,9 +519,3 @@ def compile_condition(expr: Expr, inputs: Inputs) -> TypedTree:
     condition = compile_column(expr, inputs)
     require(condition.type in (BOOLEAN, VOID), f"it is {condition.type}, and no condition")
     return widened(condition, BOOLEAN)
-
-
-@cache
-def listed() -> tuple[str, ...]:
-    """Spark's names of all functions and operators on the list, for pages and tests."""
-    return tuple(sorted({*FUNCTIONS, *OPERATORS}))

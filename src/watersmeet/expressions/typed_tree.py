@@ -157,11 +157,6 @@ def is_ordered(type_: SqlType) -> bool:
     return all(inner.entry is None for inner in type_.every)
 
 
-def has_reals(type_: SqlType) -> bool:
-    """Whether it is FLOAT or DOUBLE, or something in it is."""
-    return any(inner.is_real for inner in type_.every)
-
-
 def one_type(types: Sequence[SqlType]) -> SqlType:
     """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
     Raises: UnsupportedExpression."""
