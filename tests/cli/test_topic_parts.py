@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.partly_known import with_gaps
-from watersmeet.cli.why.topic_parts import Others, PartRead, gone
+from watersmeet.cli.why.topics import Others, PartRead, find_missing
 from watersmeet.history.figures import COUNT
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
-from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.ticks import TickHistory, tick_history
 
 CASES = 150
 SOURCE = "s"
@@ -131,7 +131,7 @@ def known_in_part(past: Past, rng: random.Random) -> Past:
     return Past(joined([rolled(past.points.filter(old), rng.choice([2, 4, 8])), past.points.filter(new)]))
 
 
-def check_slots(history: Recorded, parts: list[Partition], seen: Counter[str]) -> None:
+def check_slots(history: TickHistory, parts: list[Partition], seen: Counter[str]) -> None:
     for number, part in enumerate(parts):
         name = f"t/{number}"
         began = history.began_at(SOURCE, name)
@@ -163,7 +163,7 @@ def test_each_record_was_read_by_its_tick(all_known: bool, seed: int) -> None:
     for case in range(CASES):
         rng = random.Random(f"{seed} {case}")
         parts, past, _ = played(rng, losses=True)
-        history = recorded(past if all_known else known_in_part(past, rng))
+        history = tick_history(past if all_known else known_in_part(past, rng))
         if not len(history) or not history.tells_reading:
             continue
         check_slots(history, parts, seen)
@@ -184,7 +184,7 @@ def test_of_ticks_in_which_there_were_too_many_partitions_nothing_is_guessed(see
         rng = random.Random(f"{seed} {case}")
         first = rng.randint(1, 8)
         parts, past, _ = played(rng, losses=True, crowded=(first, first + rng.choice([2, 4, 99])))
-        history = recorded(past if rng.random() < 0.5 else known_in_part(past, rng))
+        history = tick_history(past if rng.random() < 0.5 else known_in_part(past, rng))
         if len(history) and history.tells_reading:
             check_slots(history, parts, seen)
     assert min(seen["exact"], seen["by"]) > 100, seen
@@ -197,7 +197,7 @@ def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
         rng = random.Random(f"{seed} {case}")
         parts, past, _ = played(rng, losses=False, free=rng.choice([0, 0.15]))
         all_known = rng.random() < 0.5
-        history = recorded(past if all_known else known_in_part(past, rng))
+        history = tick_history(past if all_known else known_in_part(past, rng))
         if not len(history) or not history.tells_reading:
             continue
         reads = []
@@ -212,7 +212,7 @@ def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
                 part.drop([rng.choice(there)])
             offsets = np.array(sorted(o for o in part.there if o >= first), dtype=np.int64)
             reads.append(PartRead(f"t/{number}", first, part.read or 0, offsets))
-        missing = gone(history, SOURCE, reads)
+        missing = find_missing(history, SOURCE, reads)
         slots = [history.slot_of(SOURCE, own.part, own.position or 0) for own in missing]
         named = [None if slot is None or not slot[1] else history.ticks[slot[0]] for slot in slots]
         for part in parts:
@@ -231,9 +231,9 @@ def test_more_records_than_a_tick_read_are_others() -> None:
     points = Points()
     levels = {(OF, "start offset t/0"): 0, (OF, "offset t/0"): 5}
     points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 3}, levels))
-    history = recorded(Past(points.table()))
+    history = tick_history(Past(points.table()))
     with pytest.raises(Others, match="where tick 1 read 3 records, there are 5 now: they are others"):
-        gone(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
+        find_missing(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
 
 
 def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_them() -> None:
@@ -241,7 +241,7 @@ def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_the
     for tick, began, end in ((3, 0, 10), (4, 9, 12), (5, 12, 16)):
         levels = {(OF, "start offset t/0"): began, (OF, "offset t/0"): end}
         points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
-    history = recorded(Past(rolled(points.table(), 4)))
+    history = tick_history(Past(rolled(points.table(), 4)))
     assert history.ticks == (3, 5)
     slots = [history.slot_of(SOURCE, "t/0", offset) for offset in (8, 9, 12)]
     assert [slot and slot[0] for slot in slots] == [0, 1, 1]
@@ -255,5 +255,5 @@ def test_a_partition_may_have_begun_in_any_of_the_rolled_up_ticks_that_do_not_te
         }
         levels[OF, COUNT] = 1_001  # tick 2 read four of t/1, which is new, and could not say so
         points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
-    assert recorded(Past(points.table())).began_at(SOURCE, "t/1") == 0
-    assert recorded(Past(rolled(points.table(), 4))).began_at(SOURCE, "t/1") == 0
+    assert tick_history(Past(points.table())).began_at(SOURCE, "t/1") == 0
+    assert tick_history(Past(rolled(points.table(), 4))).began_at(SOURCE, "t/1") == 0

@@ -15,14 +15,15 @@ from tests.support.partly_known import rolled_up
 from tests.support.recorded_cases import Reached
 from tests.support.topic_cases import TopicCase
 from tests.why.test_random_changes import OF_KEYS, check_records, rows_of, told
-from watersmeet.cli.why.topic_order import unordered
+from watersmeet.cli.why.topics import find_unordered
 from watersmeet.engine.replay import CaseStep
 from watersmeet.engine.values import to_table
 from watersmeet.history.figures import MOST_PARTS
 from watersmeet.why.answer import Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import Recorded, recorded
-from watersmeet.why.reread import UNREAD, Portion
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.rows import UNREAD, Portion
+from watersmeet.why.ticks import TickHistory, tick_history
 
 CASES, COMPACTED_CASES = 9, 50
 KEYED = {"columns": {"id": "BIGINT", "k": "STRING"}, "primary_key": ["id"]}
@@ -80,7 +81,7 @@ def wrong(fate: Fate, known: KeyedRecord, before: KeyedRecord | None) -> list[st
     return problems
 
 
-def known_in_part(case: Any, run: TopicCase, rng: random.Random) -> Recorded:
+def known_in_part(case: Any, run: TopicCase, rng: random.Random) -> TickHistory:
     """The logs of tables with primary keys are compacted, or in their midst records have gone; and perhaps
     the first ticks were rolled up."""
     for name, log in run.logs.items():
@@ -92,7 +93,7 @@ def known_in_part(case: Any, run: TopicCase, rng: random.Random) -> Recorded:
             del log.records[rng.choice(list(log.records))]
         if rng.random() < 0.3:
             log.append({"id": rng.randrange(3)}, {"id": 1, "k": "x"} if rng.random() < 0.1 else None)
-    return recorded(rolled_up(run.past, rng) if rng.random() < 0.4 else run.past)
+    return tick_history(rolled_up(run.past, rng) if rng.random() < 0.4 else run.past)
 
 
 @pytest.mark.full
@@ -141,8 +142,8 @@ def test_of_a_compacted_topic_it_is_told_what_the_table_has(monkeypatch: Any) ->
     )
     run.logs["a"].compact(6, random.Random(1))
     assert list(run.logs["a"].records) == [2, 5, 6, 7]
-    history, reread = recorded(run.past), run.read_again(monkeypatch)
-    asked = Asked.of(Question("a"), run.job, run.plan)
+    history, reread = tick_history(run.past), run.read_again(monkeypatch)
+    asked = QuestionPlan.of(Question("a"), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     because = "what was made of it is not known: not all rows of its inputs can be read again"
     unclear = "in the place of nothing, or of what is not known"
@@ -155,7 +156,9 @@ def test_of_a_compacted_topic_it_is_told_what_the_table_has(monkeypatch: Any) ->
     )
     assert z.text == f"there since tick 4, {unclear}; {because}"
     assert answer.notes[-1] == "of all keys of which a has a row after tick 4 there are records here"
-    (nothing,) = answers(Asked.of(Question("a", ["id=2"]), run.job, run.plan), run.job, history, reread)
+    (nothing,) = answers(
+        QuestionPlan.of(Question("a", ["id=2"]), run.job, run.plan), run.job, history, reread
+    )
     assert not nothing.fates
     assert nothing.notes[-1] == answer.notes[-1]
     del run.logs["a"].records[7]  # then the table has a row more than is told
@@ -169,7 +172,7 @@ def test_topics_of_which_the_state_names_no_partition_are_not_read_yet(monkeypat
     run = ran([row("a", 1, "x")], [row("a", 1), row("b", 2, "x")])
     reread = run.read_again(monkeypatch, is_read=False)
     assert [own.missing for own in reread.values()] == [(), ()]
-    assert [fate.what for fate in told(run, "a", recorded(run.past), reread)] == ["not_read"] * 2
+    assert [fate.what for fate in told(run, "a", tick_history(run.past), reread)] == ["not_read"] * 2
 
 
 def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_record(
@@ -185,7 +188,7 @@ def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_
             return began, read
 
     run = ran([row("a", 1, "x")], [row("b", 1, "x")], [row("a", 1, "y")], of=OfManyParts)
-    first, second = told(run, "a", recorded(run.past), run.read_again(monkeypatch))
+    first, second = told(run, "a", tick_history(run.past), run.read_again(monkeypatch))
     assert (first.what, second.what) == ("not_known", "not_known")
     assert first.text.endswith("of some rows it is not known when they were read")
 
@@ -205,23 +208,18 @@ def test_records_of_one_key_in_two_partitions_that_a_tick_read_are_in_no_order(
     """``at``: in which of two ticks each was read."""
     run = ran([row("a", 1, "x")], [row("a", 2, "x")])
     (source,) = [own for own in run.plan.sources if own.name == "a"]
-    history = recorded(run.past)
+    history = tick_history(run.past)
     rows = to_table(source.columns, [{"id": 7, "k": "x"}], [1])
     portions = [
         Portion(rows, part, position, part, offsets=np.array([position]))
         for part, position in zip(parts, at, strict=True)
     ]
 
-    class Told:
+    class Told(TickHistory):
         """A history by which a record stands at its tick."""
-
-        ticks = history.ticks
-
-        def __len__(self) -> int:
-            return len(history)
 
         def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool]:
             return position, True
 
-    missing = unordered(source, portions, Told(), "UTC")  # type: ignore[arg-type]
+    missing = find_unordered(source, portions, Told(history.past, history.ticks), "UTC")
     assert [own.words.split(" read ")[0] for own in missing] == [f"tick {tick}" for tick in ticks]

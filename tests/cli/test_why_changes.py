@@ -11,7 +11,7 @@ from tests.support.columns import column
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.main import main
-from watersmeet.cli.why.said_changes import as_changes
+from watersmeet.cli.why.records import as_changes
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.values import to_table
 from watersmeet.names import PARTITION

@@ -21,8 +21,8 @@ from watersmeet.history.points import Figures, Points, subject_of
 from watersmeet.spec.model import Source
 from watersmeet.topics import reading
 from watersmeet.topics.reading import RECORDS, NotRead, Place, Silent, Topic, TopicReader
-from watersmeet.why.recorded import recorded
-from watersmeet.why.reread import UNREAD, Reread
+from watersmeet.why.rows import UNREAD, Reread
+from watersmeet.why.ticks import tick_history
 
 OF = subject_of("source", "s")
 
@@ -78,7 +78,7 @@ def history(ticks: list[dict[int, int]], began: Mapping[int, int] | None = None)
         rows = sum(end - before.get(n, 0) for n, end in ends.items())
         before |= ends
         points.add(tick, tick, Figures({("job", "duration_us"): 1, (OF, "rows_in"): rows}, levels))
-    return recorded(Past(points.table()))
+    return tick_history(Past(points.table()))
 
 
 def read(monkeypatch: Any, reader: Reader, told: Any, until: Mapping[int, int], **options: str) -> Reread:
@@ -172,7 +172,7 @@ def test_another_topic_of_the_same_name_is_not_read(monkeypatch: Any) -> None:
     points = Points()
     levels: dict[Any, Any] = {(OF, "offset t/0"): 9, (OF, "start offset t/0"): 0}
     points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 5}, levels))
-    fewer = read(monkeypatch, Reader({0: (0, 9)}), recorded(Past(points.table())), {0: 9})
+    fewer = read(monkeypatch, Reader({0: (0, 9)}), tick_history(Past(points.table())), {0: 9})
     assert not fewer.portions
     assert "they are others than those that the job has read" in words(fewer)[0]
 

@@ -25,9 +25,9 @@ from watersmeet.cli.diff.put_out import NotKnown, put_out
 from watersmeet.engine.local.output import as_written
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
 from watersmeet.spec.model import Lateness
-from watersmeet.why.asked import query_rows
-from watersmeet.why.over_records import asked_queries, sources_of
-from watersmeet.why.recorded import recorded
+from watersmeet.why.question import record_queries, sources_of
+from watersmeet.why.rows import QueryRows
+from watersmeet.why.ticks import tick_history
 
 CASES = at_effort(quick=8, full=24)
 
@@ -71,8 +71,8 @@ def summed(rows: list[dict[str, Any]]) -> Counter[str]:
 
 
 def again(run: RecordedCase) -> pa.Table:
-    (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
-    rows = query_rows(query, insert, recorded(run.past), run.reread)
+    (insert,), (query,) = run.job.inserts, record_queries(run.job, run.plan)
+    rows = QueryRows.of(query, insert, tick_history(run.past), run.reread)
     return put_out(rows, run.job, sources_of(run.job), run.plan.queries[0])
 
 
@@ -88,7 +88,7 @@ def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
         case = drawn(number)
         wanted = of_oracle(case)
         run = RecordedCase(case) if wanted is not None and case["steps"] else None
-        if run is None or run.problem is not None or not len(recorded(run.past)):
+        if run is None or run.problem is not None or not len(tick_history(run.past)):
             continue
         seen["cases"] += 1
         try:
@@ -113,8 +113,8 @@ def test_what_does_not_follow_is_not_told() -> None:
     assert again(run).num_rows == 1
     nothing = RecordedCase(both | {"steps": [{"rows": []}, {"rows": [["l", {"t": None, "k": 1}]]}]})
     assert (again(nothing).num_rows, again(nothing).column_names[:2]) == (0, ["t", "u"])
-    (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
-    rows = query_rows(query, insert, recorded(run.past), run.reread)
+    (insert,), (query,) = run.job.inserts, record_queries(run.job, run.plan)
+    rows = QueryRows.of(query, insert, tick_history(run.past), run.reread)
     by_joins = replace(query, options=replace(query.options, lateness=Lateness.JOIN))
     (kept,) = run.plan.queries
     for own, of_job, words in (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.columns import column
-from watersmeet.cli.why.topic_records import UNCOUNTED, RecordsAgain
+from watersmeet.cli.why.records import UNCOUNTED, RecordsAgain
 from watersmeet.engine.spark.rounded_decimals import rounded_column, wider_columns
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.changes import with_changes

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.columns import column
-from watersmeet.cli.why.topic_records import RecordsAgain
+from watersmeet.cli.why.records import RecordsAgain
 from watersmeet.engine.spark.rounded_decimals import rounded_column, wider_columns
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.views import BROKEN

@@ -15,11 +15,11 @@ from tests.support.kafka import KafkaBroker
 from tests.why.test_random_fates import ALL, differences, guesses
 from watersmeet.cli.main import main
 from watersmeet.cli.why import topics as topics_of_why
-from watersmeet.cli.why.command import told
+from watersmeet.cli.why.command import answer_question
 from watersmeet.names import CASE_PARTITION
 from watersmeet.topics import reading
 from watersmeet.why.answer import Answer
-from watersmeet.why.asked import Question
+from watersmeet.why.question import Question
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -90,7 +90,7 @@ class TopicJob:
 
     def told(self, alias: str, text: str | None = None) -> list[Answer]:
         question = Question(alias, most=ALL)
-        return told(text or self.text, Path("job.sql"), question, None, Path(".watersmeet/job"))
+        return answer_question(text or self.text, Path("job.sql"), question, None, Path(".watersmeet/job"))
 
     def wrong(self, compared: Any) -> list[Any]:
         """Of all rows that are told of, what is said of them and is not so; see `test_random_fates`."""
@@ -210,7 +210,7 @@ def test_topics_of_changes(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
         assert main(["run", "job.sql", "--quiet", "--until-caught-up"]) == 0
 
     def of(alias: str) -> Answer:
-        (answer,) = told(text, Path("job.sql"), Question(alias), None, Path(".watersmeet/job"))
+        (answer,) = answer_question(text, Path("job.sql"), Question(alias), None, Path(".watersmeet/job"))
         return answer
 
     assert of("c").notes == of("o").notes == ()

@@ -152,7 +152,7 @@ def test_a_page_that_ends_leaves_no_question_behind_and_says_nothing(tmp_path, c
         # the real one, which is given more rows than its memory holds
         (
             "import sys; from watersmeet.cli.why import served; "
-            "served.told = lambda *given: [bytearray(1 << 29)]; served.main()",
+            "served.answer_question = lambda *given: [bytearray(1 << 29)]; served.main()",
             507,
             "takes more than 0.293 GB of memory",
         ),

@@ -10,14 +10,15 @@ from typing import Any
 from tests.support.fates import ROW
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.why.answer import Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import Recorded
-from watersmeet.why.reread import Reread
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.rows import Reread
+from watersmeet.why.ticks import TickHistory
 
 
 def check_one(
     run: RecordedCase,
-    history: Recorded,
+    history: TickHistory,
     reread: Mapping[str, Reread],
     alias: str,
     fates: Sequence[Fate],
@@ -28,7 +29,7 @@ def check_one(
     if not numbers:
         return
     number = rng.choice(numbers)
-    asked = Asked.of(Question(alias, [f"{ROW}={number}"], most=len(fates)), run.job, run.plan)
+    asked = QuestionPlan.of(Question(alias, [f"{ROW}={number}"], most=len(fates)), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     wanted = [fate for fate in fates if fate.row.get(ROW) == number]
     assert list(map(_said, answer.fates)) == list(map(_said, wanted)), (alias, number)

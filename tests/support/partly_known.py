@@ -1,4 +1,4 @@
-"""Recorded runs of random cases of which not all is known any more: ticks, or rows of the sources."""
+"""TickHistory runs of random cases of which not all is known any more: ticks, or rows of the sources."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.history.past import Past
 from watersmeet.history.points import joined, rolled
-from watersmeet.why.recorded import Recorded, recorded
-from watersmeet.why.reread import Missing, Reread
+from watersmeet.why.rows import Missing, Reread
+from watersmeet.why.ticks import TickHistory, tick_history
 
 Played = tuple[dict[str, Any], RecordedCase, Any]
 """A case, its run, and what is known of its rows."""
@@ -21,7 +21,7 @@ Played = tuple[dict[str, Any], RecordedCase, Any]
 
 def partly_known(
     seed: int, step: int, played: Callable[[int], Played | None], cases: int
-) -> Iterator[tuple[int, Played, Recorded, Mapping[str, Reread]]]:
+) -> Iterator[tuple[int, Played, TickHistory, Mapping[str, Reread]]]:
     """So many cases, each with its seed, by ``step`` more each: a third with all of the history, a third with
     all rows, and none with both."""
     rng, found = random.Random(seed), 0
@@ -32,7 +32,7 @@ def partly_known(
             continue
         found += 1
         _, run, _ = ready
-        history = recorded((run.past, with_gaps(run.past, rng), rolled_up(run.past, rng))[found % 3])
+        history = tick_history((run.past, with_gaps(run.past, rng), rolled_up(run.past, rng))[found % 3])
         reread = in_part(run.reread, rng) if found % 2 or found % 3 == 0 else run.reread
         yield seed, ready, history, reread
 

@@ -17,7 +17,7 @@ from watersmeet.observe.reports import report_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
 from watersmeet.state.store import MemoryStore
-from watersmeet.why.reread import Portion, Reread
+from watersmeet.why.rows import Portion, Reread
 
 Reached = dict[str, dict[str, int]]
 

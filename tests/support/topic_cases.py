@@ -17,8 +17,8 @@ from watersmeet.cli.why import topics
 from watersmeet.engine.replay import CaseStep
 from watersmeet.spec.model import Source
 from watersmeet.topics.reading import RECORDS, Place, Topic
-from watersmeet.why.recorded import recorded
-from watersmeet.why.reread import Reread
+from watersmeet.why.rows import Reread
+from watersmeet.why.ticks import tick_history
 
 Payload = bytes | None
 
@@ -119,7 +119,7 @@ class TopicCase(RecordedCase):
             }
             needed = frozenset(own.name for own in source.columns)
             again = topics.topics_again(
-                self.topic(source), host, recorded(self.past), "UTC", needed, set[str]()
+                self.topic(source), host, tick_history(self.past), "UTC", needed, set[str]()
             )
             reread[source.name] = replace(again, source=source)
         return reread

@@ -19,10 +19,10 @@ from watersmeet.errors import SpecError, StateError
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
 from watersmeet.why.answer import Answer
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import recorded
-from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
-from watersmeet.why.times import parsed
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan, parse_value
+from watersmeet.why.rows import UNREAD, Missing, Portion, Reread
+from watersmeet.why.ticks import tick_history
 
 
 def stream(lag: int = 2, **more: Any) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def ran(
 
 
 def asked(run: RecordedCase, question: Question, past: Past | None = None) -> Answer:
-    history = recorded(run.past if past is None else past)
-    (answer,) = answers(Asked.of(question, run.job, run.plan), run.job, history, run.reread)
+    history = tick_history(run.past if past is None else past)
+    (answer,) = answers(QuestionPlan.of(question, run.job, run.plan), run.job, history, run.reread)
     return answer
 
 
@@ -300,7 +300,7 @@ def test_names_that_are_not_there_are_refused(question: Question, code: str) -> 
     ],
 )
 def test_texts_are_values_of_their_columns(text: str, kind: pa.DataType, zone: str, value: str) -> None:
-    assert str(parsed(text, kind, "k", zone)) == value
+    assert str(parse_value(text, kind, "k", zone)) == value
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_texts_are_values_of_their_columns(text: str, kind: pa.DataType, zone: s
 )
 def test_texts_that_are_none_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(SpecError):
-        parsed("nonsense", kind, "k", "UTC")
+        parse_value("nonsense", kind, "k", "UTC")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_texts_that_are_none_are_refused(kind: pa.DataType) -> None:
 )
 def test_texts_beyond_their_columns_are_refused(text: str, kind: pa.DataType) -> None:
     with pytest.raises(SpecError, match="is not a value of k"):
-        parsed(text, kind, "k", "Europe/Berlin")
+        parse_value(text, kind, "k", "Europe/Berlin")
 
 
 def test_rows_have_whatever_values() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.why.test_asked import asked, ran
 from watersmeet.history.past import Past
-from watersmeet.why.asked import Question
-from watersmeet.why.reread import Missing, Reread
+from watersmeet.why.question import Question
+from watersmeet.why.rows import Missing, Reread
 
 CHAIN = (
     "SELECT a.t AS t, b.t AS u, c.t AS v FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 3 "
@@ -94,6 +94,15 @@ def test_what_is_lacking_is_named_and_joined_rows_are_known_all_the_same() -> No
     late = Past(run.past.points.filter([tick != 2 for tick in run.past.points["first_tick"].to_pylist()]))
     (fate,) = asked(run, Question("a", ["k=p"]), late).fates
     assert (fate.what, "the history does not have each tick" in fate.text) == ("not_known", True)
+
+
+def test_of_a_query_that_began_later_than_the_job_what_came_before_is_not_known() -> None:
+    run = ran(CHAIN, ROWS)
+    points = run.past.points
+    figures, ticks = points["figure"].to_pylist(), points["first_tick"].to_pylist()
+    later = [own != ("total_rows_out", 1) for own in zip(figures, ticks, strict=True)]
+    (fate,) = asked(run, Question("a", ["k=y"]), Past(points.filter(later))).fates
+    assert (fate.what, "the query began later than the job" in fate.text) == ("not_known", True)
 
 
 def test_of_rows_that_were_shed_nothing_is_said() -> None:

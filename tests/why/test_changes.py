@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.errors import SpecError
+from watersmeet.why import tables
 from watersmeet.why.answer import Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.changed import versions
-from watersmeet.why.inputs import inputs_of_job
-from watersmeet.why.recorded import recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan, inputs_of_job
+from watersmeet.why.ticks import tick_history
 
 PLACES = {"columns": {"id": "BIGINT", "town": "STRING", "n": "BIGINT"}}
 KEYED = {**PLACES, "primary_key": ["id"]}
@@ -35,7 +35,7 @@ def ran(query: str, steps: Any, mode: str = "changelog", **tables: Any) -> Recor
 
 def fates(run: RecordedCase, alias: str, *keys: str) -> list[Fate]:
     (answer,) = answers(
-        Asked.of(Question(alias, keys), run.job, run.plan), run.job, recorded(run.past), run.reread
+        QuestionPlan.of(Question(alias, keys), run.job, run.plan), run.job, tick_history(run.past), run.reread
     )
     return list(answer.fates)
 
@@ -229,13 +229,13 @@ def test_what_took_a_place_and_is_there_is_told() -> None:
 
 
 def test_the_records_of_a_key_are_gone_through_once(monkeypatch: Any) -> None:
-    step, steps = versions.KeyStep, list[versions.KeyStep]()
+    step, steps = tables.KeyStep, list[tables.KeyStep]()
 
-    def counted(*of: Any) -> versions.KeyStep:
+    def counted(*of: Any) -> tables.KeyStep:
         steps.append(step(*of))
         return steps[-1]
 
-    monkeypatch.setattr(versions, "KeyStep", counted)
+    monkeypatch.setattr(tables, "KeyStep", counted)
     told = fates(ran(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
     assert [fate.what for fate in told] == ["never_there"] * 8 + ["there"] * 2
     assert len(steps) == 9 + 1
@@ -252,8 +252,8 @@ def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> N
 
 def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
     run = ran("SELECT p.town AS town FROM o LEFT JOIN p ON p.town = o.town", [[row("p", 1, "Rye")]])
-    asked = Asked.of(Question("p", ("upper(town)=RYE",)), run.job, run.plan)
-    (answer,) = answers(asked, run.job, recorded(run.past), run.reread)
+    asked = QuestionPlan.of(Question("p", ("upper(town)=RYE",)), run.job, run.plan)
+    (answer,) = answers(asked, run.job, tick_history(run.past), run.reread)
     assert answer.notes == (
         "no such row is among the 1 row of p",
         '--key "upper(town)=RYE" was taken for a value of town: no column or key is called "upper(town)"',
@@ -263,7 +263,7 @@ def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
 def test_of_what_has_no_event_time_none_is_asked_for() -> None:
     run = ran(JOIN, STEPS)
     with pytest.raises(SpecError, match='"p" has no event time'):
-        Asked.of(Question("p", time="2024-01-01"), run.job, run.plan)
+        QuestionPlan.of(Question("p", time="2024-01-01"), run.job, run.plan)
 
 
 @pytest.mark.parametrize("name", ["why_diff", "whatif_row"])

@@ -10,8 +10,8 @@ from sqlglot import exp
 from tests.support.columns import column
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Input
-from watersmeet.why import columns
-from watersmeet.why.columns import value_of
+from watersmeet.why import expressions
+from watersmeet.why.expressions import value_of
 
 ROWS = pa.table({"n": pa.array([1, 20], pa.int64())})
 OF_N = Input("", (column("n", "BIGINT"),), (), ())
@@ -22,13 +22,13 @@ def at_least(number: int) -> exp.GTE:
 
 
 def test_an_expression_is_compiled_once_over_the_same_inputs(monkeypatch):
-    asked, compiled = [], columns.compile_expression
+    asked, compiled = [], expressions.compile_expression
 
     def counted(expr, inputs):
         asked.append(expr)
         return compiled(expr, inputs)
 
-    monkeypatch.setattr(columns, "compile_expression", counted)
+    monkeypatch.setattr(expressions, "compile_expression", counted)
     expr = at_least(5)
     for _ in range(3):
         assert value_of(expr, JoinInputs((OF_N,)), ROWS).to_pylist() == [False, True]

@@ -14,9 +14,9 @@ import pytest
 from tests.support.fates import ROW, fates
 from tests.why.test_random_fates import ALL, differences
 from watersmeet.cli.main import main
-from watersmeet.cli.why.command import told
+from watersmeet.cli.why.command import answer_question
 from watersmeet.page.asking import AskedJob, Asker
-from watersmeet.why.asked import Question
+from watersmeet.why.question import Question
 
 pytestmark = pytest.mark.spark
 
@@ -78,11 +78,15 @@ def test_why_gives_rows_of_random_joins_the_fate_that_the_oracle_sees(
     got = {
         (answer.query, alias): answer
         for alias in lags
-        for answer in told(text, Path("job.sql"), Question(alias, most=ALL), None, Path(".watersmeet/job"))
+        for answer in answer_question(
+            text, Path("job.sql"), Question(alias, most=ALL), None, Path(".watersmeet/job")
+        )
     }
     asker = Asker(AskedJob(text, "job.sql", ".watersmeet/job"))
     by_page = asyncio.run(asker.told({"input": "L", "query": "Q3"}, asyncio.Event().wait))["answers"]
-    (answer,) = told(text, Path("job.sql"), Question("l", query="q3"), None, Path(".watersmeet/job"))
+    (answer,) = answer_question(
+        text, Path("job.sql"), Question("l", query="q3"), None, Path(".watersmeet/job")
+    )
     assert by_page == json.loads(json.dumps([answer.document()]))
     seen = set()
     for number, query in enumerate(queries):

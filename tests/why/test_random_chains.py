@@ -20,8 +20,9 @@ from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
 from watersmeet.plan.model.delta import DeltaPlan
 from watersmeet.why.answer import Fate, Met
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.ticks import TickHistory, tick_history
 
 CASES, GAP_CASES = at_effort(quick=(3, 5), full=(16, 14))
 WANTED = ("joined", "padded", "retained", "released_unmatched", "late")
@@ -40,8 +41,8 @@ def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Who, KnownOfCh
     return None if run.problem is not None or not known else (case, run, known)
 
 
-def told(run: RecordedCase, alias: str, history: Recorded, reread: Any) -> list[Fate]:
-    asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
+def told(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
+    asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     return list(answer.fates)
 
@@ -83,7 +84,7 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
             continue
         case, run, known = ready
         cases += 1
-        history, (query,) = recorded(run.past), run.plan.queries
+        history, (query,) = tick_history(run.past), run.plan.queries
         is_delta = bool(query.every(DeltaPlan))
         for alias in sorted({alias for alias, _ in known}):
             fates = told(run, alias, history, run.reread)

@@ -28,8 +28,9 @@ from tests.support.random_multiway import random_multiway_case
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
 from watersmeet.why.answer import Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.ticks import TickHistory, tick_history
 
 CASES, KEYED_CASES, GAP_CASES = at_effort(quick=(3, 5, 8), full=(12, 16, 8))
 
@@ -47,8 +48,8 @@ OF_KEYS = (
 )
 
 
-def told(run: RecordedCase, alias: str, history: Recorded, reread: Any) -> list[Fate]:
-    asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
+def told(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
+    asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     return list(answer.fates)
 
@@ -158,10 +159,10 @@ def check(
     (query,) = run.plan.queries
     for side in query.sides:
         sources = [branch.source.name for _, branch in side.sources]
-        fates = told(run, side.name, recorded(run.past), run.reread)
+        fates = told(run, side.name, tick_history(run.past), run.reread)
         records = [own for source in sources for own in rows_of(case, source)]
         assert len(fates) == len(records)
-        check_one(run, recorded(run.past), run.reread, side.name, fates, random.Random(number))
+        check_one(run, tick_history(run.past), run.reread, side.name, fates, random.Random(number))
         added = not side.sources[0][1].source.changes
         for fate, (tick, row, diff) in zip(fates, records, strict=True):
             assert fate.row[ROW] == row[ROW]
@@ -210,11 +211,11 @@ def check_records(number: int, case: Any, run: RecordedCase, reread: Any, seen: 
     changes, records = as_changes(case)
     ticks, known = changing_fates(changes)
     for name, declared in case["tables"].items():
-        fates = told(run, name, recorded(run.past), reread)
+        fates = told(run, name, tick_history(run.past), reread)
         places: Counter[int] = Counter()
         given = rows_of(case, name)
         assert len(fates) == len(given)
-        check_one(run, recorded(run.past), reread, name, fates, random.Random(number))
+        check_one(run, tick_history(run.past), reread, name, fates, random.Random(number))
         for fate, (tick, row, diff) in zip(fates, given, strict=True):
             place, places[tick] = places[tick], places[tick] + 1
             seen[fate.what] += 1

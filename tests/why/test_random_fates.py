@@ -18,8 +18,9 @@ from tests.support.recorded_cases import RecordedCase
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.why.answer import Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.ticks import tick_history
 
 CASES = at_effort(quick=18, full=300)
 CHUNKS = at_effort(quick=1, full=4)
@@ -29,8 +30,8 @@ ALL = 1_000_000
 
 def fates_told(case: RecordedCase, alias: str) -> dict[int, Fate]:
     """What is answered for all rows of an input."""
-    asked = Asked.of(Question(alias, most=ALL), case.job, case.plan)
-    (answer,) = answers(asked, case.job, recorded(case.past), case.reread)
+    asked = QuestionPlan.of(Question(alias, most=ALL), case.job, case.plan)
+    (answer,) = answers(asked, case.job, tick_history(case.past), case.reread)
     assert answer.more == 0
     assert not answer.notes
     return {fate.row[ROW]: fate for fate in answer.fates}
@@ -117,7 +118,7 @@ def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -
         ready = played(seed - seed % 14 + 2)
         if ready is None:
             continue
-        history, (query,) = recorded(ready[1].past), ready[1].plan.queries
+        history, (query,) = tick_history(ready[1].past), ready[1].plan.queries
         for key, below in history.late_after(query).items():
             alias, column = key.split(".")
             marks = history.mark(query.name, alias, column, "late_below")
@@ -165,7 +166,7 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
     for number, (case, run, known), history, reread in partly_known(seed, 7, played, GAP_CASES):
         every = [side.name for side in run.plan.queries[0].sides]
         for alias, other in (every, every[::-1]):
-            asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
+            asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)
             if not history.tells_reading:
                 continue
             (answer,) = answers(asked, run.job, history, reread)

@@ -15,8 +15,9 @@ from tests.support.effort import at_effort
 from tests.support.fates import ROW, numbered
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.ticks import tick_history
 
 CASES = at_effort(quick=6, full=10)
 LEFT = (
@@ -65,9 +66,9 @@ def test_what_rows_met_that_a_join_only_looks_at(seed: int) -> None:
                 firsts[left] = min(tick, firsts.get(left, tick))
         run = RecordedCase(case)
         assert run.problem is None, (number, run.problem, case)
-        history = recorded(run.past)
+        history = tick_history(run.past)
         (answer,) = answers(
-            Asked.of(Question("c", most=ALL), run.job, run.plan), run.job, history, run.reread
+            QuestionPlan.of(Question("c", most=ALL), run.job, run.plan), run.job, history, run.reread
         )
         check_one(run, history, run.reread, "c", answer.fates, random.Random(number))
         for fate in answer.fates:

@@ -37,7 +37,7 @@ def asked(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> di
 
 
 def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_path: Path) -> None:
-    told = served.answered(asked(tmp_path, None))["inputs"]
+    told = served.answer_request(asked(tmp_path, None))["inputs"]
     assert [(one["query"], one["input"], one["keys"]) for one in told] == [
         ("out", "x", ["UPPER(k)"]),
         ("out", "b", ["k"]),
@@ -59,14 +59,14 @@ def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_pa
 def test_problems_are_told_in_the_words_of_the_command(
     tmp_path: Path, question: Any, text: str, said: str
 ) -> None:
-    assert said in served.answered(asked(tmp_path, question, text))["problem"]
+    assert said in served.answer_request(asked(tmp_path, question, text))["problem"]
 
 
 def test_what_is_quoted_of_rows_is_cut(monkeypatch: Any, tmp_path: Path) -> None:
     row = {"k": "x" * 1_000_000, "s": "a\x00\x1b[1m</script>", "n": None, "f": 1.5, "l": ["y" * 501]}
     fate = Fate(row, "a", "here", "late", "late")
-    monkeypatch.setattr(served, "told", lambda *given: [Answer("q", "x", (1, 2), [fate])])
-    (answer,) = served.answered(asked(tmp_path, {"input": "x"}))["answers"]
+    monkeypatch.setattr(served, "answer_question", lambda *given: [Answer("q", "x", (1, 2), [fate])])
+    (answer,) = served.answer_request(asked(tmp_path, {"input": "x"}))["answers"]
     told = answer["rows"][0]["row"]
     assert told["k"] == "x" * 500 + "… (999,500 more characters)"
     assert told["l"] == ["y" * 500 + "… (1 more character)"]
@@ -92,8 +92,8 @@ def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any
         resource.RLIMIT_DATA: (1 << 31, 1 << 31),
         "/proc/self/oom_score_adj": "1000",
     }
-    monkeypatch.setattr(served, "told", _no_memory)
-    assert served.answered(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
+    monkeypatch.setattr(served, "answer_question", _no_memory)
+    assert served.answer_request(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
 
 
 def _no_memory(*_: Any) -> list[Answer]:

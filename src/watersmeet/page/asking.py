@@ -90,7 +90,7 @@ class Asker:
         """The answers, as JSON has them.
 
         Args:
-            question: as `why.asked.Question` has it; None: which inputs there are.
+            question: as `why.question.Question` has it; None: which inputs there are.
             gone: makes what ends when nobody waits for the answer any more.
 
         Raises:

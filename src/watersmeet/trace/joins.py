@@ -7,7 +7,8 @@ with all columns of both sides leaving and nothing merged. That changes nothing:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +32,10 @@ from watersmeet.state.marks import MarkKind, overlay, read_marks
 from watersmeet.state.runs.columns import null_column
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
-from watersmeet.trace.record import Kept, Pair, Released, Row
+from watersmeet.trace.record import Pair, Released, Row
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(NamedTuple):
     """What is known of a join before the tick is committed. ``rows``: how many it put out or handed on."""
 
     pairs: list[Pair]
@@ -46,19 +46,19 @@ class Joined:
 
 
 def again(plan: MatchPlan, task: NodeTask) -> Joined:
-    """The join's task once more, over all hash ranges at once, merging nothing, with all columns."""
-    store, again = task.store, _merging_nothing(task)
+    """Run the join's task once more, over all hash ranges at once, merging nothing, with all columns."""
+    again = _merging_nothing(task)
     assert again.work is not None
     work = again.work
     columns = [column for side in Side for column in _columns(side, task.shape.side(side))]
     shape = replace(task.shape, columns=tuple(columns), feed=None)
     batches, report = replace(again, shape=shape).collect(0, 1)
     released, brought, least = [], {}, {}
-    for side, _ in zip(Side, plan.sides, strict=False):
-        planned, told = plan.side(side), work.side(side)
-        released += list(_released(plan, side, shape, told, report, store))
+    for side, planned in zip(Side, plan.sides, strict=False):
+        told = work.side(side)
+        released += list(_released(plan, side, shape, told, report, task.store))
         if planned.feeds:
-            brought[side] = _brought(plan, side, shape.side(side), told, store)
+            brought[side] = _brought(plan, side, shape.side(side), told, task.store)
         for column, time in report.side(side).least.items():
             least[planned.watermark_key(column)] = time
     pairs = [pair for batch in batches for pair in _pairs(plan, shape, batch)]
@@ -66,7 +66,8 @@ def again(plan: MatchPlan, task: NodeTask) -> Joined:
 
 
 def closed(task: NodeTask) -> list[Row]:
-    """The results of the windows that an aggregation's task closed: the task once more, merging nothing."""
+    """Return the results of the windows that an aggregation's task closed: the task once more, merging
+    nothing."""
     batches, _ = replace(_merging_nothing(task), shape=replace(task.shape, feed=None)).collect(0, 1)
     return [
         {name: to_json(value) for name, value in row.items()}
@@ -186,15 +187,16 @@ def _had_match(store: Store, live: LiveRun) -> Mask:
     return _marks(store, live, "matched") | _marks(store, live, "count")
 
 
-def kept_rows(
+def retained_rows(
     join: MatchPlan, side: Side, task: SideShape, arrangement: Arrangement, store: Store
-) -> list[Kept]:
-    """The rows of an arrangement that are neither released nor deleted."""
-    kept = []
+) -> list[tuple[Row, bool]]:
+    """Return the rows of an arrangement that are neither released nor deleted, and whether each has had a
+    match (changelog mode: has one now)."""
+    retained: list[tuple[Row, bool]] = []
     for live in arrangement.runs:
         run = OpenRun.open(store, live.run, task.layout)
         stays = run.live(arrangement.limits, 0, live.run.rows) & ~_marks(store, live, "gone")
         rows = np.flatnonzero(stays)
-        read = _read(join, side, task, run.sorted_rows.batch, rows)
-        kept += [Kept(r, bool(m)) for r, m in zip(read, _had_match(store, live)[rows], strict=True)]
-    return kept
+        matched = _had_match(store, live)[rows].tolist()
+        retained += zip(_read(join, side, task, run.sorted_rows.batch, rows), matched, strict=True)
+    return retained

@@ -1,19 +1,20 @@
-"""What one step of a replayed case did, as plain data: what came in, met, left, stayed, and by which times.
+"""What the steps of a replayed case did: rows with values as in case files, and lines that say why.
 
 Times are canonical (`event_time`); `Trace.time` writes them as a case file does. Rows hold the columns that
-a side keeps, by name, with values as in case files.
+a side keeps, by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from watersmeet.conditions import Bound, Horizon
+from watersmeet.conditions import Horizon
 from watersmeet.engine.driver.late import lateness_of
-from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
-from watersmeet.event_time import Side, Watermark
+from watersmeet.engine.replay import CaseOutput, shown_time
+from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -23,60 +24,33 @@ from watersmeet.types.sql_type import SqlType
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """A row that came in, once per input that takes it.
-
-    ``row``: as it was given. ``fate``: ``kept`` (it may match), or what it is counted as (see
-    `engine.tasks.ingest`). ``key``: the watermark key that decided it, if a time did, with the row's ``time``
-    and, of a late row, the least time that was not (``below``). ``null_keys``: keys that are NULL.
-    """
-
-    stream: str
-    alias: str
-    branch: int
-    row: Mapping[str, Any]
-    diff: int
-    fate: str
-    key: str | None = None
-    time: int | None = None
-    below: Watermark | None = None
-    null_keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A partition of a source: its newest time per event-time column. Or a branch that is a stage (``of``:
-    its watermark key there): the watermark that leaves it."""
-
-    name: str
-    newest: Watermark
-    idle: bool
-    of: str | None = None
-
-
-@dataclass(frozen=True)
-class InputWatermark:
-    """W of one key of an input. ``partitions``: by which it moves, with what they are behind by: the lag of
-    their branch (and allowed_lateness, beside stages; None: by explicit advances alone)."""
-
-    key: str
-    value: Watermark
-    before: Watermark
-    partitions: tuple[tuple[Partition, int | None], ...]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A row that the join put out: of two rows, or of one with NULLs (the other is None)."""
+class Pair(NamedTuple):
+    """A row that a join emitted: of two rows, or of one with NULLs (the other is None)."""
 
     left: Row | None
     right: Row | None
     diff: int
 
 
-@dataclass(frozen=True)
-class Released:
+class Arrived(NamedTuple):
+    """A row that came in, once per input that takes it. ``fate``: ``kept`` (it may match), a reason of
+    ingest, or ``dropped``; ``text``: a line with the reason."""
+
+    alias: str
+    row: Mapping[str, Any]
+    fate: str
+    text: str
+
+
+class Mark(NamedTuple):
+    """A watermark of a key; ``text``: a line with what made it."""
+
+    key: str
+    value: Watermark
+    text: str
+
+
+class Released(NamedTuple):
     """A row that left a side because its ``key`` was below the limit; ``matched``: it had a match.
     ``superseded``: because an ASOF join will take a later row of its key instead."""
 
@@ -89,94 +63,56 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A row that a side keeps. ``matched``: it has had a match (changelog mode: has one now)."""
-
-    row: Row
-    matched: bool
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Of one key: rows below ``value`` can match nothing any more.
-
-    ``parts``: each bound on the key, W of what bounds it, and the limit that follows from the two.
-    """
-
-    key: str
-    value: Watermark
-    parts: tuple[tuple[Bound, Watermark, Watermark], ...]
-
-
-@dataclass(frozen=True)
-class OutputWatermark:
-    """What the join promises of a key, and of what that is the least.
-
-    ``watermark``: W of the key; ``lateness``: what is taken off it; ``least``: among the rows that its side
-    keeps, None without any; ``limit``: None without a bound.
-    """
-
-    key: str
-    value: Watermark
-    before: Watermark
-    watermark: Watermark
-    lateness: int
-    least: int | None
-    limit: Watermark | None
-
-
-@dataclass(frozen=True)
 class JoinStep:
-    """One join in one step.
-
-    ``brought``: per side that takes the rows of a join beneath, the rows that may match here; ``dropped``:
-    how many others there were. ``fed``: the watermarks out of the joins beneath. ``table_rows``: of a join
-    with a table as of the tick, how many rows could be met; it has no limits and no buffers.
-    """
+    """One join in one step. ``brought``: per side that takes the rows of a join beneath, the rows that may
+    match here, ``dropped``: how many others there were; ``pairs``: what it emitted; ``buffers``: per side the
+    rows that it retains, as lines; of a join with a table as of the tick there are none. ``limits``,
+    ``releases``: lines of the limits and of the rows that left (``released``), each with what made it;
+    ``fed``: of the watermarks of joins beneath. ``table_rows``: of a table as of the tick, how
+    many rows could be met."""
 
     join: MatchPlan
-    brought: Mapping[Side, list[Row]]
+    brought: Mapping[Side, Sequence[Row]]
     dropped: Mapping[Side, int]
-    fed: Mapping[str, Watermark]
-    pairs: list[Pair]
-    limits: list[Limit]
-    released: list[Released]
-    buffers: Mapping[Side, list[Kept]]
-    outputs: list[OutputWatermark]
+    pairs: Sequence[Pair]
+    buffers: Mapping[Side, Sequence[str]]
+    fed: Sequence[str]
+    limits: Sequence[str]
+    released: Sequence[Released]
+    releases: Sequence[str]
+    outputs: Sequence[Mark]
     table_rows: int | None = None
 
 
 @dataclass(frozen=True)
 class WindowStep:
     """One aggregation in one step. ``watermark``: the one that closes its windows; ``results``: of those that
-    closed, before HAVING; ``kept``: how many rows are in open windows; ``outputs``: per key the watermark
-    that is put out, and the one before."""
+    closed, before HAVING; ``kept``: how many rows are in open windows; ``outputs``: the output watermarks
+    that rose."""
 
     node: AggregatePlan
-    watermark: Watermark
-    results: list[Row]
+    watermark: str
+    results: Sequence[Row]
     kept: int
-    outputs: Mapping[str, tuple[Watermark, Watermark]]
+    outputs: Sequence[str]
 
 
 @dataclass(frozen=True)
 class TickTrace:
-    """One tick. ``late_below``: per key, what was late in it. ``too_late``: rows that a join beneath a UNION
-    ALL gave, and that were late there."""
+    """One tick. ``too_late``: lines of the rows that a join beneath a UNION ALL gave, and that were late
+    there; ``inputs``: the watermarks of inputs."""
 
-    step: CaseStep
     output: CaseOutput
-    arrived: list[Arrived]
-    inputs: list[InputWatermark]
-    late_below: Mapping[str, Watermark]
-    joins: list[JoinStep]
-    too_late: list[Arrived] = field(default_factory=list)
-    windows: list[WindowStep] = field(default_factory=list)
+    arrived: Sequence[Arrived]
+    too_late: Sequence[str]
+    inputs: Sequence[Mark]
+    joins: Sequence[JoinStep]
+    windows: Sequence[WindowStep]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The job began, or went on from what was committed."""
+    """The job began, or resumed from what was committed."""
 
     tick: int
 
@@ -193,12 +129,12 @@ class Trace:
         return self.plan.queries[0]
 
     def lateness(self, key: str) -> int:
-        """What is taken off the watermark of an input's key to judge its rows."""
+        """Return what is taken off the watermark of an input's key to judge its rows."""
         side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
         return lateness_of(self.query, side)
 
     def horizon(self, key: str) -> Horizon | None:
-        """That of the join that rows with this time come to, if it goes by one."""
+        """Return that of the join that rows with this time come to, if it goes by one."""
         of_joins = (join.horizon for join in self.query.every(JoinPlan) if join.horizon is not None)
         return next((horizon for horizon in of_joins if key in horizon.keys), None)
 
@@ -210,7 +146,7 @@ class Trace:
         return next(c.type for node in self.query.nodes for c in node.columns if c.name == key)
 
     def time(self, key: str, value: Watermark) -> str:
-        """A time of the key in its type."""
+        """Write a time of the key in its type."""
         if isinstance(value, float):
             return "none yet" if value < 0 else "+∞"
         try:
@@ -219,5 +155,26 @@ class Trace:
             return f"{value} µs"
 
     def distance(self, key: str, value: int) -> str:
-        """A distance between times of the key."""
+        """Write a distance between times of the key."""
         return distance(value, unit_of_type(self._type(key)).is_time)
+
+    def less(self, key: str, by: str, watermark: Watermark, c: int, lateness: int) -> str:
+        """Write the watermark of ``by`` less what makes a time of ``key`` of it."""
+        text = f"W[{by}] {self.time(by, watermark)}"
+        if not isinstance(watermark, int):
+            return text
+        if c:
+            text += f" {'-' if c > 0 else '+'} {self.distance(key, abs(c))}"
+        return f"{text} - {self.distance(key, lateness)} allowed lateness" if lateness else text
+
+    def rise(self, key: str, value: Watermark, before: Watermark) -> str:
+        """Write a watermark, and whether it rose."""
+        if value <= NEVER:
+            return f"{key}: none yet"
+        was = "none" if before == NEVER else self.time(key, before)
+        return f"{key} = {self.time(key, value)}{'' if value == before else f', rose from {was}'}"
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """Write a row as a case file does."""
+    return json.dumps(row, ensure_ascii=False)

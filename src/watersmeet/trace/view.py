@@ -6,31 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from watersmeet.event_time import Side
-from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
-from watersmeet.spec.model import Branch, JoinKind, Lateness, PlanChoice
-from watersmeet.trace.reasons import (
-    input_text,
-    late_text,
-    limit_text,
-    output_text,
-    released_text,
-    risen_text,
-    row_text,
-)
-from watersmeet.trace.record import (
-    Arrived,
-    JoinStep,
-    Kept,
-    Opened,
-    Pair,
-    TickTrace,
-    Trace,
-    WindowStep,
-)
+from watersmeet.spec.model import JoinKind, Lateness, PlanChoice
+from watersmeet.trace.record import JoinStep, Opened, Pair, TickTrace, Trace, WindowStep, row_text
 
 Lines = Iterator[str]
 _INDENT = "  "
@@ -140,21 +121,19 @@ def _asked(step: Mapping[str, Any]) -> str:
 
 
 def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
-    yield from _section("came in", [_arrived(trace, tick, row) for row in tick.arrived])
+    yield from _section("came in", [row.text for row in tick.arrived])
     if tick.too_late:
-        yield from _section(
-            "came too late from a join", [_too_late(trace, tick, row) for row in tick.too_late]
-        )
-    yield from _section("input watermarks", [input_text(trace, watermark) for watermark in tick.inputs])
-    joins = {step.join.number: step for step in tick.joins}
-    windows = {step.node.number: step for step in tick.windows}
-    for number in sorted({*joins, *windows}):
-        if number in joins:
-            yield _title(joins[number].join)
-            yield from _indented(_join(trace, joins[number]))
+        yield from _section("came too late from a join", tick.too_late)
+    yield from _section("input watermarks", [mark.text for mark in tick.inputs])
+    steps: dict[int, JoinStep | WindowStep] = {step.join.number: step for step in tick.joins}
+    steps |= {step.node.number: step for step in tick.windows}
+    for _, step in sorted(steps.items(), key=lambda own: own[0]):
+        if isinstance(step, JoinStep):
+            yield _title(step.join)
+            yield from _indented(_join(step))
         else:
-            yield f"{window_name(windows[number].node)} over {windows[number].node.time_key}"
-            yield from _indented(_windows(trace, windows[number]))
+            yield f"{window_name(step.node)} over {step.node.time_key}"
+            yield from _indented(_windows(step))
     if trace.query.where is not None:
         condition = text_of(trace.query.where).replace("`", "")
         yield f"filter after the last join: {condition}"
@@ -167,129 +146,54 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
     yield f"watermarks put out: {rose or 'none rose'}"
 
 
-def _too_late(trace: Trace, tick: TickTrace, row: Arrived) -> str:
-    return f"{row.alias} {row_text(row.row)}: {_fate(trace, tick, row)}"
-
-
-def _arrived(trace: Trace, tick: TickTrace, row: Arrived) -> str:
-    name = row.alias if row.alias == row.stream else f"{row.alias} (stream {row.stream})"
-    changes = any(node.changes for node in trace.query.nodes)
-    diff = f" diff {row.diff:+d}" if changes else ""
-    fate = _fate(trace, tick, row)
-    return f"{name} {row_text(_without_partition(row.row))}{diff}{f': {fate}' if fate else ''}"
-
-
-def _without_partition(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != CASE_PARTITION}
-
-
-def _fate(trace: Trace, tick: TickTrace, row: Arrived) -> str:
-    """What became of a row that is not simply kept, and why."""
-    side = next(side for side in trace.query.sides if side.name == row.alias)
-    if row.fate == "late":
-        assert row.key is not None
-        assert row.time is not None
-        return f"late, dropped: {late_text(trace, tick, row.key, row.time, row.below)}"
-    if row.fate == "null_time":
-        return f"dropped: {row.key} is NULL"
-    if row.fate == "ahead":
-        return "set aside: a time is further ahead of the clock than max_ahead"
-    branch = side.input.branches[row.branch]
-    assert isinstance(branch, Branch)  # rows of stages do not arrive
-    if row.fate == "beneath":
-        return f"not of the stream: it fails {_condition(branch.beneath)}"
-    if row.fate == "filtered":
-        filters = [text for n in trace.query.nodes for title, text in n.filters if title == side.title]
-        above = [] if branch.above is None else [_condition(branch.above)]
-        return f"dropped by a filter: {'; '.join([*above, *filters])}"
-    if row.fate in ("padded", "unmatchable"):
-        then = "put out at once" if row.fate == "padded" else "dropped"
-        if row.null_keys:
-            return f"can match nothing, {then}: {', '.join(row.null_keys)} is NULL"
-        asked = [
-            text
-            for join in trace.query.every(MatchPlan)
-            for title, text in join.one_sided
-            if title == side.title
-        ]
-        why = f": not TRUE is {'; '.join(asked)}" if len(asked) > 1 else ""
-        why = f": {asked[0]} is not TRUE" if len(asked) == 1 else why
-        return f"can match nothing, {then}{why}"
-    return ""
-
-
-def _condition(expr: Any) -> str:
-    return text_of(expr).replace("`", "")
-
-
-def _join(trace: Trace, step: JoinStep) -> Lines:
+def _join(step: JoinStep) -> Lines:
     join = step.join
     for side in Side:
         feed = join.side(side).feed
         if side in step.brought:
-            dropped = step.dropped.get(side, 0)
             title = f"came in of {join.side(side).title}" if feed is None else f"from join {feed.node + 1}"
-            if dropped:
-                title += f" ({dropped} more were filtered out or can match nothing)"
+            if step.dropped.get(side):
+                title += f" ({step.dropped[side]} more were filtered out or can match nothing)"
             yield from _section(title, [row_text(row) for row in step.brought[side]])
     if step.fed:
-        yield "watermarks of the joins beneath: " + ", ".join(
-            risen_text(trace, key, value, value) for key, value in step.fed.items()
-        )
-    pairs = [pair for pair in step.pairs if pair.left is not None and pair.right is not None]
-    pads = [pair for pair in step.pairs if pair.left is None or pair.right is None]
+        yield f"watermarks of the joins beneath: {', '.join(step.fed)}"
+    matched, padded = list[str](), list[str]()
+    for pair in step.pairs:
+        (padded if pair.left is None or pair.right is None else matched).append(_pair(join, pair))
+    left = [f"{join.left.title} {row_text(pair.left or {})}" for pair in step.pairs if pair.right is None]
     if join.kind is JoinKind.SEMI:
-        yield from _section("put out with their first match", [_left(join, pair) for pair in pads])
+        yield from _section("put out with their first match", left)
     elif join.kind is not JoinKind.ANTI:
-        yield from _section("matched", [_pair(join, pair) for pair in pairs])
+        yield from _section("matched", matched)
     if step.table_rows is None:
-        yield from _section("limits", [limit_text(trace, step, limit) for limit in step.limits])
-        yield from _section("released", [released_text(trace, step, row) for row in step.released])
+        yield from _section("limits", step.limits)
+        yield from _section("released", step.releases)
     elif step.pairs:
         count = "1 row" if step.table_rows == 1 else f"{step.table_rows} rows"
         yield f"looked up in {join.right.title}: {count}, NULL keys and filtered ones left out"
     if join.kind is JoinKind.ANTI:
-        yield from _section("put out, for they never matched", [_left(join, pair) for pair in pads])
+        yield from _section("put out, for they never matched", left)
     elif join.kind.pads_left or join.kind.pads_right:
-        yield from _section("padded", [_pad(join, pair) for pair in pads])
+        yield from _section("padded", padded)
     for side, rows in step.buffers.items():
         count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
-        title = f"kept of {join.side(side).title}: {count}"
-        yield from _section(title, [_kept(row) for row in rows]) if rows else [f"{title}"]
-    yield from _section("output watermarks", [output_text(trace, step, output) for output in step.outputs])
+        yield f"kept of {join.side(side).title}: {count}"
+        yield from _indented(rows)
+    yield from _section("output watermarks", [mark.text for mark in step.outputs])
 
 
-def _windows(trace: Trace, step: WindowStep) -> Lines:
-    key = step.node.time_key
-    yield f"windows close by {key} = {trace.time(key, step.watermark)}"
+def _windows(step: WindowStep) -> Lines:
+    yield f"windows close by {step.node.time_key} = {step.watermark}"
     yield from _section("closed", [row_text(row) for row in step.results])
     count = "1 row" if step.kept == 1 else f"{step.kept} rows"
     yield f"kept of {step.node.side.title}: {count}"
-    rose = [
-        f"{name} = {trace.time(key, value)}"
-        for name, (value, before) in step.outputs.items()
-        if value > before
-    ]
-    yield f"output watermarks: {', '.join(rose) or 'none rose'}"
+    yield f"output watermarks: {', '.join(step.outputs) or 'none rose'}"
 
 
 def _pair(join: MatchPlan, pair: Pair) -> str:
-    assert pair.left is not None
-    assert pair.right is not None
+    left, right = pair.left, pair.right
     diff = f" diff {pair.diff:+d}" if join.changes else ""
-    return f"{join.left.title} {row_text(pair.left)} with {join.right.title} {row_text(pair.right)}{diff}"
-
-
-def _left(join: MatchPlan, pair: Pair) -> str:
-    return f"{join.left.title} {row_text(pair.left or {})}"
-
-
-def _pad(join: MatchPlan, pair: Pair) -> str:
-    diff = f" diff {pair.diff:+d}" if join.changes else ""
-    if pair.left is not None:
-        return f"{join.left.title} {row_text(pair.left)} with NULLs for {join.right.title}{diff}"
-    return f"{join.right.title} {row_text(pair.right or {})} with NULLs for {join.left.title}{diff}"
-
-
-def _kept(row: Kept) -> str:
-    return f"{row_text(row.row)}{', matched' if row.matched else ''}"
+    if left is None:
+        return f"{join.right.title} {row_text(right or {})} with NULLs for {join.left.title}{diff}"
+    other = f"NULLs for {join.right.title}" if right is None else f"{join.right.title} {row_text(right)}"
+    return f"{join.left.title} {row_text(left)} with {other}{diff}"

@@ -65,11 +65,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.left)
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Pairs:
-        """From the rows that a plan of `batch_plan` puts out."""
-        return cls(_numbers(table, 0), _numbers(table, 1))
-
 
 def joins_two(query: QueryPlan) -> bool:
     """Whether its matches are pairs of rows of two inputs, each of which is one row of a source."""
@@ -88,7 +83,7 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
     Raises:
         EngineError: there are more than `MOST`, or a condition fails.
     """
-    plan = batch_plan(insert, job)
+    plan = _batch_plan(insert, job)
     engine = LocalJob(plan, MemoryStore(), given=True)
     tables: list[pa.Table] = []
     try:
@@ -104,22 +99,19 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
                 )
     finally:
         engine.close()
-    return Pairs.of(pa.concat_tables(tables))
+    left, right = (column.to_numpy() for column in pa.concat_tables(tables).columns)
+    return Pairs(left, right)
 
 
-def batch_plan(insert: Insert, job: Job, *, apart: bool = False) -> JobPlan:
+def _batch_plan(insert: Insert, job: Job) -> JobPlan:
     """The plan of an inner join of two inputs of which the rows are pairs of `ROW`, a column more of each
-    source. No row is late, and none is released.
-
-    Args:
-        apart: each branch of each input is a source of its own, called `apart_name`.
-    """
+    source. No row is late, and none is released."""
     relation = insert.query.relation
     assert isinstance(relation, Join)
     left, right = (_alias(side) for side in (relation.left, relation.right))
     query = replace(
         insert.query,
-        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: numbered(own, apart=apart)),
+        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: numbered(own, apart=False)),
         outputs=(_output("l", left), _output("r", right)),
     )
     own = replace(insert, sink=Sink("pairs", "memory"), query=query)
@@ -174,8 +166,3 @@ def numbered(given: Input, *, apart: bool) -> Input:
 
 def _output(name: str, alias: str) -> OutputColumn:
     return OutputColumn(name, exp.column(ROW, table=alias), f"{alias}.{ROW}")
-
-
-def _numbers(table: pa.Table, place: int) -> Numbers:
-    numbers: Numbers = table.column(place).to_numpy()
-    return numbers

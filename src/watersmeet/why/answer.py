@@ -130,7 +130,7 @@ class Answer:
     more: int = 0
     notes: Sequence[str] = ()
 
-    def noted(self, notes: Sequence[str]) -> Answer:
+    def with_notes(self, notes: Sequence[str]) -> Answer:
         """The same with notes before its own."""
         return replace(self, notes=(*notes, *self.notes))
 

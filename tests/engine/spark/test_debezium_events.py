@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import watersmeet
 from tests.engine.spark.running import until_caught_up
-from watersmeet.cli.why import topic_changes
+from watersmeet.cli.why import records
 from watersmeet.engine.spark.sources.debezium import changes
 from watersmeet.engine.spark.sources.files.first_values import Unsure
 from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED
@@ -452,7 +452,7 @@ def test_why_skips_what_the_job_skips(spark, op, after, is_skipped):
     text = json.dumps(event(op, after))
     (row,) = frame_of(spark, source, text).collect()
     assert (row[DIFF], row[BROKEN] == SKIPPED) == (None, is_skipped)
-    read_event = topic_changes.events(source, {}, "UTC", frozenset())
+    read_event = records.events(source, {}, "UTC", frozenset())
     if is_skipped:
         assert read_event(None, text.encode()) is None
     else:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from watersmeet.engine.spark.sources.files.again import order_in_tick
 from watersmeet.state.file_lists import FileRead
-from watersmeet.why.recorded import Recorded
+from watersmeet.why.ticks import TickHistory
 
 _MS_NS = 1_000_000
 
@@ -21,7 +21,9 @@ Orders = list[list[int]]
 """Per possible order the rank of each file; files that are in no order in it have the same."""
 
 
-def orders_of(files: Sequence[FileRead], source: str, part: str, history: Callable[[], Recorded]) -> Orders:
+def orders_of(
+    files: Sequence[FileRead], source: str, part: str, history: Callable[[], TickHistory]
+) -> Orders:
     """All that are possible.
 
     Args:

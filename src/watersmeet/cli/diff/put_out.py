@@ -1,5 +1,5 @@
 """What the ticks of a query have put out, by running them once more in this process: over the rows that were
-read again, with the watermarks and clocks that the history has (`why.replayed`). So rows of a stream meet
+read again, with the watermarks and clocks that the history has (`why.replay`). So rows of a stream meet
 what a changing table held in their ticks, until they were let go, and closed windows stay as they were.
 
 It is told only where it follows from all that: where each tick is known, and all rows can be read again; and
@@ -14,14 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, PlanError, SeveralErrors
-from watersmeet.event_time import Mask
-from watersmeet.history.points import subject_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Job, Lateness, Source
-from watersmeet.why.changed.held import clocks_of, goes_by_clock, is_of_records
-from watersmeet.why.changed.versions import Kind, Records, records_of
-from watersmeet.why.replayed import Replay, TickWise
+from watersmeet.why.replay import Replay, TickWise
 from watersmeet.why.rows import QueryRows
+from watersmeet.why.tables import Kind, Records, is_of_records, records_of
 
 
 class NotKnown(Exception):
@@ -40,7 +37,7 @@ def put_out(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept: Quer
         NotKnown: it cannot be said.
     """
     query = rows.query
-    lacking = rows.lacks([side.name for side in query.sides])
+    lacking = rows.lacks([side.name for side in query.sides], sources.values())
     if lacking is not None:
         raise NotKnown(lacking)
     if rows.shed:
@@ -53,12 +50,6 @@ def put_out(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept: Quer
         raise NotKnown("only Spark computes its conditions")
     if query.options.lateness is not Lateness.COLUMN:
         raise NotKnown("rows are late by joins")
-    subject = subject_of("query", query.name)
-    if rows.history.levels(subject, "total_rows_out")[0] is None:
-        raise NotKnown("the query began later than the job")
-    clocks = clocks_of(rows.history)
-    if clocks is None and goes_by_clock(sources.values()):
-        raise NotKnown("the history does not have the clock of each tick")
     try:
         records = {
             side.name: records_of(
@@ -79,23 +70,16 @@ def put_out(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept: Quer
                     f'rows of "{alias}" were deleted more often than they had come, and whether these deletes'
                     " counted goes by what is kept"
                 )
-        ticks = TickWise.of(query, rows.history, clocks if goes_by_clock(sources.values()) else None)
-        masks = {alias: _masks(rows, alias, own) for alias, own in records.items()}
-        inputs = {alias: rows.inputs[alias] for alias in masks}
+        masks = {alias: own.counts for alias, own in records.items()}
         numbers = {alias: own.numbers for alias, own in records.items()}
-        replay = Replay(rows.insert, job, inputs, masks, query.options.mode, numbers)
-        table = replay.put_out(ticks, kept)
+        replay = Replay(rows.insert, job, rows.inputs, masks, query.options.mode, numbers)
+        ticks = TickWise.of(query, rows.history, sources.values())
+        table = replay.run_outputs(ticks, kept)
     except (EngineError, PlanError, SeveralErrors) as error:
         raise NotKnown(f"its ticks cannot be run again: {error.message}") from None
     if table is None:
         raise NotKnown("its joins are run in another way by themselves")
     return table
-
-
-def _masks(rows: QueryRows, alias: str, records: Records) -> list[Mask]:
-    """Per branch, which records there are."""
-    borders = np.cumsum([len(own.came_to) for own in rows.inputs[alias]])[:-1]
-    return np.split(records.taken & (records.diffs != 0), borders)
 
 
 def _is_below_zero(records: Records) -> bool:

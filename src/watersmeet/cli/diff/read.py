@@ -21,7 +21,7 @@ from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
-from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.ticks import TickHistory, tick_history
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_of(
     manifest: Manifest | None,
     store: Store,
     named: Mapping[str, str],
-    history: Callable[[], Recorded],
+    history: Callable[[], TickHistory],
     *,
     keeps_late: bool = False,
 ) -> dict[str, Read]:
@@ -141,7 +141,7 @@ def _by_state(
     number: int,
     manifest: Manifest | None,
     files: Sequence[file_lists.FileRead],
-    history: Callable[[], Recorded],
+    history: Callable[[], TickHistory],
 ) -> Read:
     if manifest is None:
         raise SpecError(
@@ -193,6 +193,6 @@ def _by_state(
     )
 
 
-def history_of(store: Store, tick: int) -> Recorded:
+def history_of(store: Store, tick: int) -> TickHistory:
     """What is known of ticks up to that of the state."""
-    return recorded(past_of(store), tick)
+    return tick_history(past_of(store), tick)

@@ -24,9 +24,9 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import Insert, Job
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
-from watersmeet.why.asked import query_rows
-from watersmeet.why.over_records import asked_queries, sources_of
-from watersmeet.why.recorded import Recorded
+from watersmeet.why.question import record_queries, sources_of
+from watersmeet.why.rows import QueryRows
+from watersmeet.why.ticks import TickHistory
 
 MOST_BYTES = 200 << 20
 """Of the files of a query, whose records are read one by one."""
@@ -43,7 +43,7 @@ class Ticks:
         read: Mapping[str, Read],
         manifest: Manifest | None,
         store: Store,
-        history: Callable[[], Recorded],
+        history: Callable[[], TickHistory],
     ) -> None:
         self._job, self._planned, self._kept, self._read = job, planned, kept, read
         self._manifest, self._store, self._history = manifest, store, history
@@ -86,11 +86,11 @@ class Ticks:
             raise NotKnown(f"its files have more than {MOST_BYTES >> 20} MB")
         rows = reread(declared, [query], self._store, self._manifest.host, history)
         kept = next(own for own in self._kept.queries if own.name == insert.name)
-        return put_out(query_rows(query, insert, history, rows), self._job, declared, kept)
+        return put_out(QueryRows.of(query, insert, history, rows), self._job, declared, kept)
 
     @cached_property
     def _asked(self) -> list[QueryPlan]:
-        return asked_queries(self._job, self._planned)
+        return record_queries(self._job, self._planned)
 
 
 def _summed(db: Any, put_out: pa.Table, columns: int, table: str) -> str:

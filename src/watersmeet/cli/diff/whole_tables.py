@@ -20,7 +20,7 @@ from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.behind import tick_of
 from watersmeet.state.manifest import Manifest, TableCopy
-from watersmeet.why.recorded import Recorded
+from watersmeet.why.ticks import TickHistory
 
 NOT_KEPT = "what it held is not kept"
 
@@ -28,7 +28,7 @@ NOT_KEPT = "what it held is not kept"
 class WholeTables:
     """Of one job. ``read``: per source that is such a table, its files, where they are known."""
 
-    def __init__(self, plan: JobPlan, manifest: Manifest | None, history: Callable[[], Recorded]) -> None:
+    def __init__(self, plan: JobPlan, manifest: Manifest | None, history: Callable[[], TickHistory]) -> None:
         self._manifest, self._history = manifest, history
         self.read: dict[str, Read] = {}
         self._refused: dict[tuple[str, str], str] = {}

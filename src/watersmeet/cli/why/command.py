@@ -21,8 +21,9 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Job
 from watersmeet.state.manifest import load_newest
 from watersmeet.why.answer import Answer, Fate
-from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.recorded import recorded
+from watersmeet.why.outcomes import answers
+from watersmeet.why.question import Question, QuestionPlan
+from watersmeet.why.ticks import tick_history
 
 
 def why_text(
@@ -34,7 +35,7 @@ def why_text(
         WatersmeetError: the job is wrong, there is no such input, no state or no history; or something in a
             query or a file is Spark's alone to say.
     """
-    for answer in told(text, named, question, checkpoint, default):
+    for answer in answer_question(text, named, question, checkpoint, default):
         if as_json:
             print(json.dumps(answer.document(), ensure_ascii=False, allow_nan=False, default=str))
         else:
@@ -42,7 +43,7 @@ def why_text(
                 print(printable(line))
 
 
-def told(
+def answer_question(
     text: str,
     named: Path,
     question: Question,
@@ -54,11 +55,11 @@ def told(
     the text."""
     place = Place.of_text(text, named, checkpoint, default, overrides)
     store = place.checkpoint.store
-    job, plan = planned(text, named, place, overrides)
-    asked = Asked.of(question, job, plan)
+    job, plan = plan_text(text, named, place, overrides)
+    asked = QuestionPlan.of(question, job, plan)
     place.ticks()
     manifest, past = load_newest(store), read(store)
-    history = recorded(past, None if manifest is None else manifest.tick)
+    history = tick_history(past, None if manifest is None else manifest.tick)
     if manifest is None or not len(history):
         raise StateError(
             f"there is no history in {place.checkpoint.place}",
@@ -71,10 +72,10 @@ def told(
         notes.append("the job last ran by another text, or other settings, than this: its plan was another")
     if history.ticks[-1] < manifest.tick:
         notes.append(f"the state is of tick {manifest.tick}, up to which the history is not written yet")
-    return [answer.noted(notes) for answer in answers(asked, job, history, rows)]
+    return [answer.with_notes(notes) for answer in answers(asked, job, history, rows)]
 
 
-def planned(text: str, named: Path, place: Place, overrides: Mapping[str, str]) -> tuple[Job, JobPlan]:
+def plan_text(text: str, named: Path, place: Place, overrides: Mapping[str, str]) -> tuple[Job, JobPlan]:
     """The job, and its plan. Raises: SpecError, it has no query, and all that is wrong with it."""
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
     job = job_in(text, str(named), overrides, infer)

@@ -31,7 +31,7 @@ def why(
 ) -> None:
     """Explain what became of a row: joined, waiting, late, filtered or rejected, and its near misses."""
     from watersmeet.cli.why.command import why_text
-    from watersmeet.why.asked import Question
+    from watersmeet.why.question import Question
 
     question = Question(input, tuple(key or ()), time, query, limit)
     why_text(text_of(job), job, question, checkpoint, default_checkpoint(job), as_json=json)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.cli.why.said_changes import as_changes
+from watersmeet.cli.why.records import as_changes
 from watersmeet.cli.why.topics import topics_again
 from watersmeet.engine.spark.sources.files.again import files_again
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
@@ -18,8 +18,8 @@ from watersmeet.plan.evaluated import needed_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Source
 from watersmeet.state.store import Store
-from watersmeet.why.recorded import Recorded
-from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
+from watersmeet.why.rows import UNREAD, Missing, Portion, Reread
+from watersmeet.why.ticks import TickHistory
 
 FILES = "files"
 """How far files were read is told by this name."""
@@ -30,7 +30,7 @@ def reread(
     queries: Iterable[QueryPlan],
     store: Store,
     host: Mapping[str, Any],
-    history: Recorded,
+    history: TickHistory,
 ) -> dict[str, Reread]:
     """All of these sources, as far as they can be read again.
 
@@ -47,7 +47,7 @@ def _reread(
     queries: list[QueryPlan],
     store: Store,
     host: Mapping[str, Any],
-    history: Recorded,
+    history: TickHistory,
     silent: set[str],
 ) -> Reread:
     if not (source.traits.files or source.traits.log):

@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.state_commands.place import Place
-from watersmeet.cli.why.command import planned, told
+from watersmeet.cli.why.command import answer_question, plan_text
 from watersmeet.errors import WatersmeetError, counted, printable
-from watersmeet.why.asked import Question
-from watersmeet.why.inputs import inputs_of_job
+from watersmeet.why.question import Question, inputs_of_job
 
 MOST_CHARACTERS = 500
 """Of one text of an answer."""
 _GRACE_S = 5
 
 
-def answered(asked: dict[str, Any]) -> dict[str, Any]:
+def answer_request(asked: dict[str, Any]) -> dict[str, Any]:
     """``inputs`` or ``answers``; or, where there are none, the ``problem`` and a ``hint``, as the command has
     them; or ``no_memory``."""
     text, named, directory, overrides = (asked[n] for n in ("text", "named", "checkpoint", "overrides"))
@@ -36,12 +35,13 @@ def answered(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         if asked["question"] is None:
             place = Place.of_text(text, file, directory, file, overrides)
-            job, plan = planned(text, file, place, overrides)
+            job, plan = plan_text(text, file, place, overrides)
             return {"inputs": _cut([asdict(own) for own in inputs_of_job(job, plan)])}
         question = Question(**asked["question"])
         return {
             "answers": [
-                _cut(own.document()) for own in told(text, file, question, directory, file, overrides)
+                _cut(own.document())
+                for own in answer_question(text, file, question, directory, file, overrides)
             ]
         }
     except WatersmeetError as error:
@@ -80,7 +80,7 @@ def main() -> None:
     asked = json.load(sys.stdin)
     _limit(asked["most_s"], asked["most_bytes"])
     out, sys.stdout = sys.stdout, sys.stderr  # nothing else comes between
-    json.dump(answered(asked), out, default=str)
+    json.dump(answer_request(asked), out, default=str)
 
 
 if __name__ == "__main__":

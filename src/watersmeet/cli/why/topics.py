@@ -1,26 +1,29 @@
 """Kafka's topics, read again for `why`: by the offsets that the history has of every tick, and bounded.
 
-What is not there any more, or not the same any more, is named, and where it stood.
-"""
+What is not there any more, or not the same any more, is named, and where it stood. A tick counted its
+records: where as many are there, none has gone, whatever offsets are free (of transactions, for example). Of
+ticks that are not known one by one a free offset may have been a record that was compacted. Records of a
+partition count by their offsets; which partition a tick had read before another is Spark's matter: the fate
+of a key that has records in several of them is not told where it goes by that."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.cli.why.topic_order import unordered
-from watersmeet.cli.why.topic_parts import Others, PartRead, gone
-from watersmeet.cli.why.topic_records import RecordsAgain
+from watersmeet.cli.why.records import RecordsAgain
+from watersmeet.engine.local.evaluate import value_of
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, SOURCES, TOPICS, ends_in
 from watersmeet.engine.values import to_table
 from watersmeet.errors import WatersmeetError, counted
-from watersmeet.kernel.batches import one_table
+from watersmeet.kernel.aggregate import group_numbers
+from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.kafka import is_another_topic, records_of, servers_text, topics_in
@@ -35,8 +38,145 @@ from watersmeet.topics.reading import (
     Topic,
     TopicReader,
 )
-from watersmeet.why.recorded import Recorded
-from watersmeet.why.reread import UNREAD, Missing, Numbers, Portion, Reread
+from watersmeet.why.rows import UNREAD, Missing, Numbers, Portion, Reread, SourceRows
+from watersmeet.why.ticks import TickHistory
+
+
+class Others(Exception):
+    """The records are not those that the ticks read, in words."""
+
+
+@dataclass(frozen=True)
+class PartRead:
+    """``name``: as of a `Portion`; ``first``: the offset from which on it was read again; ``until``: up to
+    which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising;
+    ``counted``: how many rows a tick counts of each, below zero: that is not known; None: one of each."""
+
+    name: str
+    first: int
+    until: int
+    offsets: Numbers
+    counted: Numbers | None = None
+
+    def rows_between(self, first: int, end: int) -> int | None:
+        """Of the records that are there; None: that is not known."""
+        low, high = np.searchsorted(self.offsets, [first, end])
+        if self.counted is None:
+            return int(high - low)
+        counted = self.counted[low:high]
+        return None if (counted < 0).any() else int(counted.sum())
+
+
+def find_missing(
+    history: TickHistory, source: str, parts: Sequence[PartRead], *, by_keys: bool = False
+) -> list[Missing]:
+    """What is not there any more of what was read, of parts that are read again from ``first`` on.
+    ``by_keys``: where records were compacted, that was by the keys of their table.
+
+    Raises:
+        Others: a tick read fewer records than there are.
+    """
+    missing: list[Missing] = []
+    noun = "record" if all(part.counted is None for part in parts) else "row"
+    why: Literal["gone", "compacted"] = "compacted" if by_keys else "gone"
+    counts = _counts(history, source, parts)
+    rows_in = history.rows_in(source)
+    for slot, count in enumerate(counts):
+        if count is None or count[0] == rows_in[slot]:
+            continue
+        there, name, position = count
+        tick = history.ticks[slot]
+        if there > rows_in[slot]:
+            raise Others(
+                f"where tick {tick} read {counted(rows_in[slot], noun)}, there are {there:,} now:"
+                " they are others than those that the job has read"
+            )
+        lost = rows_in[slot] - there
+        words = f"of the {noun}s that tick {tick} read {lost:,} can be read no more: were they compacted?"
+        missing.append(Missing(words, name, position, why=why))
+    for part in parts:
+        missing += (replace(own, why=why) for own in _holes(history, source, part, counts))
+    return missing
+
+
+def _counts(
+    history: TickHistory, source: str, parts: Sequence[PartRead]
+) -> list[tuple[int, str, int] | None]:
+    """Per slot the rows that are there of those that it read, and the first place that it read; None: not
+    all of what it read is known, or was read again."""
+    counts: list[tuple[int, str, int] | None] = [(0, "", 0)] * len(history)
+    for part in parts:
+        for slot, span in enumerate(history.spans_of(source, part.name)):
+            so_far = counts[slot]
+            if so_far is None or span is None or (span[0] < span[1] and span[0] < part.first):
+                counts[slot] = None
+                continue
+            first, end = span
+            if first < end:
+                rows = part.rows_between(first, end)
+                place = so_far[1:] if so_far[1] else (part.name, first)
+                counts[slot] = None if rows is None else (so_far[0] + rows, *place)
+    return counts
+
+
+def _holes(
+    history: TickHistory, source: str, part: PartRead, counts: Sequence[tuple[int, str, int] | None]
+) -> list[Missing]:
+    """The first free offset of each tick whose records were not counted."""
+    there = part.offsets[: np.searchsorted(part.offsets, part.until)]
+    edges = np.concatenate([[part.first - 1], there, [max(part.until, part.first)]])
+    starts, stops = edges[:-1] + 1, edges[1:]
+    free = starts < stops
+    steps = np.array(history.steps_of(source, part.name), dtype=np.int64)
+    at = np.searchsorted(edges, steps) - 1
+    within = (at >= 0) & (at < len(free))
+    within[within] = free[at[within]] & (steps[within] < stops[at[within]])
+    positions = np.unique(np.concatenate([starts[free], steps[within]]))
+    _, chosen = np.unique(np.searchsorted(steps, positions, side="right"), return_index=True)
+    holes: dict[int | None, int] = {}
+    for position in positions[chosen].tolist():
+        read_by = history.slot_of(source, part.name, position)
+        slot = None if read_by is None or not read_by[1] else read_by[0]
+        if slot is None or counts[slot] is None:
+            holes.setdefault(slot, position)
+    return [
+        Missing(
+            "records may have gone that were read by ticks that the history does not have one by one: not all"
+            " offsets are there",
+            part.name,
+            position,
+        )
+        for position in holes.values()
+    ]
+
+
+def find_unordered(
+    source: Source, portions: Sequence[Portion], history: TickHistory, zone: str
+) -> list[Missing]:
+    """Return per tick of which it is so, a place of a record of a primary key that it is so of."""
+    key, parts = source.primary_key, [own.part for own in portions]
+    if key is None or len(set(parts)) < 2:
+        return []
+    read = SourceRows.of(Reread(source, portions), history)
+    columns = pa.table({name: value_of(source, name, read.rows, zone) for name in key.columns})
+    group = group_numbers(batch_of(columns), key.columns)
+    part = np.unique(parts, return_inverse=True)[1][read.portion]
+    order = np.lexsort((part, group, read.slot))
+    slot, group, part, portion = read.slot[order], group[order], part[order], read.portion[order]
+    is_other = (slot[1:] == slot[:-1]) & (group[1:] == group[:-1]) & (part[1:] != part[:-1])
+    at = np.flatnonzero(is_other & (slot[1:] < len(history)))
+    _, first = np.unique(slot[at], return_index=True)
+    return [
+        Missing(
+            f"tick {history.ticks[int(slot[own])]} read records of one key of several partitions: which of"
+            " them counted last is not known",
+            portions[int(portion[own])].part,
+            portions[int(portion[own])].position,
+            why="unordered",
+        )
+        for own in at[first].tolist()
+    ]
+
 
 MOST_RECORDS = 1_000_000
 """Of a source, that ticks have read."""
@@ -73,7 +213,7 @@ class _Rows:
 def topics_again(
     source: Source,
     host: Mapping[str, Any],
-    history: Recorded,
+    history: TickHistory,
     time_zone: str,
     needed: frozenset[str],
     silent: set[str],
@@ -106,7 +246,7 @@ def _unread(source: Source, why: str) -> Reread:
 
 class _Again:
     def __init__(
-        self, source: Source, host: Mapping[str, Any], history: Recorded, records: RecordsAgain, zone: str
+        self, source: Source, host: Mapping[str, Any], history: TickHistory, records: RecordsAgain, zone: str
     ) -> None:
         self._source, self._history, self._records, self._zone = source, history, records, zone
         self._until = _read_up_to(source, host)
@@ -131,8 +271,8 @@ class _Again:
             portions += self._portions(place.name, own, rows)
         if {part.name for part in parts} >= {place.name for place in self._until}:
             is_upsert = records_of(self._source.options) == UPSERT
-            self._missing += gone(self._history, self._source.name, parts, by_keys=is_upsert)
-        self._missing += unordered(self._source, portions, self._history, self._zone)
+            self._missing += find_missing(self._history, self._source.name, parts, by_keys=is_upsert)
+        self._missing += find_unordered(self._source, portions, self._history, self._zone)
         if self._left_out > MOST_LEFT_OUT:
             more = counted(self._left_out - MOST_LEFT_OUT, "more record")
             self._missing.append(Missing(f"{more} could not be read here"))
@@ -199,28 +339,20 @@ class _Again:
         total = sum(max(0, min(own.until, own.end) - own.first) for own in spans.values())
         if total <= MOST_RECORDS:
             return
-        slot = self._first_slot(spans)
+        ends = {place: self._history.ends_of(self._source.name, place.name) for place in spans}
+        left = sum(
+            np.maximum(own.until - np.maximum(own.first, ends[place]), 0) for place, own in spans.items()
+        )
+        slot = int(np.argmax(left <= MOST_RECORDS))  # after it no more was read than is read again
         words = (
             f"of its {total:,} records those are read again that came after tick {self._history.ticks[slot]}:"
             f" no more than {MOST_RECORDS:,} are"
         )
         for place, own in spans.items():
-            first = self._from(place, own, slot)
+            first = max(own.first, ends[place][slot])
             if first > own.first:
                 self._missing.append(Missing(words, place.name, own.first, first))
                 own.first = first
-
-    def _first_slot(self, spans: Mapping[Place, _Span]) -> int:
-        """The first one after which no more was read than is read again."""
-        low, high = 0, len(self._history) - 1
-        while low < high:
-            slot = (low + high) // 2
-            left = sum(max(0, own.until - self._from(place, own, slot)) for place, own in spans.items())
-            low, high = (low, slot) if left <= MOST_RECORDS else (slot + 1, high)
-        return low
-
-    def _from(self, place: Place, own: _Span, slot: int) -> int:
-        return max(own.first, self._history.ends_of(self._source.name, place.name)[slot])
 
     # rows
 

@@ -1,8 +1,15 @@
 """The versions of the rows of an input that changes: which record brought each, from which tick on it was
-there, and by which record it was replaced or withdrawn.
+there, and which record replaced or deleted it.
 
-What an input held says the replay of its records (`why.replayed`). Records of one *group* bear on each other:
+What an input held says the replay of its records (`why.replay`). Records of one *group* bear on each other:
 those of a primary key, or of rows that are equal in all that the query keeps of them.
+
+`Remains`: of a table with a primary key of which not all records can be read again, for they were compacted,
+have expired, or their files have gone. Two things are certain all the same. Of a tick of which no record is
+missing it is known what it did to a key, and so it is from a record on up to the next one of its key if none
+is missing of the ticks between them. And where Kafka has compacted a topic, the last record of a key is there
+unless it was a delete: if the table has as many rows as there are keys whose last record brings one, then it
+has these rows, and no others.
 """
 
 from __future__ import annotations
@@ -19,15 +26,34 @@ import pyarrow.compute as pc
 
 from watersmeet.engine.local.evaluate import BranchEvaluator, value_of
 from watersmeet.event_time import Mask
+from watersmeet.history.points import subject_of
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.names import DIFF
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import Source
+from watersmeet.spec.model import Branch, Input, Insert, OutputMode, Source
 from watersmeet.spec.records.changes import computed_of_changes, said_by
-from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE, InputRows
-from watersmeet.why.replayed import Joined
-from watersmeet.why.reread import Numbers
+from watersmeet.why.replay import Joined
+from watersmeet.why.rows import MAY_MATCH, UNMATCHABLE, InputRows, Numbers, QueryRows
+
+
+def changes(insert: Insert, mode: OutputMode) -> bool:
+    """Whether rows of a query's inputs change, or what it puts out is taken back."""
+    inputs = insert.query.inputs
+    reads = any(source.changes and not own.as_of for own in inputs for source in own.sources)
+    return reads or (mode is OutputMode.CHANGELOG and len(inputs) > 1)
+
+
+def is_of_records(given: Input) -> bool:
+    """Whether the rows of an input are those of sources, as their records say."""
+    branches = [own for own in given.branches if isinstance(own, Branch)]
+    keyed = [own.source for own in branches if own.source.primary_key is not None]
+    return (
+        len(branches) == len(given.branches)
+        and not given.as_of
+        and not any(own.source.compared for own in branches)
+        and (not keyed or len(branches) == 1)
+    )
 
 
 class Kind(Enum):
@@ -71,6 +97,12 @@ class Records:
     whole: Numbers
     taken: Mask
     sequence: pa.ChunkedArray | None
+
+    @property
+    def counts(self) -> Mask:
+        """Which records bring a row, or take one away."""
+        counts: Mask = self.taken & (self.diffs != 0)
+        return counts
 
     def of_group(self, number: int) -> list[int]:
         """The records of a record's group, itself among them, in the order in which they count."""
@@ -145,6 +177,25 @@ def _first_of(numbers: Numbers) -> Numbers:
     return first[inverse].astype(np.int64)
 
 
+NOTHING = -1
+"""In place of a record's number."""
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """What a record of a primary key did. ``took``: the record whose row it replaced, or took away,
+    `NOTHING`, or None: that is not known; ``until``: the slot of the tick in which its row went, that of the
+    record itself where it was there after no tick, None: it is there; ``by``: the record by which it went.
+    ``older_than``: the one that is newer than it, for which it was dropped. ``before``: the record whose row
+    went with a delete, of those that were there after the tick before."""
+
+    took: int | None = NOTHING
+    until: int | None = None
+    by: int | None = None
+    older_than: int | None = None
+    before: int | None = None
+
+
 @dataclass(frozen=True)
 class Versions:
     """The versions of the rows of an input. ``held``: what came into it and went, by the numbers of
@@ -188,6 +239,29 @@ class Versions:
     def came_in(self, number: int, slot: int) -> list[int]:
         """The records of its group whose rows came in a tick, and were there after it."""
         return [one for one in self.records.in_slot(number, slot) if self.net(one, slot) > 0]
+
+    def change(self, number: int) -> KeyChange | None:
+        """Return what a record of a primary key did; None: that is not known."""
+        slot, steps = int(self.records.slots[number]), self.steps(number)
+        if number not in steps.steps:
+            return None
+        step, own = steps.steps[number], self.records.in_slot(number, slot)
+        if step.older_than is not None:
+            return KeyChange(older_than=step.older_than)
+        later = steps.without_stale(own[own.index(number) + 1 :])
+        before = steps.before(slot)
+        if self.records.diffs[number] < 0:
+            took = NOTHING if step.took is None else step.took
+            return KeyChange(took, slot if later else None, before=before)
+        took = NOTHING if before is None else before
+        if later:
+            return KeyChange(took, slot, later[-1])
+        span = self.span(number)
+        assert span is not None
+        if span.until is None:
+            return KeyChange(took)
+        by = self.came_in(number, span.until) or steps.without_stale(self.deletes_in(number, span.until))
+        return KeyChange(took, span.until, by[-1] if by else None)
 
     def steps(self, number: int) -> KeySteps:
         """What the records of a record's key did, one after the other, up to the tick after which something
@@ -255,7 +329,7 @@ class KeySteps:
         slots = [own for own in self.after if own < slot]
         return self.after[max(slots)] if slots else None
 
-    def counted(self, records: Sequence[int]) -> list[int]:
+    def without_stale(self, records: Sequence[int]) -> list[int]:
         """Those of them that were not dropped."""
         return [one for one in records if one in self.steps and self.steps[one].older_than is None]
 
@@ -277,3 +351,105 @@ def spans_of(changes: Iterable[tuple[int, int]]) -> list[Span]:
     if since is not None:
         spans.append(Span(since, None))
     return spans
+
+
+class Remains:
+    """Knows what of records of an input that is a table with a primary key is certain, where not all are
+    there."""
+
+    def __init__(self, rows: QueryRows, records: Records, alias: str, source: str) -> None:
+        self._rows, self._records, self._alias, self._source = rows, records, alias, source
+        self._certainty = rows.certainty[source]
+
+    @property
+    def _can_tell(self) -> bool:
+        """Of changes that count by a sequence it is not known which were older than ones that are missing."""
+        is_keyed = self._records.kind is Kind.KEYED and self._records.sequence is None
+        return is_keyed and self._certainty.is_ordered and not self._rows.shed
+
+    def change(self, number: int) -> KeyChange | None:
+        """Return what a record that some tick read did; None: that is not known."""
+        if not self._can_tell:
+            return None
+        slots, slot = self._records.slots, int(self._records.slots[number])
+        group = [one for one in self._records.of_group(number) if self._records.diffs[one]]
+        at = group.index(number)
+        before, after = group[:at], group[at + 1 :]
+        is_same = bool(after) and slots[after[0]] == slot
+        if self._records.diffs[number] < 0:
+            is_known = self._is_whole(slot, slot) and not is_same
+            return KeyChange(self._before(slot, before)) if is_known else None
+        if is_same and self._exact[[number, after[0]]].all():
+            return KeyChange(until=slot, by=after[0])
+        took = self._before(slot, [one for one in before if slots[one] < slot])
+        if not after:
+            is_there = self._is_whole(slot, len(self._rows.history) - 1) or self._stays(number)
+            return KeyChange(took) if is_there else None
+        until = int(slots[after[0]])
+        if is_same or not self._is_whole(slot, until):
+            return None
+        return KeyChange(took, until, [one for one in after if slots[one] == until][-1])
+
+    def _before(self, slot: int, before: list[int]) -> int | None:
+        """Return the record of its key whose row was there before those of a tick; `NOTHING`: there was none;
+        None: that is not known."""
+        if before:
+            last = before[-1]
+            is_known = self._is_whole(int(self._records.slots[last]), slot)
+            return (last if self._records.diffs[last] > 0 else NOTHING) if is_known else None
+        from_begin = self._is_whole(0, slot) and not self._rows.history.follows_gap(0)
+        return NOTHING if from_begin else None
+
+    def _is_whole(self, first: int, last: int) -> bool:
+        """Whether all is there that the ticks of these slots, and of those between them, did to the table."""
+        history, query = self._rows.history, self._rows.query
+        began = history.levels(subject_of("query", query.name), "total_rows_out")[first] is not None
+        unknown = history.levels(subject_of("input", query.name, self._alias), "unknown")[last]
+        return (
+            began
+            and not unknown
+            and all(slot in self._certainty.whole for slot in range(first, last + 1))
+            and not any(history.follows_gap(slot) for slot in range(first + 1, last + 1))
+            and not self._may_be_earlier[self._records.slots >= first].any()
+        )
+
+    @cached_property
+    def _exact(self) -> Mask:
+        exact: Mask = np.concatenate([own.of.exact for own in self._rows.inputs[self._alias]])
+        return exact
+
+    @cached_property
+    def _may_be_earlier(self) -> Mask:
+        """The records that a tick has read, or may have, that is maybe not the one of their slot, but one
+        before."""
+        exact, count = self._exact, len(self._rows.history)
+        untold = np.concatenate([own.of.untold for own in self._rows.inputs[self._alias]])
+        earlier: Mask = untold | (~exact & (self._records.slots < count))
+        return earlier
+
+    def _stays(self, number: int) -> bool:
+        """Whether the row of a key's last record is there after the last tick, whatever else of it is."""
+        return self.rows_there is not None and number in self.rows_there
+
+    @cached_property
+    def rows_there(self) -> frozenset[int] | None:
+        """The records whose rows the table has after the last tick, but for those of keys that have records
+        which came later; None: that is not known."""
+        history, records = self._rows.history, self._records
+        if not (self._can_tell and self._certainty.is_compacted):
+            return None
+        unsure = np.concatenate([own.unsure for own in self._rows.inputs[self._alias]])
+        if (unsure & (records.slots < len(history))).any():
+            return None
+        subject = subject_of("input", self._rows.query.name, f"{self._alias}.{self._source}")
+        count = history.levels(subject, "retained")[-1]
+        taken = np.flatnonzero(records.taken & (records.diffs != 0))
+        order = taken[np.lexsort((taken, records.slots[taken], records.group[taken]))]
+        is_last = np.append(records.group[order][1:] != records.group[order][:-1], len(order) > 0)[
+            : len(order)
+        ]
+        alive = order[is_last & (records.diffs[order] > 0)]
+        later = np.unique(records.group[~records.taken & (records.slots >= len(history))])
+        if count is None or count != len(alive) or not np.isin(later, records.group[alive]).all():
+            return None
+        return frozenset(alive[~np.isin(records.group[alive], later)].tolist())

@@ -26,7 +26,7 @@ from watersmeet.whatif.judged import Marks, release_limits
 class _Part:
     """Of a part of a source, per slot: how far it was read by its end, at least; how far before it, None
     where that is not known. ``went_on``: slots, and positions, with which it was read from there on whatever
-    was read before. ``is_exact``: whether an end is how far it was; ``is_told_to_end``: that of the last."""
+    was read before. ``is_exact``: whether an end is how far it was; ``is_known_to_end``: that of the last."""
 
     ends: list[int]
     befores: list[int | None]
@@ -34,12 +34,12 @@ class _Part:
     is_exact: list[bool]
 
     @property
-    def is_told_to_end(self) -> bool:
+    def is_known_to_end(self) -> bool:
         return bool(self.is_exact) and self.is_exact[-1]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class TickHistory:
     """``ticks``: the numbers of those that are known, rising. Their places in it are called slots."""
 
     past: Past
@@ -50,25 +50,25 @@ class Recorded:
     def __len__(self) -> int:
         return len(self.ticks)
 
-    def is_behind_gap(self, slot: int) -> bool:
+    def follows_gap(self, slot: int) -> bool:
         """Whether there were ticks before it that are not known."""
         return self.ticks[slot] != (self.ticks[slot - 1] + 1 if slot else 1)
 
     def clocks(self) -> list[int | None]:
         """The clock of each, in µs; None: it was not written down."""
-        told = self._told(JOB, CLOCK)
+        told = self._values(JOB, CLOCK)
         return [told.get(tick) for tick in self.ticks]
 
     @property
     def ended(self) -> int | None:
         """The slot of the tick that ended the input."""
-        told = self._told(JOB, "finished")
+        told = self._values(JOB, "finished")
         return next((slot for slot, tick in enumerate(self.ticks) if tick in told), None)
 
     def levels(self, of: str, figure: str) -> list[int | None]:
         """A level after every tick; where it was not told, that of the tick before. None: none by then."""
         if (of, figure) not in self._levels:
-            told, level = sorted(self._told(of, figure).items(), reverse=True), None
+            told, level = sorted(self._values(of, figure).items(), reverse=True), None
             filled: list[int | None] = []
             for tick in self.ticks:
                 while told and told[-1][0] <= tick:
@@ -77,7 +77,7 @@ class Recorded:
             self._levels[of, figure] = filled
         return self._levels[of, figure]
 
-    def _told(self, of: str, figure: str, *, rolled_up: bool = True) -> dict[int, int | None]:
+    def _values(self, of: str, figure: str, *, rolled_up: bool = True) -> dict[int, int | None]:
         """By the tick after which it was so. Of an amount, what was rolled up is of several ticks."""
         points = self.past.series(of, figure).points
         columns = (points.column(name).to_pylist() for name in ("first_tick", "last_tick", "last"))
@@ -142,7 +142,7 @@ class Recorded:
     def is_beyond(self, source: str, part: str, position: int) -> bool:
         """Whether it is known that no tick has read what stands there, for none had come so far."""
         own = self._part(source, part)
-        return own.is_told_to_end and position >= own.ends[-1]
+        return own.is_known_to_end and position >= own.ends[-1]
 
     def tells_of(self, source: str, part: str) -> bool:
         """Whether it says of a part how far it was read."""
@@ -150,7 +150,7 @@ class Recorded:
 
     def rows_in(self, source: str) -> list[int]:
         """The rows that each tick read of a source, broken records among them."""
-        told = self._told(subject_of("source", source), "rows_in", rolled_up=False)
+        told = self._values(subject_of("source", source), "rows_in", rolled_up=False)
         return [told.get(tick) or 0 for tick in self.ticks]
 
     def _part(self, source: str, part: str) -> _Part:
@@ -174,7 +174,7 @@ class Recorded:
         for slot, tick in enumerate(self.ticks):
             while following and following[-1][0] < tick:
                 (at, end), is_known = following.pop(), True
-            if self.is_behind_gap(slot) and tick - 1 not in covered:
+            if self.follows_gap(slot) and tick - 1 not in covered:
                 is_known = False  # what the gap hides may have told another one
             is_untold = False
             while untold and untold[-1][1] <= tick:
@@ -252,7 +252,7 @@ class Recorded:
 
     def marks_of(self, query: QueryPlan) -> Marks:
         """Of one query, per slot: below which times rows of the tick were late, and below which rows were
-        released in it, of a query that is one join (`joined_of`)."""
+        released in it, of a query that is one join (`plain_join_of`)."""
         keys = {
             side.watermark_key(column): (side.name, column)
             for side in query.sides
@@ -261,7 +261,7 @@ class Recorded:
         after = {key: self.mark(query.name, *of, "watermark") for key, of in keys.items()}
         limits = {key: np.full(len(self), MIN_TIME, dtype=np.int64) for key in keys}
         clocks = self.clocks()
-        for slot in range(len(self) if joined_of(query) is not None else 0):
+        for slot in range(len(self) if plain_join_of(query) is not None else 0):
             marks = {key: own[slot] for key, own in after.items()}
             for key, limit in release_limits(query, marks, clocks[slot] or 0).items():
                 limits[key][slot] = _time(limit)
@@ -273,7 +273,7 @@ class Recorded:
         )
 
 
-def joined_of(query: QueryPlan) -> JoinPlan | None:
+def plain_join_of(query: QueryPlan) -> JoinPlan | None:
     """The join of two inputs that is all of a query, and releases rows by their times; None: it is none."""
     joins = query.every(JoinPlan)
     if len(query.nodes) > 1 or not joins:
@@ -283,7 +283,7 @@ def joined_of(query: QueryPlan) -> JoinPlan | None:
     return None if is_other or join.left_to_spark else join
 
 
-def recorded(past: Past, until: int | None = None) -> Recorded:
+def tick_history(past: Past, until: int | None = None) -> TickHistory:
     """The ticks of a history. ``until``: the last tick of the state: later ones were taken back."""
     points = past.series(JOB, DURATION).points
     firsts, lasts = (points.column(name).to_pylist() for name in ("first_tick", "last_tick"))
@@ -292,7 +292,7 @@ def recorded(past: Past, until: int | None = None) -> Recorded:
         if until is None or last <= until:
             del ticks[bisect_left(ticks, tick) :]  # the job may have gone back to a tick before
             ticks.append(last)
-    return Recorded(past, tuple(ticks))
+    return TickHistory(past, tuple(ticks))
 
 
 def _time(mark: Watermark) -> int:

@@ -1,1 +1,0 @@
-"""Inputs whose rows are taken back: what they held after each tick, and the fates of their records."""
