@@ -28,7 +28,7 @@ ORDERS = [
     [{"number": 11, "customer": 3, "d": -1}, {"number": 12, "customer": 2, "d": 2}],
     [{"number": 12, "customer": 2, "d": -1}],
 ]
-DOCS = Path(__file__).parents[2] / "docs" / "internals" / "answers.md"
+DOCS = Path(__file__).parents[2] / "docs" / "internals" / "decisions.md"
 
 
 @pytest.fixture(scope="module")

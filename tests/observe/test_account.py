@@ -35,7 +35,7 @@ def test_every_place_counts_once():
 def test_what_is_written_of_the_account_names_every_place_once():
     docs = Path(__file__).resolve().parents[2] / "docs"
     labels = sorted(LABELS.get(place, place) for place in PLACES)
-    for text in ((docs / "internals" / "state-limits.md").read_text(), account_module.__doc__):
+    for text in ((docs / "internals" / "state.md").read_text(), account_module.__doc__):
         sums = re.search(r"in = ([\w\s+]+)", text)[1].split("\n\n")[0]
         assert sorted(" ".join(place.split()) for place in sums.split("+")) == labels
     table = (docs / "users" / "guarantees.md").read_text().split("| outcome |")[1].split("\n\n")[0]

@@ -393,7 +393,7 @@ BECOMES = [
 
 
 def test_what_numbers_and_texts_become_is_what_the_page_says(spark, tmp_path):
-    """In files and in records of Kafka; see docs/internals/formats.md."""
+    """In files and in records of Kafka; see docs/internals/tick.md."""
     values = [b"{" + written + b"}" for written, _ in BECOMES]
     (tmp_path / "f").write_bytes(b"\n".join(values))
     columns = "d DOUBLE, p DECIMAL(9,2), i INT, s STRING"
@@ -423,7 +423,7 @@ def test_what_numbers_and_texts_become_is_what_the_page_says(spark, tmp_path):
 
 
 def test_an_array_breaks_as_a_whole(spark, tmp_path):
-    """All that Spark tells; see docs/internals/formats.md."""
+    """All that Spark tells; see docs/internals/tick.md."""
     bad = {
         '[{"a":1,"b":"x"},{"a":"no","b":"y"},{"b":"z"}]': [(1, "x"), (None, "y"), (None, "z")],
         '[{"a":4},5,{"a":6}]': [(None, None)],
