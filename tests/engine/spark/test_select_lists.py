@@ -28,11 +28,26 @@ QUERIES = [
         "st AS q", "named_struct('a', w) AS q, 1 AS one"
     ),
     f"SELECT st.a AS A, a + w AS s, concat(k, 'a') AS k2, K2 || k AS k3 {BOTH}",
-    f"SELECT v AS a, transform(array(1, 2), a -> a + 1)[1] AS b, a AS c {BOTH}",
     f"SELECT concat() AS e, length(concat()) AS n, concat() || k AS k {BOTH}",
     "SELECT b, w FROM (SELECT v + 1 AS a, a + 1 AS b, t FROM l) s JOIN r ON s.t = r.t",
     "SELECT `b c`, a FROM (SELECT st.*, t FROM l) s JOIN r ON s.t = r.t AND a < w",
 ]
+
+
+def case_of(query):
+    return {
+        "case": "lists",
+        "streams": {name: {"columns": each, "time": {"t": {"lag": 9}}} for name, each in COLUMNS.items()},
+        "query": query,
+        "steps": [{"rows": ROWS}, {"end": True}],
+    }
+
+
+def test_a_parameter_of_a_lambda_is_no_name_given_before():
+    query = f"SELECT v AS a, transform(array(1, 2), a -> a + 1)[1] AS b, a AS c {BOTH}"
+    outputs = case_job(case_of(query)).inserts[0].query.outputs
+    texts = [output.expr.sql("spark") for output in outputs]
+    assert texts == ["l.v", "TRANSFORM(ARRAY(1, 2), a -> a + 1)[1]", "l.v"]
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +64,7 @@ def tables(spark):
 @pytest.mark.spark
 @pytest.mark.parametrize("query", QUERIES)
 def test_lists_are_sparks(spark, tables, query):
-    case = {
-        "case": "lists",
-        "streams": {name: {"columns": each, "time": {"t": {"lag": 9}}} for name, each in COLUMNS.items()},
-        "query": query,
-        "steps": [{"rows": ROWS}, {"end": True}],
-    }
+    case = case_of(query)
     outputs = replay_case(case)
     assert not [output["error"] for output in outputs if "error" in output], outputs
     frame = spark.sql(query)
