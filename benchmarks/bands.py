@@ -101,14 +101,14 @@ def job_text(folder: Path, kind: str, asked: argparse.Namespace) -> str:
 
 
 def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
-    session.start(session.settings(master=f"local[{TASKS}]"))
+    session.start(session.build_session_settings(master=f"local[{TASKS}]"))
     job = parse_job(job_text(folder, kind, asked))
     seconds: list[float] = []
     used = [cpu_seconds()]

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workloads import EPOCH_US, MINUTE_US
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 
 QUERY = "console"

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.front.case_file import case_job
 from watersmeet.names import DIFF
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 
 QUERY = "q"

@@ -32,7 +32,7 @@ from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 import watersmeet
 from watersmeet import MemoryStore
-from watersmeet.kernel import embedded
+from watersmeet.kernel import duckdb as embedded
 
 KINDS = (
     "lines",
@@ -172,10 +172,10 @@ class Counts:
         self._replace(embedded, "_connection", _Cursor(embedded.connection(), self))
         self._memory.set(self._memory.counting)
         self._tracers = sys.gettrace(), sys.getprofile()
-        threading.settrace(self._called)
+        threading.settrace(self._call_type)
         threading.setprofile(self._profiled)
         sys.setprofile(self._profiled)
-        sys.settrace(self._called)
+        sys.settrace(self._call_type)
         return self
 
     def __exit__(
@@ -205,7 +205,7 @@ class Counts:
         self._restore.append((module, name, getattr(module, name)))
         setattr(module, name, function)
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _call_type(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self._ran if frame.f_code.co_filename.startswith(PACKAGE) else None
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:

@@ -23,11 +23,11 @@ import pyarrow as pa
 from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, condition, minute
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 
 TASKS = 2

@@ -25,13 +25,13 @@ import pyarrow as pa
 from benchmarks.paired import QUERY, table_of
 from benchmarks.workloads import KINDS, WARM_UP_TICKS, Workload, minute
 from tests.support.s3 import KEYS, make_bucket, s3_server, store_at
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.front.sql import parse_job
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectStore
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.state.runs import written
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.tasks.ingest import IngestWriter
+from watersmeet.state.runs import writer as written
 
 WAYS = {"whole": 1 << 40, "sections": written.SECTION_BYTES}
 

@@ -50,11 +50,11 @@ def write_tables(folder: Path, rows: int) -> None:
 
 def seconds(way: str, folder: Path) -> float:
     """How long it takes in this process."""
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.session import settings, start
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.session import build_session_settings, start
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     with tempfile.TemporaryDirectory(dir=folder) as made:
         lines = [f"SET output_mode = changelog; SET plan = {'auto' if way == 'spark' else way};"]
@@ -63,7 +63,7 @@ def seconds(way: str, folder: Path) -> float:
             lines.append(f"CREATE TABLE {name} ({columns}, d INT) WITH ({options}, 'diff.column' = 'd');")
         lines.append(f"CREATE TABLE out WITH ('connector' = 'file', 'path' = '{made}/out');")
         job = parse_job("\n".join([*lines, f"INSERT INTO out {QUERY};"]))
-        spark = start(settings())
+        spark = start(build_session_settings())
         before = time.perf_counter()
         if way == "spark":
             spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))

@@ -25,11 +25,11 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.nodes.spread import hot
-from watersmeet.engine.nodes.task import NodeTask
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.operators import skew
+from watersmeet.runtime.operators.task import NodeTask
 from watersmeet.state.store import MemoryStore
 
 MINUTE = 60_000_000
@@ -96,8 +96,8 @@ def measured(kind: str, way: Way, rows: Rows, ticks: int, tasks: int) -> tuple[n
 
     rng = np.random.default_rng(5)
     job = LocalJob(plan_job(parse_job(query(kind, way.hint))), MemoryStore(), partitions=tasks)
-    least = hot.OF_A_TASK if way.splits else math.inf
-    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(hot, "OF_A_TASK", least):
+    least = skew.MIN_SPLIT_SHARE if way.splits else math.inf
+    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(skew, "OF_A_TASK", least):
         for tick in range(ticks):
             job.tick(rows.given(rng, tick))
     return seconds, out

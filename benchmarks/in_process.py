@@ -27,9 +27,9 @@ import pyarrow as pa
 
 from benchmarks.workloads import BAND_MINUTES, EPOCH_US, MINUTE_US, SCHEMA, WARM_UP_TICKS
 from watersmeet import LocalJob, local
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.local.join_spec import JOINED
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 
 SIDES = ("l", "r")

@@ -74,12 +74,12 @@ def band_us(rows: int, matches: int) -> int:
 
 def ours(folder: Path, kind: str, width_us: int, tasks: int | None) -> list[float]:
     """Seconds per tick."""
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     text = "".join(
         f"CREATE MAPPING {side} (t TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - INTERVAL '1' SECOND) "
@@ -91,7 +91,7 @@ def ours(folder: Path, kind: str, width_us: int, tasks: int | None) -> list[floa
         f"INSERT INTO joined SELECT l.t AS lt, l.v AS lv, r.t AS rt, r.v AS rv FROM l {kind} JOIN r "
         f"ON r.t BETWEEN l.t AND l.t + INTERVAL '{width_us}' MICROSECONDS;\n"
     )
-    session.start(session.settings(master=f"local[{CORES}]"))
+    session.start(session.build_session_settings(master=f"local[{CORES}]"))
     job = parse_job(text)
     seconds: list[float] = []
 

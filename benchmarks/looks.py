@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
-from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead
+from watersmeet.runtime.spark.checkpoint.spark_log import SparkFiles
+from watersmeet.runtime.spark.sources.files.progress import BatchFiles, FileProgress
 from watersmeet.spec.model import Column, Source
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore
@@ -32,7 +32,9 @@ def measure(folder: Path, files: int, pattern: str) -> tuple[float, float]:
     options: dict[str, str] = {"path": str(folder / pattern), "format": "json"}
     host: dict[str, Any] = {}
     source = Source("s", (Column("k", BIGINT),), "file", options)
-    looking = FilesRead([source], SparkFiles(folder), MemoryStore(), host, print, gone=lambda _: frozenset())
+    looking = FileProgress(
+        [source], SparkFiles(folder), MemoryStore(), host, print, gone=lambda _: frozenset()
+    )
     looking.committed(BatchFiles(read, [], {}))
     wall, cpu = [], []
     for _ in range(9):

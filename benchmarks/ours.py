@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from benchmarks.child import Arguments, Report, bytes_in, commit_times, parse
 from benchmarks.workloads import KINDS
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.job import session
-from watersmeet.engine.spark.job.job import run_job
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.spark.job import session
+from watersmeet.runtime.spark.job.job import run_job
+from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import LocalStore
 
@@ -54,7 +54,7 @@ def main() -> None:
         from benchmarks import tick_profile  # loads what would count as memory of this process
 
         tick_profile.install(arguments.work / "profile")
-    spark = session.start(session.settings(conf=arguments.conf()))
+    spark = session.start(session.build_session_settings(conf=arguments.conf()))
     ticks = arguments.workload.all_ticks
     report = Report(started=time.time(), ended=[])
     job = parse_job(job_text(arguments))

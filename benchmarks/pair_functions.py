@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.run import run
-from watersmeet.engine.spark.job.session import settings, start
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.job.job import build_outputs
+from watersmeet.runtime.spark.job.run import run
+from watersmeet.runtime.spark.job.session import build_session_settings, start
+from watersmeet.runtime.spark.job.settings import RunSettings
 
 KEYS, ROWS_OF_KEY = 400, 50
 COLUMNS = "id INT, k INT, t TIMESTAMP, x DOUBLE, s STRING, l ARRAY<INT>, v ARRAY<FLOAT>, m MAP<STRING, INT>"
@@ -85,7 +85,9 @@ def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         declared = sources(place)
-        spark = start(settings(master="local[2]", conf={"spark.driver.memory": "2g"}, jars=None))
+        spark = start(
+            build_session_settings(master="local[2]", conf={"spark.driver.memory": "2g"}, jars=None)
+        )
         chosen = {name: CONDITIONS[name] for name in names or CONDITIONS}
         for number, (name, condition) in enumerate(
             [
@@ -101,7 +103,7 @@ def main(names: list[str]) -> None:
             plan = plan_job(job)
             asked = RunSettings(str(place / f"checkpoint{number}"), partitions=2, until_caught_up=True)
             began = time.perf_counter()
-            run(spark, plan, asked, outputs_of(job, plan, asked))
+            run(spark, plan, asked, build_outputs(job, plan, asked))
             if name:
                 print(f"{name:26}{time.perf_counter() - began:8.2f} s", flush=True)
         spark.stop()

@@ -41,10 +41,10 @@ def table_of(alias: str) -> str:
 
 def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, profile: bool) -> None:
     """A tick for each line that comes in, and its CPU seconds and rows out as a line; ends with the input."""
-    from watersmeet.engine.driver.driver import TickDriver, restore
-    from watersmeet.engine.tasks.ingest import IngestWriter
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.driver import TickDriver, restore
+    from watersmeet.runtime.tasks.ingest import IngestWriter
     from watersmeet.state.store import LocalStore
 
     sides = KINDS[kind].sides

@@ -22,7 +22,7 @@ from statistics import median
 
 from benchmarks.turns import Asked, Tick, middle, player, shown
 from benchmarks.workloads import Workload, prepare, recast
-from watersmeet.spec.limits import SMALL_TICKS, SmallTicks
+from watersmeet.spec.job_options import SMALL_TICKS, SmallTicks
 from watersmeet.spec.options.files import FILE_READER, FORMATS, FileReader
 
 WAYS = {

@@ -64,15 +64,15 @@ def write(folder: Path, number: int, rows: int) -> None:
 
 def run(folder: Path, store: str | None) -> None:
     """One run of the job, in this process; prints what it took as JSON."""
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     conf = {"spark.master": f"local[{CORES}]", "spark.ui.enabled": "false", "spark.driver.memory": "2g"}
-    spark = session.start(session.settings(conf=conf))
+    spark = session.start(session.build_session_settings(conf=conf))
     spark.range(1).collect()
     started = time.perf_counter()
     ticks: list[float] = []

@@ -33,21 +33,20 @@ from benchmarks.child import Arguments
 from benchmarks.ours import job_text
 from benchmarks.side_by_side import BENCH
 from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.driver.merge_policy import choose
-from watersmeet.engine.messages.reports import NodeReport, SideReport
-from watersmeet.engine.messages.shapes import JoinShape
-from watersmeet.engine.messages.work import NodeWork, SideWork
-from watersmeet.engine.nodes.join import _least, _release
-from watersmeet.engine.tasks.cut import HashRange
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
-from watersmeet.front.sql import parse_job
 from watersmeet.kernel.slots import borders
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.merge_policy import choose_merges
+from watersmeet.runtime.messages.reports import NodeReport, SideReport
+from watersmeet.runtime.messages.shapes import JoinShape
+from watersmeet.runtime.messages.work import NodeWork, SideWork
+from watersmeet.runtime.operators.join import _release, _report_min_times
+from watersmeet.runtime.tasks.ingest import IngestWriter
+from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
+from watersmeet.runtime.tasks.side import SideSlice
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.store import LocalStore
 
@@ -220,17 +219,17 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
             )
             told = NodeReport(partition=partition, sides=[SideReport() for _ in Side])
             of_node = NodeWork(tick=driver.tick, sides=[work for _ in Side])
-            share = Share(driver.store, driver.tick, of_node, told, partition, partitions)
+            share = TaskPartition(driver.store, driver.tick, of_node, told, partition, partitions)
             report = told.side(side)
             with clock.of("choose"):
-                choose(runs)
+                choose_merges(runs)
             with clock.of("open"):
                 own = SideSlice(task, work, driver.store, hashes, hashes)
             with clock.of("release"):
                 for _ in _release(shape, side, own, share):
                     pass
             with clock.of("least"):
-                _least(own, report, partition, partitions)
+                _report_min_times(own, report, partition, partitions)
             assert case == "moving" or not report.released
     return clock
 

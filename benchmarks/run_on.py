@@ -67,14 +67,14 @@ def prepare(folder: Path, rows: int, ticks: int, kind: str) -> None:
 
 def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, Cost]]:
     """Per pair of ticks what they cost: (looked, did not look)."""
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.engine.spark.sources.files.read import BatchFiles
-    from watersmeet.engine.spark.tick.reading.again import Reread, Rereading
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.sources.files.progress import BatchFiles
+    from watersmeet.runtime.spark.tick.reading.text_validation import Rereading, TextReread
 
     ticks = WARM_UP_TICKS + 2 * pairs
     prepare(folder, rows, ticks, kind)
@@ -93,7 +93,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     before = [cpu_seconds()]
     own = Rereading.of_batch
 
-    def of_batch(self: Rereading, batch: BatchFiles | None) -> Reread | None:
+    def of_batch(self: Rereading, batch: BatchFiles | None) -> TextReread | None:
         return own(self, batch) if has_it(len(costs)) else None
 
     def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
@@ -104,7 +104,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     patched: Any = Rereading
     patched.of_batch = of_batch
     try:
-        session.start(session.settings(master="local[2]"))
+        session.start(session.build_session_settings(master="local[2]"))
         run_job(
             job,
             plan_job(job),

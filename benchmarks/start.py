@@ -28,7 +28,7 @@ import psutil
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from watersmeet.engine.spark.job.class_archive import place
+from watersmeet.runtime.spark.job.class_archive import archive_path
 
 JOB = """
 CREATE TABLE a (id BIGINT, t TIMESTAMP, v STRING, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--format", choices=["csv", "parquet"], default="csv", help="of the files")
     asked = parser.parse_args(argv)
-    path = place()
+    path = archive_path()
     if path is None or not path.exists():
         parser.error("run `watersmeet prepare` first")
     rounds: list[dict[str, Started]] = []

@@ -20,9 +20,9 @@ from tests.support.postgres import Postgres
 from tests.support.postgres_proxy import PostgresProxy
 from tests.support.tables import tables_at
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.local import LocalJob
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.tables_store import TablesStore
+from watersmeet.objects.postgres_store import TablesStore
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import LocalStore
 
 JOB = """

@@ -51,13 +51,13 @@ def prepare(folder: Path, rows: int, ticks: int) -> None:
 
 def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tuple[Cost, Cost]]:
     """Per pair of ticks what they cost: (asked, not asked)."""
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.engine.spark.tick.taken import Takings, Took
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.tick.sink_row_counts import SinkRowCounter, WrittenRows
     from watersmeet.sinks.base import Sink
 
     topic, ticks = f"taken-{rows}", WARM_UP_TICKS + 2 * pairs
@@ -73,17 +73,17 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
     server = broker.process_id
     costs: list[Cost] = []
     before = [*_cpu_s(server)]
-    own = Takings.of
+    own = SinkRowCounter.of
 
     def of(
-        self: Takings,
+        self: SinkRowCounter,
         sink: Sink,
         insert: str,
         tick: int,
         attempt: str,
         write: Callable[[], object],
         given: Callable[[], int],
-    ) -> Took | None:
+    ) -> WrittenRows | None:
         if has_it(len(costs)):
             return own(self, sink, insert, tick, attempt, write, given)
         write()
@@ -94,11 +94,13 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
         costs.append(Cost(took, now[0] - before[0], now[1] - before[1]))
         before[:] = now
 
-    kept: Any = Takings
+    kept: Any = SinkRowCounter
     kept.of = of
     try:
         session.start(
-            session.settings(master="local[2]", jars=str(ROOT / ".jars" / "spark-kafka"), kafka=True)
+            session.build_session_settings(
+                master="local[2]", jars=str(ROOT / ".jars" / "spark-kafka"), kafka=True
+            )
         )
         run_job(
             job,

@@ -24,16 +24,16 @@ from unittest.mock import patch
 
 from benchmarks import measure
 from benchmarks.workloads import KINDS, Workload, format_in, prepare
-from watersmeet.engine.driver.amount import Amount
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job import session
-from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.run import JobRun
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.tick.task_counts import TaskCounts
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.node_cost import CostEstimate
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job import session
+from watersmeet.runtime.spark.job.job import build_outputs
+from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.settings import RunSettings
+from watersmeet.runtime.spark.tick.task_placement import TaskCounts
 
 WARM_ROUNDS = 3
 
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         data = prepare(Workload(f"{asked.rows}", asked.rows, asked.ticks), folder / "data")
         conf = {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}
-        spark = session.start(session.settings(master=asked.master, conf=conf))
+        spark = session.start(session.build_session_settings(master=asked.master, conf=conf))
         job = parse_job(text(data, folder / "out", asked.kind))
         plan = plan_job(job)
         warm = WARM_ROUNDS * len(asked.ways) if len(asked.ways) > 1 else 1
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         kinds, next_way = TaskCounts.of, [str(asked.ways[0])]
 
-        def by_turn(self: TaskCounts, query: str, node: int, amount: Amount) -> int:
+        def by_turn(self: TaskCounts, query: str, node: int, amount: CostEstimate) -> int:
             """As many as the way says whose turn it is; what is chosen, where it says none."""
             count, number = kinds(self, query, node, amount), next_way[0]
             return count if number == "auto" else int(number)
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(asked.ways) == 1:
             settings = replace(settings, partitions=None if asked.ways == ["auto"] else int(asked.ways[0]))
         with patch.object(TaskCounts, "of", by_turn):
-            JobRun(spark, plan, settings, outputs_of(job, plan, settings), checkpoint).execute()
+            JobRun(spark, plan, settings, build_outputs(job, plan, settings), checkpoint).execute()
         print(f"{asked.rows:,} rows a side, {asked.kind}, {asked.master}")
         for name, ticks in took.items():
             join, whole = (sorted(seconds) for seconds in zip(*ticks, strict=True))

@@ -81,7 +81,7 @@ class Profiled:
 
 def install(folder: Path) -> None:
     """Have the engine's tasks profiled, in this process's session."""
-    from watersmeet.engine.spark.tick import ingest, nodes
+    from watersmeet.runtime.spark.tick import ingest, nodes
 
     folder.mkdir(parents=True)
     for place, name in ((ingest, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):

@@ -257,10 +257,10 @@ def ran(
     tell: bool = True,
 ) -> Ran:
     """Run the job over the files of changes in ``folder``."""
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
     from watersmeet.state.manifest import load_newest
     from watersmeet.state.store import LocalStore
 

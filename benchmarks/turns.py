@@ -105,11 +105,11 @@ def _short(name: str) -> str:
 
 def run(asked: Asked) -> None:
     """A tick for each line that comes in, and what its parts took as a line."""
-    from watersmeet.engine.driver.results import TickResult
-    from watersmeet.engine.spark.job import session
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
     from watersmeet.running import RunSettings, run_planned
+    from watersmeet.runtime.coordinator.results import TickResult
+    from watersmeet.runtime.spark.job import session
 
     folder = Path(asked.folder)
     conf = {
@@ -119,7 +119,7 @@ def run(asked: Asked) -> None:
         "spark.executorEnv.TMPDIR": "./",  # the cache is there
         **asked.conf,
     }
-    spark = session.start(session.settings(master=asked.master, conf=conf))
+    spark = session.start(session.build_session_settings(master=asked.master, conf=conf))
     context: Any = spark.sparkContext
     executors, until = context._jsc.sc(), time.monotonic() + PATIENCE_S
     while "cluster" in asked.master and executors.getExecutorMemoryStatus().size() < 3:

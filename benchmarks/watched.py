@@ -122,15 +122,15 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
     """CPU seconds, the medians, of a job with so many queries of two inputs each."""
     from prometheus_client import generate_latest
 
-    from watersmeet.engine.local.job import LocalJob
-    from watersmeet.front.sql import parse_job
-    from watersmeet.observe.log import LoggedTo, LogWatcher
+    from watersmeet.observe.listeners import WatchedRun
+    from watersmeet.observe.log import LogToStream, LogWatcher
     from watersmeet.observe.metrics.endpoint import Endpoint
     from watersmeet.observe.reports import report_of
     from watersmeet.observe.spans import SpanWatcher
-    from watersmeet.observe.watching import Watched
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
-    from watersmeet.spec.watched.addresses import Address
+    from watersmeet.runtime.local.job import LocalJob
+    from watersmeet.spec.monitoring import Address
     from watersmeet.state.store import MemoryStore
 
     tables = "".join(
@@ -145,7 +145,7 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
     rows = [({"k": n, "t": f"2024-01-01T00:00:{n % 60:02}"}, 1) for n in range(100)]
     result: Any = LocalJob(plan, MemoryStore()).tick({"orders": rows, "deliveries": rows}, clock_us=0).result
     parts = dict.fromkeys(("begin", "ingest", "advance", "join and write", "publish", "commit"), 0.1)
-    run = Watched("watched", plan, 1.0)
+    run = WatchedRun("watched", plan, 1.0)
     endpoint = Endpoint(Address("127.0.0.1", 0))
     metrics = endpoint.watch(run, None)
     watchers = [metrics, LogWatcher(run), SpanWatcher(run)]
@@ -163,7 +163,7 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
         nonlocal answered
         answered = generate_latest(endpoint)
 
-    with open(os.devnull, "w") as nowhere, LoggedTo("json", nowhere):
+    with open(os.devnull, "w") as nowhere, LogToStream("json", nowhere):
         costs = {
             REPORTED: _cpu_s(lambda: report_of(result, 0.6), repeat),
             WATCHED: _cpu_s(watch, repeat),
@@ -181,21 +181,21 @@ def _second_of_view(plan: Any, report: Any, result: Any) -> Callable[[], None]:
     """What draws as much as the live view does in a second in which a tick has ended."""
     from rich.console import Console
 
-    from watersmeet.observe.live.frame import Frames, Look, Now
-    from watersmeet.observe.live.gathered import RUNNING, Gathered
+    from watersmeet.observe.live.formatting import UNICODE
+    from watersmeet.observe.live.frame import FrameRenderer, RunMoment, ViewSettings
     from watersmeet.observe.live.terminal import Terminal
-    from watersmeet.observe.live.view import EVERY_S
-    from watersmeet.observe.live.words import UNICODE
+    from watersmeet.observe.live.totals import RUNNING, RunTotals
+    from watersmeet.observe.live.view import REDRAW_S
 
     console = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=120, height=40)
-    gathered, frames, terminal, seconds = Gathered(plan), Frames(), Terminal(console), count()
+    gathered, frames, terminal, seconds = RunTotals(plan), FrameRenderer(), Terminal(console), count()
 
     def second() -> None:
         n = next(seconds)
         gathered.add(report, copy(result))
-        for part in range(round(1 / EVERY_S)):
-            now = Now("watched.sql", RUNNING, n + part * EVERY_S, round((n + part * EVERY_S) * 1e6))
-            terminal.draw(frames.lines(gathered.snapshot(), now, Look(119, 39, UNICODE)))
+        for part in range(round(1 / REDRAW_S)):
+            now = RunMoment("watched.sql", RUNNING, n + part * REDRAW_S, round((n + part * REDRAW_S) * 1e6))
+            terminal.draw(frames.lines(gathered.snapshot(), now, ViewSettings(119, 39, UNICODE)))
 
     return second
 
@@ -203,21 +203,21 @@ def _second_of_view(plan: Any, report: Any, result: Any) -> Callable[[], None]:
 def _second_of_page(queries: int) -> float:
     """CPU seconds, on average: between two writes of the history it is looked for as often as it is beside a
     run, and once there is more of it."""
-    from watersmeet.history.keeping import LOCAL_PAUSE_S
-    from watersmeet.history.past import Reader
-    from watersmeet.page.listening import BESIDE_LOOK_S
-    from watersmeet.page.served import Feed
+    from watersmeet.history.reader import HistoryReader
+    from watersmeet.history.writer import LOCAL_PAUSE_S
+    from watersmeet.page.live_server import LIVE_POLL_S
+    from watersmeet.page.server import PageFeed
 
     pause = round(LOCAL_PAUSE_S)
     run: Any = import_module("tests.page.histories").Large(queries=queries, ticks=HOUR_TICKS)
     took = []
-    feed, seconds = Feed(Reader(run.store), "watched.sql", look_s=0.0), count()
+    feed, seconds = PageFeed(HistoryReader(run.store), "watched.sql", look_s=0.0), count()
     after = feed.past(next(seconds)).until_us
 
     def look() -> None:
-        for _ in range(round(pause / BESIDE_LOOK_S) - 1):
+        for _ in range(round(pause / LIVE_POLL_S) - 1):
             feed.past(next(seconds))
-        feed.news(feed.past(next(seconds)), after)
+        feed.updates_after(feed.past(next(seconds)), after)
 
     with closing(run.keeping):
         for _ in range(20):

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.workloads import dated
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.tasks.ingest import IngestWriter
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 
 SECOND_US = 1_000_000
@@ -91,9 +91,9 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
 
 def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> dict[str, float]:
     """The first five ticks, which compile code and start workers, are not counted."""
-    from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job import session
+    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     (folder / "s").mkdir()
     for tick in range(2 * asked.ticks + 1):
@@ -109,7 +109,7 @@ def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path)
         f"('path' = '{folder / 'o'}', 'format' = 'parquet');"
         f"INSERT INTO o {select(asked, function, calls)}"
     )
-    session.start(session.settings(master=f"local[{asked.partitions}]"))
+    session.start(session.build_session_settings(master=f"local[{asked.partitions}]"))
     job = parse_job(text)
     seconds, held, out = [], [0], [0]
 

@@ -11,8 +11,8 @@ import os
 import sys
 
 from tests.support.jvm_options import COMPILER
-from watersmeet.cli import preparing
+from watersmeet.cli import archive_job
 
 if __name__ == "__main__":
     os.environ["SPARK_SUBMIT_OPTS"] = COMPILER
-    sys.exit(preparing.main(sys.argv[1]))
+    sys.exit(archive_job.main(sys.argv[1]))

@@ -132,7 +132,7 @@ def spark(tmp_path_factory):
     ``scripts/jars`` got them."""
     from pyspark import SparkContext
 
-    from watersmeet.engine.spark.job.session import settings, start
+    from watersmeet.runtime.spark.job.session import build_session_settings, start
 
     # Jars of a later session are not seen by a JVM that runs.
     assert SparkContext._gateway is None, "a test started a session of its own in this process"
@@ -148,7 +148,7 @@ def spark(tmp_path_factory):
     }
     _look_up_once()
     gc.set_threshold(20_000, 20, 20)  # what is garbage here holds queries there
-    session = start(settings(master="local[2]", conf=conf, jars=known or None))
+    session = start(build_session_settings(master="local[2]", conf=conf, jars=known or None))
     yield session
     session.stop()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from docs.site.svg import COLOURS, GREY, INK, Drawing
 from watersmeet.cli.state_commands.show import state_report
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.sql import parse_job
-from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.model.nodes import DeltaPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import MemoryJob
 

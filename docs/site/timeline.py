@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from docs.site.svg import COLOURS, GREY, INK, PALE, RED, Drawing
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.trace.record import TickTrace, Trace
 from watersmeet.trace.recorder import Tracer
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from watersmeet import local, pipelines
-    from watersmeet.engine.local import LocalJob
+    from watersmeet.background_job import StartedJob
     from watersmeet.errors import (
         EngineError,
         Location,
@@ -39,20 +39,29 @@ if TYPE_CHECKING:
         StateError,
         WatersmeetError,
     )
-    from watersmeet.front.sql import parse_job
     from watersmeet.local.join_spec import JoinSpec
+    from watersmeet.parser.statements import parse_job
     from watersmeet.pipelines.pipeline import pipeline, run_streaming_pipeline
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
     from watersmeet.relations.inputs import declared, stream, table
     from watersmeet.relations.job import Job, job, sql
-    from watersmeet.relations.outputs import console, delta, files, iceberg, kafka, memory, postgres, sink
+    from watersmeet.relations.outputs import (
+        Output,
+        console,
+        delta,
+        files,
+        iceberg,
+        kafka,
+        memory,
+        postgres,
+        sink,
+    )
     from watersmeet.relations.relation import Grouped, Relation
-    from watersmeet.relations.sinks import Output
     from watersmeet.relations.terms import Between, Window, between, hop, session, tumble
     from watersmeet.running import run
-    from watersmeet.sinks.function.call import Part
-    from watersmeet.started import StartedJob
+    from watersmeet.runtime.local import LocalJob
+    from watersmeet.sinks.function import Part
     from watersmeet.state.store import MemoryStore
 
     __version__: str
@@ -67,15 +76,15 @@ _HOMES = {
     "StateError": "watersmeet.errors",
     "WatersmeetError": "watersmeet.errors",
     "JoinSpec": "watersmeet.local.join_spec",
-    "LocalJob": "watersmeet.engine.local",
+    "LocalJob": "watersmeet.runtime.local",
     "MemoryStore": "watersmeet.state.store",
-    "Part": "watersmeet.sinks.function.call",
+    "Part": "watersmeet.sinks.function",
     "Between": "watersmeet.relations.terms",
     "Grouped": "watersmeet.relations.relation",
     "Job": "watersmeet.relations.job",
-    "Output": "watersmeet.relations.sinks",
+    "Output": "watersmeet.relations.outputs",
     "Relation": "watersmeet.relations.relation",
-    "StartedJob": "watersmeet.started",
+    "StartedJob": "watersmeet.background_job",
     "Window": "watersmeet.relations.terms",
     "between": "watersmeet.relations.terms",
     "console": "watersmeet.relations.outputs",
@@ -88,7 +97,7 @@ _HOMES = {
     "job": "watersmeet.relations.job",
     "kafka": "watersmeet.relations.outputs",
     "memory": "watersmeet.relations.outputs",
-    "parse_job": "watersmeet.front.sql",
+    "parse_job": "watersmeet.parser.statements",
     "pipeline": "watersmeet.pipelines.pipeline",
     "plan_job": "watersmeet.plan.planner",
     "postgres": "watersmeet.relations.outputs",

@@ -2,7 +2,7 @@
 row an ASOF join takes.
 
 Plain frozen values over names of columns. How planning comes to them is in `plan.conditions`, what look-ups
-do with them in `kernel.match.bands`. Comparisons of times are those of `event_time`, with their arithmetic.
+do with them in `kernel.match.probe`. Comparisons of times are those of `event_time`, with their arithmetic.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Bound:
 
     ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct it came from. Near
     the ends of int64 ``W[by] - c`` is cut to ``low`` and ``high``, and by ``slack`` less may still match; see
-    `plan.conditions.bounds.Link`.
+    `plan.conditions.bands.Link`.
     """
 
     evicted: str
@@ -159,6 +159,6 @@ class AsofRule:
     ceilings: tuple[TimeComparison, ...]
 
 
-def mirrored(lower: End | None, upper: End | None) -> tuple[End | None, End | None]:
+def mirror_ends(lower: End | None, upper: End | None) -> tuple[End | None, End | None]:
     """The ends of ``left - right``, given those of ``right - left``."""
     return None if upper is None else -upper, None if lower is None else -lower

@@ -214,7 +214,7 @@ class SeveralErrors(WatersmeetError):
         said = dict.fromkeys(error.message for error in errors)
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
         super().__init__(
-            f"{counted(len(errors), 'problem')}: {'; '.join(said)}",
+            f"{format_count(len(errors), 'problem')}: {'; '.join(said)}",
             code="several",
             hint="; ".join(hints) or None,
         )
@@ -372,10 +372,10 @@ def _begins(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """So many of something, for messages.
 
-    >>> counted(1, "record"), counted(2_000, "record")
+    >>> format_count(1, "record"), format_count(2_000, "record")
     ('1 record', '2,000 records')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

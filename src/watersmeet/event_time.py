@@ -2,7 +2,8 @@
 
 Canonical times: TIMESTAMP and DATE are µs since 1970-01-01 UTC (a DATE is its midnight), integer times are
 themselves. All are int64; every int64 is a legal time. Arithmetic on times saturates at the ends of int64
-(semantics.md, section 3). A watermark is a time or ±∞ (`NEVER` before the first row, `ENDED` after the end of
+(semantics.md, section 3). A watermark is a time or ±∞ (`NEVER` before the first row, `RUN_ENDED` after the
+end of
 input); Python compares ints with float infinities exactly, so no sentinel can collide with a legal time.
 
 Here also: small expression trees of event times (`TimeExpr`), by which a condition *as written* is checked.
@@ -68,7 +69,7 @@ def shown_time(mark: Watermark, is_integer: bool) -> str:
         return f"{mark} µs"
 
 
-def below(times: Times, limit: Watermark) -> Mask:
+def are_below(times: Times, limit: Watermark) -> Mask:
     """Which times are < ``limit``; exact for limits outside of int64."""
     if limit <= MIN_TIME:
         return np.zeros(len(times), dtype=np.bool_)
@@ -186,7 +187,9 @@ def evaluate(expr: TimeExpr, columns: Mapping[tuple[Side, str], Times], rows: in
             return values - np.mod(values, np.int64(unit))
 
 
-def holds(comparison: TimeComparison, columns: Mapping[tuple[Side, str], Times], rows: int) -> Mask:
+def evaluate_comparison(
+    comparison: TimeComparison, columns: Mapping[tuple[Side, str], Times], rows: int
+) -> Mask:
     """For which rows ``comparison`` is TRUE (no operand may be NULL)."""
     left = evaluate(comparison.left, columns, rows)
     right = evaluate(comparison.right, columns, rows)

@@ -26,7 +26,7 @@ class Measure:
     places: int = 0
 
     @property
-    def tells_apart(self) -> bool:
+    def is_injective(self) -> bool:
         """Values that differ have ordinals that differ (of decimals with at most so many places)."""
         return self.kind in ("whole", "decimal")
 

@@ -28,7 +28,7 @@ def is_computed(name: str) -> bool:
     return is_ours(name) or f".{OURS}" in name
 
 
-def shown(name: str) -> str:
+def format_column_name(name: str) -> str:
     """A column's name for people."""
     return name.replace(OURS, "#", 1) if is_computed(name) else name
 
@@ -53,7 +53,7 @@ def index_query(index: str) -> str:
     return f"index {index}"
 
 
-def called(query: str) -> str:
+def format_query_name(query: str) -> str:
     """What messages call a query of a job: an INSERT by the name of its sink, or an index."""
     index = query.removeprefix(index_query(""))
     return f'query "{query}"' if index == query else f'index "{index}"'

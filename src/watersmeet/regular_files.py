@@ -16,8 +16,8 @@ from watersmeet.errors import SpecError
 _HIDDEN = (".", "_")
 _TOKEN = re.compile(r"\\.|\[[^\]]+\]|.", re.DOTALL)
 """Of a pattern: an escaped character, a set of characters, or a character."""
-MOST_ALTERNATIVES = 10_000
-_MOST_BRACES = 100
+MAX_ALTERNATIVES = 10_000
+_MAX_BRACES = 100
 _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What this process has open: a pipe of a shell's ``<(…)``, whose writer is there."""
 
@@ -87,11 +87,11 @@ def alternatives(path: str) -> list[str]:
     ['in/2024/*.json', 'in/2025/01/*.json', 'in/2025/02/*.json']
     """
     tokens = _TOKEN.findall(path)
-    texts = _alternatives(tokens) if tokens.count("{") <= _MOST_BRACES else None
+    texts = _alternatives(tokens) if tokens.count("{") <= _MAX_BRACES else None
     if texts is None:
         raise SpecError(
-            f"{path[:80]} expands to more than {MOST_ALTERNATIVES:,} paths or has more than"
-            f" {_MOST_BRACES} braces",
+            f"{path[:80]} expands to more than {MAX_ALTERNATIVES:,} paths or has more than"
+            f" {_MAX_BRACES} braces",
             code="wrong-option",
             hint="use * and ? instead of {…}",
         )
@@ -112,7 +112,7 @@ def _alternatives(tokens: Sequence[str]) -> list[str] | None:
             begun = place + 1
         if depth == 0:
             tails = _alternatives(tokens[begun:])
-            if tails is None or len(heads) * len(tails) > MOST_ALTERNATIVES:
+            if tails is None or len(heads) * len(tails) > MAX_ALTERNATIVES:
                 return None
             before = "".join(tokens[:start])
             return [before + head + tail for head in heads for tail in tails]

@@ -10,30 +10,29 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.engine.spark.job.settings import RunSettings as RunSettings
-from watersmeet.engine.spark.start_failures import check_pyspark
 from watersmeet.errors import SpecError, raise_all, without_hidden
-from watersmeet.front.ddl.settings import as_text
-from watersmeet.front.sql import parse_job, run_settings
-from watersmeet.history.recording import About, Recording
-from watersmeet.objects.setting import store_of
-from watersmeet.observe.asked import asked_watchers
-from watersmeet.observe.watching import Watched, Watcher, Watching, watched
-from watersmeet.page.asking import AskedJob
+from watersmeet.history.recorder import HistoryRecorder, RunDescription
+from watersmeet.objects.settings import store_of
+from watersmeet.observe.listener_factory import open_listeners
+from watersmeet.observe.listeners import Listener, ListenerGroup, WatchedRun, run_with_listeners
+from watersmeet.page.questions import JobReference
+from watersmeet.parser.ddl.settings import as_text
+from watersmeet.parser.statements import parse_job, run_settings
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job.column_inference import ColumnInference
+from watersmeet.runtime.spark.job.settings import RunSettings as RunSettings
+from watersmeet.runtime.spark.start_failures import check_pyspark
 from watersmeet.sinks.base import RowPrinter
-from watersmeet.spec.limits import is_set
+from watersmeet.spec.job_options import is_set
 from watersmeet.spec.model import Job
-from watersmeet.spec.watched.access import TOKEN_FILE, load_token
-from watersmeet.spec.watched.addresses import address_in
+from watersmeet.spec.monitoring import TOKEN_FILE, address_in, load_token
 
 if TYPE_CHECKING:
-    from watersmeet.engine.spark.job.settings import OnTick as OnTick
-    from watersmeet.engine.spark.job.settings import RunResult as RunResult
-    from watersmeet.page.serving import Serving
+    from watersmeet.page.lifecycle import ServedPage
+    from watersmeet.runtime.spark.job.settings import OnTick as OnTick
+    from watersmeet.runtime.spark.job.settings import RunResult as RunResult
 
 
 def run(
@@ -85,11 +84,11 @@ def run(
     asked = {name: as_text(value) for name, value in (settings or {}).items()}
     directory = run_settings(text, asked).get("checkpoint")
     if directory is None:
-        parse_job(text, overrides=asked, infer=Inferring())  # what is wrong with the text comes first
+        parse_job(text, overrides=asked, infer=ColumnInference())  # what is wrong with the text comes first
         raise no_checkpoint(
             "run(text, {'checkpoint': 'state/delivered'}), or SET checkpoint = '…' in the text"
         )
-    infer = Inferring(directory, on_notice, store_of(run_settings(text, asked)))
+    infer = ColumnInference(directory, on_notice, store_of(run_settings(text, asked)))
     job = parse_job(text, overrides=asked, infer=infer)
     if not job.inserts:
         message = "there is nothing to run but EXPLAIN"
@@ -112,7 +111,7 @@ def run(
             on_notice=on_notice,
             on_tick=on_tick,
         ),
-        of_text=AskedJob(text, "-", directory, asked),
+        of_text=JobReference(text, "-", directory, asked),
     )
 
 
@@ -121,8 +120,8 @@ def run_planned(
     plan: JobPlan,
     settings: RunSettings,
     *,
-    watchers: Sequence[Watcher] = (),
-    of_text: AskedJob | None = None,
+    watchers: Sequence[Listener] = (),
+    of_text: JobReference | None = None,
     on_java: Callable[[], None] | None = None,
     shown_on: TextIO | None = None,
 ) -> RunResult:
@@ -142,53 +141,53 @@ def run_planned(
     """
     plan, settings = replace(plan, moved=frozenset(settings.accept_moved)), settings.resolve(job)
     check_before_java(job, plan, settings)
-    from watersmeet.engine.spark.job_conf import java_begun
+    from watersmeet.runtime.spark.java_start import prestart_java_for_job
 
     asked, on_notice = settings.run, settings.on_notice
     place = Checkpoint(settings.checkpoint, settings.store)
     pause_ms = 0 if settings.until_caught_up else settings.trigger_ms
 
-    about = Watched(place.job, plan, pause_ms / 1000)
+    about = WatchedRun(place.job, plan, pause_ms / 1000)
     recording = None
     if is_set(asked, "history", default=True):
-        recording = Recording(lambda: place.store, About.of(job, plan))
+        recording = HistoryRecorder(lambda: place.store, RunDescription.of(job, plan))
 
-    def run_watched(watching: Watching) -> RunResult:
-        from watersmeet.engine.spark.job.job import run_job  # takes as long to load as Java to start
+    def run_watched(watching: ListenerGroup) -> RunResult:
+        from watersmeet.runtime.spark.job.job import run_job  # takes as long to load as Java to start
 
         told = replace(
             settings,
             on_start=watching.start,
-            on_notice=each_of(watching.notice, on_notice),
+            on_notice=combine_callbacks(watching.notice, on_notice),
             on_begin=watching.begin,
             on_backlog=watching.behind,
-            on_tick=each_of(watching.tick, settings.on_tick),
+            on_tick=combine_callbacks(watching.tick, settings.on_tick),
         )
         return run_job(job, plan, told)
 
-    def run_shown(watching: Watching) -> RunResult:
+    def run_shown(watching: ListenerGroup) -> RunResult:
         if page is not None:
-            watching.shown_at(page.url, page.access)
-            each_of(on_notice)(f"the page of the job is at {page.describe(shown_on)}")
+            watching.announce_page(page.url, page.access)
+            combine_callbacks(on_notice)(f"the page of the job is at {page.describe(shown_on)}")
         return run_recorded(watching)
 
-    def run_recorded(watching: Watching) -> RunResult:
+    def run_recorded(watching: ListenerGroup) -> RunResult:
         if recording is None:
             return run_watched(watching)
-        with recording.of_a_run(each_of(watching.notice, on_notice)) as ended:
+        with recording.recording_run(combine_callbacks(watching.notice, on_notice)) as ended:
             result = run_watched(watching)
             ended(result)
         return result
 
     say = on_notice or (lambda said: None)
-    text = of_text or AskedJob(None, "-", settings.checkpoint)
+    text = of_text or JobReference(None, "-", settings.checkpoint)
     with (
         _page_of(asked, place, recording is not None, text) as page,
-        asked_watchers(asked, about, say) as own,
-        java_begun(job, plan, on_java) if on_java is not None else nullcontext(),
+        open_listeners(asked, about, say) as own,
+        prestart_java_for_job(job, plan, on_java) if on_java is not None else nullcontext(),
     ):
         kept = [] if recording is None else [recording]
-        return watched([*kept, *watchers, *own], run_shown)
+        return run_with_listeners([*kept, *watchers, *own], run_shown)
 
 
 def check_before_java(job: Job, plan: JobPlan, settings: RunSettings, *, servers: bool = True) -> None:
@@ -197,16 +196,16 @@ def check_before_java(job: Job, plan: JobPlan, settings: RunSettings, *, servers
     Raises:
         WatersmeetError: all that is wrong.
     """
-    from watersmeet.engine.spark.preflight.run import problems_before_java, problems_before_start
+    from watersmeet.runtime.spark.preflight.run import find_server_problems, find_start_problems
 
-    problems_of = problems_before_java if servers else problems_before_start
+    problems_of = find_server_problems if servers else find_start_problems
     raise_all(problems_of(job, plan, settings.resolve(job)))
 
 
 @contextmanager
 def _page_of(
-    asked: Mapping[str, str], place: Checkpoint, has_history: bool, text: AskedJob
-) -> Iterator[Serving | None]:
+    asked: Mapping[str, str], place: Checkpoint, has_history: bool, text: JobReference
+) -> Iterator[ServedPage | None]:
     """The page of the run, while it goes on; None: that is not asked for."""
     address = address_in(asked.get("ui", ""))
     if address is None:
@@ -218,16 +217,16 @@ def _page_of(
             code="bad-setting",
             hint="remove history = 'off', or ui",
         )
-    from watersmeet.page.listening import page_beside
+    from watersmeet.page.live_server import serve_run_page
 
     token = load_token(asked.get(TOKEN_FILE))
-    with page_beside(address, place.store, place.job, token=token, asked=text) as page:
+    with serve_run_page(address, place.store, place.job, token=token, asked=text) as page:
         yield page
 
 
 def inferring(
     settings: Mapping[str, str], directory: str, say: Callable[[str], None] | None = None
-) -> Inferring:
+) -> ColumnInference:
     """What gives the columns that a job leaves to its files; those of its state, if there is one, are meant.
 
     Args:
@@ -235,7 +234,7 @@ def inferring(
         directory: of the checkpoint.
         say: is told what was inferred.
     """
-    return Inferring(directory, say, store_of(settings))
+    return ColumnInference(directory, say, store_of(settings))
 
 
 def no_checkpoint(hint: str) -> SpecError:
@@ -244,7 +243,7 @@ def no_checkpoint(hint: str) -> SpecError:
     return SpecError(message, code="no-checkpoint", hint=hint)
 
 
-def each_of(*told: Callable[..., None] | None) -> Callable[..., None]:
+def combine_callbacks(*told: Callable[..., None] | None) -> Callable[..., None]:
     """What calls all of these that there are, in order."""
     every = [one for one in told if one is not None]
 

@@ -25,10 +25,11 @@ Times = npt.NDArray[np.int64]
 SECOND_US = 1_000_000
 CYCLE_US = 146_097 * 86_400 * SECOND_US
 """400 years."""
-COMMON = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
+FIRST_COMMON_S = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
 """Since then the database keeps a zone apart for each place; of before, builds of it differ on purpose."""
-LAST = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
-"""From `COMMON` to here, in seconds, Java's rules and Python's are the same in a run (`time-zone-rules`)."""
+LAST_COMMON_S = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
+"""From `FIRST_COMMON_S` to here, in seconds, Java's rules and Python's are the same in a run
+(`time-zone-rules`)."""
 _PROBE = timedelta(days=7)
 _LAST_YEAR = 2_038
 
@@ -55,7 +56,7 @@ class Zone:
         """The offsets in force at instants: int64[n]."""
         if not len(self.starts):
             return np.full(len(instants), self.offsets[0])
-        return self.offsets[np.searchsorted(self.starts, self._folded(instants), side="right")]
+        return self.offsets[np.searchsorted(self.starts, self._fold_into_cycle(instants), side="right")]
 
     def to_wall(self, instants: Times) -> Times:
         """What the clock on the wall shows at instants."""
@@ -66,13 +67,13 @@ class Zone:
         if not len(self.starts):
             instants: Times = walls - self.offsets[0]
             return instants
-        folded = self._folded(walls)
+        folded = self._fold_into_cycle(walls)
         # A change moves the clock from `start + before` to `start + after`: in a gap and in an overlap the
         # offset before the change counts, so it takes effect at the later of the two.
         latest = self.starts + np.maximum(self.offsets[:-1], self.offsets[1:])
         return walls - self.offsets[np.searchsorted(latest, folded, side="right")]
 
-    def _folded(self, times: Times) -> Times:
+    def _fold_into_cycle(self, times: Times) -> Times:
         if self.repeats_from is None:
             return times
         over = times >= self.repeats_from
@@ -86,11 +87,11 @@ class Zone:
 def zone(name: str) -> Zone:
     """The zone of a name that `spec.time_zones.zone_named` gave."""
     if name == "UTC":
-        return _fixed(name, 0)
+        return _fixed_zone(name, 0)
     if name[0] in "+-":
         sign = -1 if name[0] == "-" else 1
         hours, minutes = name[1:].split(":")
-        return _fixed(name, sign * (int(hours) * 60 + int(minutes)) * 60)
+        return _fixed_zone(name, sign * (int(hours) * 60 + int(minutes)) * 60)
     starts, offsets = _written(_data(name))
     rules = zoneinfo.ZoneInfo(name)
     last = datetime.fromtimestamp(starts[-1], UTC) if starts else datetime(1900, 1, 1, tzinfo=UTC)
@@ -98,7 +99,7 @@ def zone(name: str) -> Zone:
     end = begin.replace(
         year=max(begin.year, _LAST_YEAR) + 401, day=min(begin.day, 28)
     )  # 29 February has none
-    later = _probed(rules, begin, end)
+    later = _find_offset_changes(rules, begin, end)
     for start, offset in later:
         starts.append(start)
         offsets.append(offset)
@@ -111,11 +112,11 @@ def zone(name: str) -> Zone:
     )
 
 
-def _fixed(name: str, seconds: int) -> Zone:
+def _fixed_zone(name: str, seconds: int) -> Zone:
     return Zone(name, np.zeros(0, dtype=np.int64), np.array([seconds * SECOND_US], dtype=np.int64))
 
 
-def _probed(rules: zoneinfo.ZoneInfo, begin: datetime, end: datetime) -> list[tuple[int, int]]:
+def _find_offset_changes(rules: zoneinfo.ZoneInfo, begin: datetime, end: datetime) -> list[tuple[int, int]]:
     """Changes by the zone's rules in [begin, end): (instant, offset from then on), in seconds."""
     changes = []
     here, current = begin, _offset(rules, begin)

@@ -36,7 +36,7 @@ def test_a_second_sort_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         np.argsort(values, kind="stable")
         return sorts(values)
 
-    monkeypatch.setattr("watersmeet.state.runs.written.order_of", twice)
+    monkeypatch.setattr("watersmeet.state.runs.writer.order_of", twice)
     after = workload.counted()
     assert after["sorted"] > before["sorted"]
     assert after["bytes"] > before["bytes"]

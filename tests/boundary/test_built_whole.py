@@ -14,28 +14,28 @@ from tests.support.package_paths import PACKAGE
 from tests.support.syntax import tree_of
 
 WHOLE = (
-    "engine/tick.py",
-    "engine/driver/context.py",
-    "engine/driver/driver.py",
-    "engine/driver/open_tick.py",
-    "engine/driver/settings.py",
-    "engine/driver/settling/ending.py",
-    "engine/local/job.py",
-    "engine/local/tick.py",
-    "engine/spark/job/restore.py",
-    "engine/spark/job/run.py",
-    "engine/spark/job/stream.py",
-    "engine/spark/job/ticks.py",
-    "engine/spark/tick/outputs.py",
-    "engine/spark/tick/tick.py",
+    "runtime/tick.py",
+    "runtime/coordinator/run_context.py",
+    "runtime/coordinator/driver.py",
+    "runtime/coordinator/tick_phases.py",
+    "runtime/coordinator/run_context.py",
+    "runtime/coordinator/commit.py",
+    "runtime/local/job.py",
+    "runtime/local/tick.py",
+    "runtime/spark/job/restore.py",
+    "runtime/spark/job/run.py",
+    "runtime/spark/job/stream.py",
+    "runtime/spark/job/stream.py",
+    "runtime/spark/tick/outputs.py",
+    "runtime/spark/tick/tick.py",
 )
 ALLOWED = {
     # an error that passes is told of which INSERT it is
-    ("engine/driver/settling/ending.py", "error"),
+    ("runtime/coordinator/commit.py", "error"),
     # what the tasks of a node are told is filled in step by step until it is written
-    ("engine/driver/open_tick.py", "work"),
+    ("runtime/coordinator/tick_phases.py", "work"),
     # the number of shares is public, and may be another one in each tick
-    ("engine/local/job.py", "self._partitions"),
+    ("runtime/local/job.py", "self._partitions"),
 }
 
 

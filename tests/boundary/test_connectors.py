@@ -12,7 +12,7 @@ from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 
 BY_ITS_NAME = {
     "spec/options/targets.py": "each names its targets by options of its own",
-    "engine/local/tables.py": "rows of tests, which no other connector holds",
+    "runtime/local/sources.py": "rows of tests, which no other connector holds",
 }
 """Modules that go by names, and why."""
 

@@ -16,7 +16,7 @@ import yaml
 
 from tests.support.package_paths import REPOSITORY
 from watersmeet.cli.main import app
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.secrets import Secret
 

@@ -253,7 +253,7 @@ def test_flags_are_there(page):
 @pytest.mark.parametrize("connector", ["kafka", "generator"])
 def test_options_of_any_source_are_taken(connector):
     """Those that the page gives for any source reach no reader that would refuse them."""
-    from watersmeet.engine.spark.sources import generator, kafka
+    from watersmeet.runtime.spark.sources import generator, kafka
 
     named = re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "reference/options.md").read_text(), re.MULTILINE)
     options = {"connector": connector, "idle_timeout": "1 minute", "on_idle": "follow", "max_ahead": "off"}
@@ -275,7 +275,7 @@ def test_options_of_any_source_are_taken(connector):
             "kafka.isolation.level": "read_committed",
         }
     else:
-        generator.check(source)
+        generator.check_options(source)
 
 
 @pages

@@ -1,7 +1,7 @@
 """Who may import whom. The allow-list below is the picture in the architecture page, as code.
 
-A part of the package is a folder or a module right under ``watersmeet``; ``engine`` is several parts. A part,
-an edge or a guarded library that is not listed here fails. Imports inside functions and
+A part of the package is a folder or a module right under ``watersmeet``; ``runtime`` is several parts. A
+part, an edge or a guarded library that is not listed here fails. Imports inside functions and
 under ``TYPE_CHECKING`` count as well; the one exception is ``NAMED_IN_TYPES``.
 """
 
@@ -24,8 +24,8 @@ BASE = {
     *(
         "errors",
         "conditions",
-        "durable",
-        "earlier_names",
+        "durable_files",
+        "deprecated_names",
         "event_time",
         "measure",
         "names",
@@ -36,14 +36,14 @@ BASE = {
 }
 CORE = {"plan", "watermark", "kernel", "state"}
 TASK_CORE = CORE - {"plan"}
-TICK = {"engine.messages", "engine.tasks", "engine.nodes", "engine.driver"}
+TICK = {"runtime.messages", "runtime.tasks", "runtime.operators", "runtime.coordinator"}
 
 ALLOWED: dict[str, set[str]] = {
     # what is asked
     "errors": set(),
     "conditions": {"event_time", "measure"},
-    "durable": set(),
-    "earlier_names": set(),
+    "durable_files": set(),
+    "deprecated_names": set(),
     "event_time": {"errors"},
     "measure": {"names"},
     "names": set(),
@@ -51,12 +51,11 @@ ALLOWED: dict[str, set[str]] = {
     "time_texts": {"zones"},
     "types": {"errors"},
     "zones": set(),
-    "at_once": set(),
-    "awaited": set(),
-    "postgres_errors": {"awaited", "errors"},
-    "postgres_server": {"awaited", "errors", "postgres_errors"},  # its client: of sinks, and of state
+    "parallel": set(),
+    "cancellable": set(),
+    "postgres_server": {"cancellable", "errors"},  # its client: of sinks, and of state
     "spec": BASE,
-    "front": BASE | {"spec"},
+    "parser": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
     "plan": BASE | {"spec", "expressions"},
     "watermark": BASE,
@@ -64,54 +63,54 @@ ALLOWED: dict[str, set[str]] = {
     # what tasks compute as Spark does: from the text of an expression to its values
     "expressions": BASE | {"spec", "kernel"},
     "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
-    "objects": BASE | {"spec", "state", "postgres_server", "postgres_errors"},
+    "objects": BASE | {"spec", "state", "postgres_server"},
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
-    "engine.messages": BASE | TASK_CORE | {"spec", "expressions"},
-    "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
-    "engine.nodes": BASE | TASK_CORE | {"at_once", "spec", "engine.messages", "engine.tasks"},
-    "engine.driver": BASE
+    "runtime.messages": BASE | TASK_CORE | {"spec", "expressions"},
+    "runtime.tasks": BASE | TASK_CORE | {"spec", "runtime.messages"},
+    "runtime.operators": BASE | TASK_CORE | {"parallel", "spec", "runtime.messages", "runtime.tasks"},
+    "runtime.coordinator": BASE
     | CORE
-    | {"at_once", "spec", "expressions", "engine.messages", "engine.tasks", "engine.nodes"},
+    | {"parallel", "spec", "expressions", "runtime.messages", "runtime.tasks", "runtime.operators"},
     # the one order of a tick's steps, on any engine
-    "engine.tick": BASE | {"plan", "engine.driver", "engine.messages"},
-    "engine.files": BASE | {"spec"},
-    "engine.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
-    "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back
+    "runtime.tick": BASE | {"plan", "runtime.coordinator", "runtime.messages"},
+    "runtime.files": BASE | {"spec"},
+    "runtime.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
+    "runtime.values": BASE | {"spec"},  # values of case files as Arrow, and back
     # the two places where it runs
-    "engine.local": BASE
-    | {"spec", "expressions", "trace", "engine.tick", "engine.replay", "engine.values", "engine.files"}
+    "runtime.local": BASE
+    | {"spec", "expressions", "trace", "runtime.tick", "runtime.replay", "runtime.values", "runtime.files"}
     | TICK
     | CORE,
-    "engine.spark": BASE
+    "runtime.spark": BASE
     | {
-        "at_once",
+        "parallel",
         "expressions",
         "objects",
         "spec",
         "sinks",
-        "engine.tick",
-        "engine.replay",
-        "engine.values",
-        "engine.files",
-        "engine.records",
+        "runtime.tick",
+        "runtime.replay",
+        "runtime.values",
+        "runtime.files",
+        "runtime.records",
     }
     | TICK
     | CORE,
-    # a case file is a job's text and its steps: the one part of an engine that knows `front`
-    "engine.replay": BASE | {"spec", "front", "plan", "engine.driver"},
-    "trace": BASE | {"spec", "engine.replay", "engine.values"} | TICK | CORE,
-    "sinks": BASE | {"spec", "objects", "postgres_server", "postgres_errors"},
+    # a case file is a job's text and its steps: the one part of an engine that knows `parser`
+    "runtime.replay": BASE | {"spec", "parser", "plan", "runtime.coordinator"},
+    "trace": BASE | {"spec", "runtime.replay", "runtime.values"} | TICK | CORE,
+    "sinks": BASE | {"spec", "objects", "postgres_server"},
     # helpers for the command line and for tests; nothing of the above imports them
     "observe": BASE | {"spec", "plan"},
     # what is kept of past ticks, for people
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it; what became of rows it asks a process of the command line
     "page": BASE | {"watermark", "observe", "history", "spec", "state"},
-    "testing": BASE | {"spec", "plan", "state", "engine.local", "engine.values", "local"},
+    "testing": BASE | {"spec", "plan", "state", "runtime.local", "runtime.values", "local"},
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "expressions", "plan", "kernel", "state", "watermark"}
-    | {"engine.driver", "engine.tasks", "engine.local"},
+    | {"runtime.coordinator", "runtime.tasks", "runtime.local"},
     # what a job has put out, and the batch answer of its queries: for the command line
     "diff": BASE | {"spec", "state"},
     # topics, looked at once more by the client of sinks: for the command line
@@ -119,21 +118,21 @@ ALLOWED: dict[str, set[str]] = {
     # what became of rows: by the history, and by rows that were read again
     "why": BASE
     | {"spec", "expressions", "plan", "kernel", "state"}
-    | {"engine.driver", "engine.local", "engine.values", "history", "whatif"},
+    | {"runtime.coordinator", "runtime.local", "runtime.values", "history", "whatif"},
     "cli": BASE
     | {
         "spec",
-        "front",
+        "parser",
         "plan",
         "kernel",
         "state",
         "trace",
-        "engine.driver",
-        "engine.files",
-        "engine.local",
-        "engine.records",
-        "engine.spark",
-        "engine.values",
+        "runtime.coordinator",
+        "runtime.files",
+        "runtime.local",
+        "runtime.records",
+        "runtime.spark",
+        "runtime.values",
         "sinks",
         "observe",
         "testing",
@@ -152,10 +151,10 @@ ALLOWED: dict[str, set[str]] = {
     "running": BASE
     | {
         "spec",
-        "front",
+        "parser",
         "plan",
-        "engine.driver",
-        "engine.spark",
+        "runtime.coordinator",
+        "runtime.spark",
         "sinks",
         "objects",
         "observe",
@@ -163,43 +162,43 @@ ALLOWED: dict[str, set[str]] = {
         "page",
     },
     # the same in a thread of its own
-    "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
+    "background_job": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text
-    "relations": BASE | {"spec", "front", "plan", "observe", "running", "started"},
+    "relations": BASE | {"spec", "parser", "plan", "observe", "running", "background_job"},
     # joins as data, which make relations, and jobs over iterables
     "local": BASE
-    | {"spec", "front", "plan", "relations", "state", "objects", "engine.local", "engine.values"},
+    | {"spec", "parser", "plan", "relations", "state", "objects", "runtime.local", "runtime.values"},
     # joins as data, of TOML too: relations from what a file or calls say
-    "pipelines": BASE | {"spec", "front", "plan", "observe", "relations", "running", "started"},
+    "pipelines": BASE | {"spec", "parser", "plan", "observe", "relations", "running", "background_job"},
     # the public names
     "watersmeet": BASE
     | {
         "spec",
-        "front",
+        "parser",
         "plan",
         "state",
-        "engine.local",
+        "runtime.local",
         "local",
         "running",
         "sinks",
-        "started",
+        "background_job",
         "relations",
         "pipelines",
     },
     "__main__": {"cli"},
     # the folder itself is empty
-    "engine": set(),
+    "runtime": set(),
 }
 
 LIBRARIES: dict[str, set[str]] = {
-    "pyspark": {"engine.spark"},
-    "py4j": {"engine.spark"},
+    "pyspark": {"runtime.spark"},
+    "py4j": {"runtime.spark"},
     # a plan's expressions are its trees; the Spark engine renders them as Spark SQL
     "sqlglot": {
         "types",
         "spec",
         "expressions",
-        "front",
+        "parser",
         "relations",
         "plan",
         "local",
@@ -207,7 +206,7 @@ LIBRARIES: dict[str, set[str]] = {
         "whatif",
         "diff",
         "why",
-        "engine.spark",
+        "runtime.spark",
     },
     "confluent_kafka": {"sinks", "topics"},
     "matplotlib": {"cli"},
@@ -225,13 +224,13 @@ NAMED_IN_TYPES: dict[str, set[str]] = {"pyspark": {"relations"}}
 
 
 def part_of(module: str) -> str:
-    """The part that a module belongs to: ``watersmeet.engine.tasks.slice`` is of ``engine.tasks``."""
+    """The part that a module belongs to: ``watersmeet.runtime.tasks.side`` is of ``runtime.tasks``."""
     names = module.split(".")[1:]
     if not names:
         return "watersmeet"
     first, second = names[0], ".".join(names[1:2])
-    if first == "engine" and second:
-        return f"engine.{second}"
+    if first == "runtime" and second:
+        return f"runtime.{second}"
     return first
 
 
@@ -335,13 +334,13 @@ def test_the_list_has_no_cycle():
 @pytest.mark.parametrize(
     ("module", "source", "edge"),
     [
-        ("watersmeet.kernel.match.bands", "from watersmeet.plan import model", "kernel -> plan"),
-        ("watersmeet.kernel.match.bands", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
-        ("watersmeet.plan.passes", "from watersmeet import front", "plan -> front"),
-        ("watersmeet.engine.local", "import watersmeet.engine.spark.job", "engine.local -> engine.spark"),
-        ("watersmeet.engine.tasks", "from pyspark.sql import types", "engine.tasks -> pyspark"),
+        ("watersmeet.kernel.match.probe", "from watersmeet.plan import model", "kernel -> plan"),
+        ("watersmeet.kernel.match.probe", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
+        ("watersmeet.plan.passes", "from watersmeet import parser", "plan -> parser"),
+        ("watersmeet.runtime.local", "import watersmeet.runtime.spark.job", "runtime.local -> runtime.spark"),
+        ("watersmeet.runtime.tasks", "from pyspark.sql import types", "runtime.tasks -> pyspark"),
         ("watersmeet.cli.run", "import pyspark.sql as sql", "cli -> pyspark"),
-        ("watersmeet.sinks.files", "import pyspark", "sinks -> pyspark"),
+        ("watersmeet.sinks.file_sink", "import pyspark", "sinks -> pyspark"),
         ("watersmeet.plan.model", "if TYPE_CHECKING:\n    import pyspark", "plan -> pyspark"),
         ("watersmeet.spec.model", "from . import other", "relative import"),
     ],
@@ -355,15 +354,15 @@ def test_a_forbidden_edge_is_seen(module, source, edge):
     ("statement", "unwanted"),
     [
         (
-            "import watersmeet.engine.local, watersmeet.sinks, watersmeet.front, watersmeet.local.batches,"
+            "import watersmeet.runtime.local, watersmeet.sinks, watersmeet.parser, watersmeet.local.batches,"
             " watersmeet.local.join_spec",
             {"pyspark", "py4j", "typer", "rich", "pandas"},
         ),
         ("import watersmeet.cli.main", {"pyspark", "py4j", "pandas", "pyarrow", "duckdb"}),
-        ("import watersmeet.engine.spark.job.job", {"duckdb"}),
+        ("import watersmeet.runtime.spark.job.job", {"duckdb"}),
         (
-            "import watersmeet.cli.diff.command, watersmeet.engine.driver.opening.plan_for_state,"
-            " watersmeet.engine.spark.job.inferring, watersmeet.cli.why.reading",
+            "import watersmeet.cli.diff.command, watersmeet.runtime.coordinator.restore.plan_for_state,"
+            " watersmeet.runtime.spark.job.column_inference, watersmeet.cli.why.sources",
             {"pyspark", "py4j"},
         ),
     ],

@@ -30,9 +30,9 @@ TREES = {"sqlglot"}
 
 PURE = {"errors", "conditions", "event_time", "measure", "names"}
 BENEATH = {"kernel", "watermark"}
-TASKS = {"engine.tasks", "engine.nodes"}
-DRIVER = {"engine.messages", "engine.driver"}
-TEXT = {"spec", "front", "plan"}
+TASKS = {"runtime.tasks", "runtime.operators"}
+DRIVER = {"runtime.messages", "runtime.coordinator"}
+TEXT = {"spec", "parser", "plan"}
 
 OUT: dict[str, tuple[set[str], set[str]]] = {
     "a folder's contents": (BENEATH | TASKS | DRIVER | PURE | {"spec", "expressions", "plan"}, FOLDERS),
@@ -41,7 +41,7 @@ OUT: dict[str, tuple[set[str], set[str]]] = {
 }
 """What must not be called, and where."""
 LIBRARIES_OUT: dict[str, tuple[set[str], set[str]]] = {
-    "arrays": ({"errors", "conditions", "names", "spec", "front"}, ARRAYS),
+    "arrays": ({"errors", "conditions", "names", "spec", "parser"}, ARRAYS),
     "expressions": (TASKS | DRIVER | BENEATH | {"state"}, TREES),
 }
 
@@ -92,11 +92,11 @@ def test_every_guarded_part_is_a_part_of_the_package():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("watersmeet.engine.tasks.slice", "import os\nos.scandir('/')"),
-        ("watersmeet.engine.nodes.join", "import pathlib\n[*pathlib.Path('/').rglob('*')]"),
-        ("watersmeet.engine.driver.driver", "import time\nnow = time.time()"),
+        ("watersmeet.runtime.tasks.side", "import os\nos.scandir('/')"),
+        ("watersmeet.runtime.operators.join", "import pathlib\n[*pathlib.Path('/').rglob('*')]"),
+        ("watersmeet.runtime.coordinator.driver", "import time\nnow = time.time()"),
         ("watersmeet.kernel.match.pairs", "open('x')"),
-        ("watersmeet.engine.tasks.slice", "def f():\n    from sqlglot import exp"),
+        ("watersmeet.runtime.tasks.side", "def f():\n    from sqlglot import exp"),
         ("watersmeet.plan.planner", "from datetime import datetime\ndatetime.now()"),
     ],
 )

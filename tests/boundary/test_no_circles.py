@@ -43,15 +43,15 @@ def test_there_is_no_circle():
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        ("from watersmeet.front import sql", True),
-        ("def f():\n    from watersmeet.front.sql import parse_job", True),
-        ("if TYPE_CHECKING:\n    from watersmeet.front import sql", False),
+        ("from watersmeet.parser import statements", True),
+        ("def f():\n    from watersmeet.parser.statements import parse_job", True),
+        ("if TYPE_CHECKING:\n    from watersmeet.parser import statements", False),
         ("import watersmeet.errors", False),
     ],
 )
 def test_a_circle_is_seen(other, expected):
     sources = {
-        "watersmeet.front.sql": "from watersmeet.plan import planner",
+        "watersmeet.parser.statements": "from watersmeet.plan import planner",
         "watersmeet.plan.planner": other,
     }
     known = {**sources, "watersmeet.errors": ""}

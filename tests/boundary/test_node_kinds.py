@@ -20,15 +20,15 @@ from tests.boundary.test_import_edges import module_name
 from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.syntax import nodes_of, tree_of
 from watersmeet import plan as planner
-from watersmeet.engine.driver.kinds import registry
-from watersmeet.engine.driver.kinds.base import NodeDriver
-from watersmeet.engine.driver.kinds.registry import NODE_KINDS
-from watersmeet.engine.messages.shapes import NodeShape
-from watersmeet.plan.checks.unbounded import _check
-from watersmeet.plan.conditions.placement import _sunk
+from watersmeet.plan.checks.unbounded_state import _check
+from watersmeet.plan.conditions.placement import _push_down
 from watersmeet.plan.identity.fingerprint import _by_kind
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.nodes.tree import Node
+from watersmeet.plan.nodes.tree import QueryNode
+from watersmeet.runtime.coordinator.operators import registry
+from watersmeet.runtime.coordinator.operators.base import NodeDriver
+from watersmeet.runtime.coordinator.operators.registry import NODE_KINDS
+from watersmeet.runtime.messages.shapes import NodeShape
 
 MOST_IN_PLAN = 6
 """How many tests on the class of a node the planner has: to be lowered."""
@@ -44,7 +44,7 @@ def family(base: type) -> set[type]:
     return {base}.union(*(family(sub) for sub in base.__subclasses__()))
 
 
-NAMES = {each.__name__ for base in (NodePlan, NodeShape, Node) for each in family(base) - {base}}
+NAMES = {each.__name__ for base in (NodePlan, NodeShape, QueryNode) for each in family(base) - {base}}
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -103,7 +103,7 @@ def test_every_kind_of_node_is_in_the_registry_once():
 
 def test_there_is_one_registry():
     found = {name: list(lists_of_kinds(tree)) for name, tree in modules().items()}
-    stored_names = "watersmeet.plan.identity.stored_names"  # a row for every class that is stored
+    stored_names = "watersmeet.plan.identity.fingerprint"  # a row for every class that is stored
     assert {name: len(lines) for name, lines in found.items() if lines} == {
         registry.__name__: 1,
         stored_names: 1,
@@ -126,22 +126,22 @@ def test_a_kind_is_whole(kind):
     """Its driver is one; workers find its task by name; somebody said on what its state depends."""
     assert isinstance(kind.driver, NodeDriver)
     module = sys.modules[kind.task.__module__]
-    assert module.__name__.startswith("watersmeet.engine.nodes.")
+    assert module.__name__.startswith("watersmeet.runtime.operators.")
     assert getattr(module, kind.task.__name__) is kind.task
-    assert kind.driver.shape_of.__annotations__["return"] == kind.shape.__name__
+    assert kind.driver.build_shape.__annotations__["return"] == kind.shape.__name__
     assert _by_kind.dispatch(kind.plan) is not _by_kind.dispatch(NodePlan)
 
 
-@pytest.mark.parametrize("kind", sorted(kinds(Node), key=lambda kind: kind.__name__))
-@pytest.mark.parametrize("rule", [_check, _sunk], ids=["what is kept for ever", "where filters go"])
+@pytest.mark.parametrize("kind", sorted(kinds(QueryNode), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("rule", [_check, _push_down], ids=["what is kept for ever", "where filters go"])
 def test_the_planner_has_a_rule_for_every_kind(rule, kind):
     """Its default refuses to guess."""
-    assert rule.dispatch(kind) is not rule.dispatch(Node)
+    assert rule.dispatch(kind) is not rule.dispatch(QueryNode)
 
 
 def test_tasks_load_no_plan():
     """In an interpreter of its own: what a worker imports to run any kind of node."""
-    tasks = sorted({kind.task.__module__ for kind in NODE_KINDS} | {"watersmeet.engine.nodes.task"})
+    tasks = sorted({kind.task.__module__ for kind in NODE_KINDS} | {"watersmeet.runtime.operators.task"})
     code = (
         f"import sys, {', '.join(tasks)};"
         f"print([n for n in sys.modules if n.startswith({planner.__name__!r})])"

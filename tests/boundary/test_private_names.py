@@ -32,7 +32,7 @@ def private_in(node: ast.AST) -> list[str]:
 
 
 def private_parts(node: ast.AST) -> list[str]:
-    """Private names in a text such as ``watersmeet.kernel.embedded._close``."""
+    """Private names in a text such as ``watersmeet.kernel.duckdb._close``."""
     text = node.value if isinstance(node, ast.Constant) else None
     return [part for part in text.split(".") if is_private(part)] if isinstance(text, str) else []
 
@@ -66,12 +66,12 @@ def test_no_test_patches_a_private_name():
     [
         "monkeypatch.setattr(module, '_x', 1)",
         "monkeypatch.setattr(\n    module,\n    '_x',\n    1,\n    raising=False,\n)",
-        "monkeypatch.setattr('watersmeet.kernel.embedded._close', 1)",
+        "monkeypatch.setattr('watersmeet.kernel.duckdb._close', 1)",
         "monkeypatch.setattr(sink._table, 'look', 1)",
         "monkeypatch.delattr(module, '_x')",
         "monkeypatch.setitem(module._x, 1, 2)",
         "with patch.object(module, '_x'): ...",
-        "with patch('watersmeet.kernel.embedded._close'): ...",
+        "with patch('watersmeet.kernel.duckdb._close'): ...",
         "after(Sink, '_x', stop)",
         "job._x = 1",
         "job._x, job.y = 1, 2",

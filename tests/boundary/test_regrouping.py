@@ -9,7 +9,7 @@ from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.syntax import nodes_of, tree_of
 
 HOME = "kernel/batches.py"
-PARTS = ("kernel", "state", "engine", "sinks", "observe", "cli")
+PARTS = ("kernel", "state", "runtime", "sinks", "observe", "cli")
 
 RAW = {
     "combine_chunks",

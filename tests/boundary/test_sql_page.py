@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.boundary.test_docs import command_flags
-from watersmeet.front.ddl import settings
-from watersmeet.front.ddl.options import COLUMNS, GENERATOR_ROWS_PER_SECOND
-from watersmeet.front.sql import STATEMENTS
+from watersmeet.parser.ddl import settings
+from watersmeet.parser.ddl.options import COLUMNS, GENERATOR_ROWS_PER_SECOND
+from watersmeet.parser.statements import STATEMENTS
 from watersmeet.spec import connectors
 from watersmeet.spec.options import (
     debezium,
@@ -22,7 +22,6 @@ from watersmeet.spec.options import (
     postgres,
     records,
     spark,
-    stored_files,
 )
 from watersmeet.types import parser
 
@@ -52,7 +51,7 @@ SOURCES = {
 SINKS = {
     "File sink": {
         *files.OURS,
-        *stored_files.StoredFileOptions.names(),
+        *files.StoredFileOptions.names(),
         *(name for of_format in files.WRITERS.values() for name in of_format),
         "<name.with.dot>",
     },
@@ -160,10 +159,10 @@ def test_types():
 
 
 def test_defaults_are_those_of_the_code():
-    from watersmeet.engine.spark.sources import generator
-    from watersmeet.engine.spark.sources.kafka import OFFSETS_PER_TICK
+    from watersmeet.runtime.spark.sources import generator
+    from watersmeet.runtime.spark.sources.kafka import OFFSETS_PER_TICK
     from watersmeet.sinks.console import DEFAULT_ROWS
-    from watersmeet.spec.limits import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
+    from watersmeet.spec.job_options import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
     from watersmeet.spec.options import kafka_delivery
     from watersmeet.spec.options.changes import DELETES, INSERTS
     from watersmeet.spec.options.kafka import METADATA, SINK_FORMATS, SOURCE_FORMATS
@@ -189,7 +188,7 @@ def test_defaults_are_those_of_the_code():
 
 
 def test_defaults_of_settings_are_those_of_the_code():
-    from watersmeet.front.ddl.amounts import bytes_in
+    from watersmeet.parser.ddl.quantities import bytes_in
     from watersmeet.spec.model import Options
 
     defaults = Options()

@@ -19,17 +19,17 @@ from watersmeet.types.sql_type import INTEGER_BITS, PLAIN
 HOME = find_paths(PACKAGE, "types/**/*.py")
 
 TABLES = {
-    "front/text/place.py": "names that people may have meant",
-    "sinks/postgres/types.py": "which of PostgreSQL's types each is",
+    "parser/text/source_position.py": "names that people may have meant",
+    "sinks/postgres/target.py": "which of PostgreSQL's types each is",
     "diff/duckdb_sql.py": "which of DuckDB's types each is",
-    "engine/spark/catalog/results.py": "with which functions are tried",
+    "runtime/spark/catalog/result_types.py": "with which functions are tried",
 }
 """Modules that list types, and why."""
 
 NAMES = {*map(str, PLAIN), "DECIMAL", "INTERVAL", "ARRAY", "MAP", "STRUCT", "VOID", "UNKNOWN"}
 COMPARED = {
-    "front/query/as_of.py": "TIMESTAMP is a word of AS OF there",
-    "spec/typed_literals.py": "words before literals, of which not all are types",
+    "parser/query/joins.py": "TIMESTAMP is a word of AS OF there",
+    "spec/literals.py": "words before literals, of which not all are types",
     "testing/cases.py": "texts of case files, which are read by themselves",
     "diff/bags.py": "types of DuckDB's",
     "cli/diff/outputs.py": "types of DuckDB's",
@@ -37,14 +37,14 @@ COMPARED = {
 """Modules that compare texts with names of types, and why. Not counted are `SqlType.name` and families."""
 
 KEPT = {
-    "engine/local/tables.py": "types of DuckDB's",
+    "runtime/local/sources.py": "types of DuckDB's",
     "kernel/aggregate.py": "types of DuckDB's",
-    "diff/database.py": "types of DuckDB's",
+    "diff/bags.py": "types of DuckDB's",
     "diff/duckdb_sql.py": "types of DuckDB's",
-    "engine/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
+    "runtime/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
     **{
         f"sinks/postgres/{module}.py": "types of PostgreSQL's"
-        for module in ("moving", "part", "sink", "staging", "target", "types")
+        for module in ("copy", "publishing", "sink", "staging", "target")
     },
 }
 """Modules in which something that is called a type is a text, and why."""
@@ -166,9 +166,9 @@ def test_tasks_load_no_grammar_of_sql():
     }
     assert knows == {Path(intervals.__file__).name}
     users = {PACKAGE / name for name, source, _ in modules() if intervals.__name__ in source}
-    asking = ("front", "expressions", "plan", "local", "engine", "relations", "whatif", "diff", "cli")
+    asking = ("parser", "expressions", "plan", "local", "runtime", "relations", "whatif", "diff", "cli")
     assert users <= {*find_paths(PACKAGE, *(f"{part}/**/*.py" for part in asking))}
-    tasks = ("engine/tasks", "engine/nodes", "engine/messages")
+    tasks = ("runtime/tasks", "runtime/operators", "runtime/messages")
     assert not users & {*find_paths(PACKAGE, *(f"{part}/**/*.py" for part in tasks))}
 
 

@@ -13,12 +13,12 @@ import pytest
 from tests.boundary.test_import_edges import imports, is_own_module, module_name, part_of
 from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
 from tests.support.syntax import tree_of
-from watersmeet.engine.spark import start_failures
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark import start_failures
 
 BY_SPARK = {
-    f"watersmeet.engine.spark.{name}"
-    for name in ("batch", "replay", "job_conf", "job.class_archive", "job.job", "job.session")
+    f"watersmeet.runtime.spark.{name}"
+    for name in ("batch", "replay", "java_start", "job.class_archive", "job.job", "job.session")
 }
 """Modules of the engine that load PySpark, and that others name: where a job is run, or Spark answers."""
 REFUSED = {
@@ -72,7 +72,7 @@ print(json.dumps(told))
 def modules() -> list[str]:
     """All modules that load without Spark: those outside of its engine, and those in it that they name."""
     names = {module_name(file) for file in find_paths(PACKAGE, "**/*.py")}
-    outside = {name for name in names if part_of(name) != "engine.spark" and not name.endswith("__main__")}
+    outside = {name for name in names if part_of(name) != "runtime.spark" and not name.endswith("__main__")}
     named = {
         name if name in names else name.rpartition(".")[0]
         for file in find_paths(PACKAGE, "**/*.py")
@@ -81,7 +81,7 @@ def modules() -> list[str]:
         if is_own_module(name) or name.startswith("watersmeet")
     }
     assert named >= BY_SPARK, "no module names these: correct BY_SPARK"
-    return sorted(outside | {name for name in named & names if part_of(name) == "engine.spark"} - BY_SPARK)
+    return sorted(outside | {name for name in named & names if part_of(name) == "runtime.spark"} - BY_SPARK)
 
 
 @pytest.fixture(scope="module")

@@ -45,15 +45,15 @@ from tests.support.kafka import consume_all
 from tests.support.parquet_rows import table_in
 from tests.support.s3 import store_at
 from tests.support.tables import tables_at
-from watersmeet.engine.driver.open_tick import BegunTick, RunningTick
-from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
+from watersmeet.runtime.coordinator.tick_phases import RunningTick, StartedTick
+from watersmeet.runtime.spark.checkpoint.job_record import StoredJob
 from watersmeet.sinks.base import CallsInTasks, StagesInState
-from watersmeet.sinks.by_tasks import numbered_here
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.sinks.function import FunctionSink
 from watersmeet.sinks.registry import make_sink
+from watersmeet.sinks.staging import write_numbered_parts
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.state.commits import Commits
-from watersmeet.state.manifest import has_come_to, load_newest
+from watersmeet.state.manifest import has_reached_tick, load_newest
 from watersmeet.state.store import LocalStore
 
 LONGEST_S = 300
@@ -61,9 +61,9 @@ LONGEST_S = 300
 
 IMPORTED = (
     "deltalake", "deltalake.transaction", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "duckdb",
-    "obstore", "adbc_driver_postgresql.dbapi", "watersmeet.sinks.files", "watersmeet.sinks.lake.delta",
+    "obstore", "adbc_driver_postgresql.dbapi", "watersmeet.sinks.file_sink", "watersmeet.sinks.lake.delta",
     "watersmeet.sinks.lake.iceberg", "watersmeet.sinks.postgres.sink", "watersmeet.sinks.kafka.sink",
-    "watersmeet.sinks.stored.sink", "watersmeet.sinks.function.sink", "watersmeet.objects.tables_store",
+    "watersmeet.sinks.object_store", "watersmeet.sinks.function", "watersmeet.objects.postgres_store",
 )  # fmt: skip
 """Modules that a job needs: imported before jobs are forked."""
 
@@ -81,7 +81,8 @@ STORES = ("directory", "objects", "tables")
 @dataclass(frozen=True)
 class Job:
     """A job in a folder of its own. ``endpoint``, ``bucket``: of the object store; ``url``: of PostgreSQL;
-    ``servers``: of Kafka. ``set_aside``: parts of later ticks are moved out of sight. ``aside``: a table that
+    ``servers``: of Kafka. ``list_side_outputs``: parts of later ticks are moved out of sight. ``aside``: a
+    table that
     refuses some of the rows, which are put aside. ``then``: the query by which another one goes on.
     ``target``: how names of what it writes to end."""
 
@@ -154,7 +155,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
         _make_picky(job)
     runs.Threads = _Inline  # type: ignore[misc, assignment]
     points.after(StoredJob, "begin", "begun")
-    points.after(BegunTick, "advance", "read")
+    points.after(StartedTick, "advance", "read")
     points.after(RunningTick, "settle", "node")
     points.after(sinking, "write_part", "half-staged")
     points.after(type(sink), "take_parts", "staged")
@@ -166,7 +167,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
         if isinstance(one, StagesInState):
             one.stage_in(store)
         if isinstance(one, CallsInTasks):
-            one.call_in(numbered_here, partial(has_come_to, store))
+            one.call_in(write_numbered_parts, partial(has_reached_tick, store))
     if job.sink == "kafka":
         _make_topic(job)
         _make_topic(shed_job)

@@ -9,11 +9,11 @@ import pytest
 
 from watersmeet import running
 from watersmeet.cli.main import main
-from watersmeet.history.recording import Recording
+from watersmeet.history.recorder import HistoryRecorder
 
 
 class FakeEngine:
-    """Stands for watersmeet.engine.spark.job.job: remembers its call, reports the ticks it was given."""
+    """Stands for watersmeet.runtime.spark.job.job: remembers its call, reports the ticks it was given."""
 
     def __init__(self) -> None:
         self.ticks: list[object] = []
@@ -80,11 +80,11 @@ def tick(number: int, **account: int) -> SimpleNamespace:
 @pytest.fixture
 def engine(monkeypatch):
     fake = FakeEngine()
-    module = ModuleType("watersmeet.engine.spark.job.job")
+    module = ModuleType("watersmeet.runtime.spark.job.job")
     module.run_job = fake.run_job
-    monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job.job", module)
+    monkeypatch.setitem(sys.modules, "watersmeet.runtime.spark.job.job", module)
     monkeypatch.setattr(running, "check_before_java", lambda *_, **__: None)  # nothing is read or written
-    monkeypatch.setattr(Recording, "started", lambda *_: None)  # it has no checkpoint to keep one in
+    monkeypatch.setattr(HistoryRecorder, "started", lambda *_: None)  # it has no checkpoint to keep one in
     return fake
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.observe.watched import TEXT
 from tests.support.screen import Screen
-from watersmeet.cli.logged import Said
+from watersmeet.cli.log_output import LogOutput
 from watersmeet.cli.run import Appearance, _views
-from watersmeet.front.sql import parse_job
 from watersmeet.observe.live.lines import JsonLines, PlainLines
 from watersmeet.observe.live.view import LiveView
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 
@@ -36,5 +36,5 @@ def test_view(monkeypatch, terminal, term, appearance, log, view):
     monkeypatch.setenv("TERM", term)
     monkeypatch.setenv("FORCE_COLOR", "1")  # is about colours, not about what draws in place
     job = parse_job(TEXT)
-    views, _, _ = _views(appearance, "folder/job.sql", job, plan_job(job), Said(log))
+    views, _, _ = _views(appearance, "folder/job.sql", job, plan_job(job), LogOutput(log))
     assert [type(each) for each in views] == ([] if view is None else [view])

@@ -18,19 +18,18 @@ import pytest
 
 from tests.cli.test_check_sources import answer
 from watersmeet import StateError, WatersmeetError, declared, files, job, run
-from watersmeet.engine.driver.opening.changed_queries import identify_queries
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.held import Hold, holder
-from watersmeet.engine.spark.checkpoint.restart import host_of
-from watersmeet.engine.spark.checkpoint.spark_files import text_of
-from watersmeet.engine.spark.job import gateway, session
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.preflight import patience, topics
-from watersmeet.engine.spark.preflight.run import problems_before_java
-from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.restore.changed_queries import identify_queries
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, DirectoryLock, holder
+from watersmeet.runtime.spark.checkpoint.restart import build_host
+from watersmeet.runtime.spark.checkpoint.spark_log import read_file_text
+from watersmeet.runtime.spark.job import gateway, session
+from watersmeet.runtime.spark.job.settings import RunSettings
+from watersmeet.runtime.spark.preflight import servers
+from watersmeet.runtime.spark.preflight.run import find_server_problems
+from watersmeet.runtime.spark.sources.files.progress import BatchFiles
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Sink
 from watersmeet.state import file_lists
@@ -73,7 +72,7 @@ def folder(tmp_path, monkeypatch):
 
 def checked(text: str, **how) -> list[WatersmeetError]:
     asked = parse_job(text)
-    return problems_before_java(asked, plan_job(asked), RunSettings("state", **how))
+    return find_server_problems(asked, plan_job(asked), RunSettings("state", **how))
 
 
 def codes(text: str, **how) -> list[str]:
@@ -90,9 +89,9 @@ def keep_state(text: str, *, committed: int = 0, files: Sequence[FileRead] = (),
     (checkpoint.spark / "offsets" / "0").write_text(offsets)
     for batch in range(committed + 1):
         (checkpoint.spark / "commits" / str(batch)).write_text("v1\n{}")
-    with checkpoint.locked():
+    with checkpoint.lock():
         lists = file_lists.add(checkpoint.store, [], files)
-        host = host_of("q", checkpoint.offsets(0), plan, {}, BatchFiles([], lists, {}))
+        host = build_host("q", checkpoint.offsets(0), plan, {}, BatchFiles([], lists, {}))
         queries = {q.name: QueryState(nodes=[NodeState() for _ in q.nodes]) for q in plan.queries}
         known = {"sources": [source.name for source in plan.sources], **identify_queries(plan)}
         made = {"tick": 1, "clock_us": 0, "queries": queries, "host": host, "owner": checkpoint.owner()}
@@ -163,7 +162,7 @@ def test_python_is_told_alike(folder):
 
 
 def test_a_started_job_fails_by_a_broker_that_is_away(monkeypatch):
-    monkeypatch.setattr(topics, "BROKERS_S", 0.3)
+    monkeypatch.setattr(servers, "BROKERS_S", 0.3)
     text = JOB.replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
     started = job(
         declared(text[: text.index("CREATE SINK")])["a"].to_sink(files("out")), checkpoint="s"
@@ -189,7 +188,7 @@ def test_a_state_that_does_not_fit_is_told():
     other = text.replace("FROM a;", "FROM a WHERE k > 'b';")
     assert codes(other) == ["changed-query"]
     assert codes(other, change_queries=True) == []
-    with checkpoint.locked():
+    with checkpoint.lock():
         assert codes(text) == ["checkpoint-locked"]
     (checkpoint.spark / "metadata").rename("metadata")
     assert codes(text) == ["spark-checkpoint-lost"]
@@ -211,7 +210,7 @@ def test_what_may_not_be_read_is_not_lost(monkeypatch, name):
     monkeypatch.setattr(Path, "read_text", refused)
     assert codes(text) == (["place-unusable"] if name == "metadata" else [])  # others are read later
     with pytest.raises(EngineError, match=f"Spark's checkpoint: {file} cannot be used: Permission") as told:
-        text_of(file)
+        read_file_text(file)
     assert told.value.hint.startswith("run it as the user who owns it")
     if name == "commits/0":
         with pytest.raises(EngineError, match="cannot be used"):
@@ -277,7 +276,7 @@ def test_who_looks_at_a_checkpoint_does_not_hold_it(folder):
         looking.set()
         for thread in threads:
             thread.join()
-    hold = Hold(root)
+    hold = DirectoryLock(root)
     with pytest.raises(StateError, match="another run"):
         Checkpoint("state").check_free()
     hold.release()
@@ -289,26 +288,26 @@ def test_two_that_look_at_once_do_not_take_each_other_for_a_run(folder, monkeypa
     def lock_and_look(handle, kind):
         lock(handle, kind)
         monkeypatch.setattr(fcntl, "flock", lock)
-        answers.append(checkpoint.is_held())
+        answers.append(checkpoint.is_locked())
 
     monkeypatch.setattr(fcntl, "flock", lock_and_look)
-    answers.append(checkpoint.is_held())
+    answers.append(checkpoint.is_locked())
     assert answers == [False, False]
 
 
 def test_a_run_is_on_until_its_process_has_gone(folder):
     root = Path("state")
     at_home, in_a_store = Checkpoint(root), Checkpoint(root, MemoryStore())
-    assert (at_home.is_held(), in_a_store.is_held()) == (False, None)
+    assert (at_home.is_locked(), in_a_store.is_locked()) == (False, None)
     root.mkdir()
     code = (
         "import fcntl, time; f = open('state/lock', 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True)"
     )
     with subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(60)"], stdout=subprocess.PIPE) as run:
         assert run.stdout.readline()
-        assert (at_home.is_held(), in_a_store.is_held()) == (True, True)
+        assert (at_home.is_locked(), in_a_store.is_locked()) == (True, True)
         run.kill()
-    assert (at_home.is_held(), in_a_store.is_held()) == (False, None)
+    assert (at_home.is_locked(), in_a_store.is_locked()) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -341,14 +340,14 @@ def test_a_missing_extra_is_told(monkeypatch, library, sink):
     ],
 )
 def test_servers_that_are_away_are_told(monkeypatch, text, code):
-    monkeypatch.setattr("watersmeet.engine.spark.preflight.run.SINK_S", 0.3)
-    monkeypatch.setattr(topics, "BROKERS_S", 0.3)
-    monkeypatch.setattr("watersmeet.engine.spark.preflight.databases.DATABASE_S", 0.3)
+    monkeypatch.setattr("watersmeet.runtime.spark.preflight.run.SINK_S", 0.3)
+    monkeypatch.setattr(servers, "BROKERS_S", 0.3)
+    monkeypatch.setattr("watersmeet.runtime.spark.preflight.servers.DATABASE_S", 0.3)
     assert codes(text) == [f"{code}-unreachable"]
 
 
 def test_a_host_that_has_no_name_is_told(monkeypatch):
-    monkeypatch.setattr("watersmeet.engine.spark.preflight.databases.DATABASE_S", 0)
+    monkeypatch.setattr("watersmeet.runtime.spark.preflight.servers.DATABASE_S", 0)
     text = f"{TABLE}{JOB.format(sink=FILES)}".replace("127.0.0.1:9", f"{'a' * 64}.example")
     joined = "SELECT a.k FROM a JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = d.k"
     assert codes(text.replace("SELECT k, t FROM a", joined)) == ["database-unreachable"]
@@ -359,12 +358,12 @@ def test_a_stop_ends_waiting_and_nothing_is_said_of_servers(monkeypatch):
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     began = time.monotonic()
-    assert problems_before_java(asked, plan_job(asked), RunSettings("state", stop=stop)) == []
+    assert find_server_problems(asked, plan_job(asked), RunSettings("state", stop=stop)) == []
     assert time.monotonic() - began < 5
 
 
 def test_a_broker_that_comes_up_in_time_is_waited_for(monkeypatch):
-    monkeypatch.setattr(patience, "PAUSE_S", 0.05)
+    monkeypatch.setattr(servers, "PAUSE_S", 0.05)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -397,11 +396,11 @@ def test_what_else_is_wrong_is_not_told_later_for_a_broker_that_is_away(folder):
     text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
     began = time.monotonic()
     assert codes(text) == ["sink-not-empty", "kafka-unreachable"]
-    assert time.monotonic() - began < patience.BROKERS_S / 2
+    assert time.monotonic() - began < servers.BROKERS_S / 2
 
 
 def test_a_broker_that_is_slow_is_left_to_the_run(monkeypatch):
-    monkeypatch.setattr(topics, "ANSWER_S", 0.2)
+    monkeypatch.setattr(servers, "ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = JOB.format(sink=FILES).replace(
             "'file', 'path' = 'in'", TOPIC[14:].format(port=silent.getsockname()[1])

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.support.registry import SchemaRegistry
-from watersmeet.engine.spark.preflight import registry, sources
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.preflight import servers, sources
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
 NEWEST = "/subjects/o-value/versions/latest"
@@ -25,7 +25,7 @@ INSERT INTO out SELECT id FROM o;
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
-    monkeypatch.setattr(registry, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(servers, "PATIENCE_S", 0.1)
     monkeypatch.setattr(sources, "check_topics", lambda source: None)
 
 
@@ -34,7 +34,7 @@ def plan(url: str):
 
 
 def problems(url: str, *, thorough: bool = False) -> list[tuple[str, str]]:
-    told = sources.problems_of(plan(url), thorough=thorough)
+    told = sources.find_source_problems(plan(url), thorough=thorough)
     assert "very-secret" not in repr([(str(each), each.hint) for each in told])
     return [(each.code, each.message) for each in told]
 
@@ -60,11 +60,11 @@ def test_one_that_refuses_and_one_that_is_none():
 def test_the_newest_schema_is_looked_at_when_it_is_asked_for():
     with SchemaRegistry() as server:
         assert problems(server.url, thorough=True) == []
-        assert any('has no schema "o-value"' in note for note in sources.notes_of(plan(server.url)))
+        assert any('has no schema "o-value"' in note for note in sources.list_source_notes(plan(server.url)))
         server.add(3, SCHEMA)
         server.schemas[NEWEST] = {"id": 3, "version": 1, "schema": json.dumps(SCHEMA)}
         assert problems(server.url, thorough=True) == []
-        assert not any("registry" in note for note in sources.notes_of(plan(server.url)))
+        assert not any("registry" in note for note in sources.list_source_notes(plan(server.url)))
         other = {**SCHEMA, "fields": [{"name": "id", "type": "string"}]}
         server.add(4, other)
         server.schemas[NEWEST] = {"id": 4, "version": 2, "schema": json.dumps(other)}

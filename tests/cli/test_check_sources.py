@@ -123,9 +123,9 @@ def test_what_a_broker_says(watersmeet, job, tmp_path, given, code, said):
 
 
 def test_a_broker_that_never_answers(watersmeet, job, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.preflight import topics
+    from watersmeet.runtime.spark.preflight import servers
 
-    monkeypatch.setattr(topics, "ANSWER_S", 0.2)
+    monkeypatch.setattr(servers, "ANSWER_S", 0.2)
     (tmp_path / "in").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         job.write_text(JOB.replace("PORT", str(silent.getsockname()[1])))
@@ -186,7 +186,7 @@ def test_a_broker_that_is_away(watersmeet, job, tmp_path):
 
 
 def test_a_run_is_refused_before_spark_starts(watersmeet, job, monkeypatch):
-    from watersmeet.engine.spark.job import session
+    from watersmeet.runtime.spark.job import session
 
     def started(conf):
         raise AssertionError("Spark was started")

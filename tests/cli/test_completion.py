@@ -110,12 +110,12 @@ def test_hidden_files_are_offered_to_who_types_the_dot(folder, monkeypatch):
 
 def test_a_tree_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for number in range(completion.FOLDERS + 50):
+    for number in range(completion.MAX_FOLDERS + 50):
         (tmp_path / f"{number:03d}").mkdir()
         (tmp_path / f"{number:03d}" / "job.sql").write_text("")
-    assert len(completion.job_files("")) == completion.OFFERED
-    assert completion.job_files(f"{completion.FOLDERS + 20:03d}") == [
-        f"{completion.FOLDERS + 20:03d}/job.sql"
+    assert len(completion.job_files("")) == completion.MAX_COMPLETIONS
+    assert completion.job_files(f"{completion.MAX_FOLDERS + 20:03d}") == [
+        f"{completion.MAX_FOLDERS + 20:03d}/job.sql"
     ]
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from watersmeet.cli import demo_data
-from watersmeet.cli.demo import DEMOS, compare, job_text
-from watersmeet.cli.demo_data import Layout, prepare
+from watersmeet.cli import demo as demo_data
+from watersmeet.cli.demo import DEMOS, Layout, compare, job_text, prepare
 from watersmeet.errors import SpecError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 REPOSITORY = Path(__file__).resolve().parents[2]

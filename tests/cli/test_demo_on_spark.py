@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.cli.demo import run_demo
-from watersmeet.cli.demo_data import Layout
+from watersmeet.cli.demo import Layout, run_demo
 
 
 @pytest.mark.spark

@@ -12,10 +12,11 @@ import pytest
 
 from tests.cli.test_before_java import FILES, JOB, TOPIC
 from tests.support.package_paths import REPOSITORY
-from watersmeet.cli.install import machine, software
-from watersmeet.cli.install.check import Status
-from watersmeet.cli.ui import UI_PORT
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.cli.install import checks as machine
+from watersmeet.cli.install import checks as software
+from watersmeet.cli.install.checks import Status
+from watersmeet.cli.page_commands import UI_PORT
+from watersmeet.spec.monitoring import Address
 
 WIDTH = 80
 

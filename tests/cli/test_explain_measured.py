@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 import watersmeet as package
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.manifest import STATE_VERSION, load_newest
 from watersmeet.state.store import LocalStore
 

@@ -55,11 +55,11 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
 
 
 def test_the_plan_is_that_of_the_declared_columns(files):
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
-    inferred = plan_job(parse_job(JOB, infer=Inferring()))
+    inferred = plan_job(parse_job(JOB, infer=ColumnInference()))
     declared = JOB.replace("(WATERMARK", "(k STRING, t TIMESTAMP, `at home` BOOLEAN, WATERMARK").replace(
         "(t TIMESTAMP,", "(k STRING, t TIMESTAMP, o STRUCT<x: BIGINT>,"
     )

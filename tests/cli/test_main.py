@@ -17,10 +17,10 @@ import pytest
 
 from tests.pipelines.texts import edited
 from watersmeet import errors
-from watersmeet.engine.spark.errors import readable_error
-from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
-from watersmeet.observe.held import Held
+from watersmeet.observe.watermark_holders import SilentPartition
+from watersmeet.runtime.spark.errors import readable_error
+from watersmeet.runtime.spark.job.settings import RunSettings
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -249,7 +249,7 @@ def test_changed_files_are_in_the_account_and_said(watersmeet, job, engine, make
 
 @pytest.mark.parametrize("flags", [[], ["--live"], ["--json"]])
 def test_who_is_waited_for_at_the_start_is_said(watersmeet, job, engine, flags):
-    engine.waiting = {"q": {"a": (Held("orders", "2"),), "b": ()}}
+    engine.waiting = {"q": {"a": (SilentPartition("orders", "2"),), "b": ()}}
     found = watersmeet("run", job, *flags)
     assert (
         '"partition": "2"' if flags == ["--json"] else "the watermark of a waits for a row in orders/2"

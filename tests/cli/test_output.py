@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli.output import OutputError, printed, to_stderr
-from watersmeet.engine.spark.errors import readable_error
+from watersmeet.cli.output import OutputError, guard_stdout, to_stderr
+from watersmeet.runtime.spark.errors import readable_error
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "inner.json"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
@@ -153,7 +153,7 @@ def test_a_run_that_cannot_print_is_no_error_of_spark(watersmeet, job, engine, m
         except Exception as raised:
             raise readable_error(raised) from None
 
-    monkeypatch.setattr(sys.modules["watersmeet.engine.spark.job.job"], "run_job", as_spark)
+    monkeypatch.setattr(sys.modules["watersmeet.runtime.spark.job.job"], "run_job", as_spark)
     monkeypatch.setattr(sys, "stdout", Unwritable(error))
     found = watersmeet("run", job, "--json")
     assert found.status == 2
@@ -244,7 +244,7 @@ def test_a_terminal_that_was_closed_is_no_error(monkeypatch):
         os.close(master)
         monkeypatch.setattr(sys, "stdout", terminal)
         monkeypatch.setattr(sys, "stderr", terminal)
-        with printed():
+        with guard_stdout():
             print("a row", flush=True)
             to_stderr("a notice")
             print("another row", flush=True)

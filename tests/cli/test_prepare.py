@@ -8,9 +8,9 @@ import pytest
 
 from watersmeet.cli import prepare
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.job import class_archive
+from watersmeet.runtime.spark.job import class_archive
 
-pytestmark = pytest.mark.skipif(class_archive.place() is None, reason="needs Java")
+pytestmark = pytest.mark.skipif(class_archive.archive_path() is None, reason="needs Java")
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +20,11 @@ def _own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def kept(tmp_path):
-    path = class_archive.place()
+    path = class_archive.archive_path()
     path.parent.mkdir(parents=True, mode=0o700)
     made = tmp_path / "made.jsa"
     made.write_bytes(b"classes")
-    class_archive.keep(made, path)
+    class_archive.store_archive(made, path)
     return path
 
 
@@ -66,9 +66,9 @@ def test_classes_of_another_user_are_not_loaded(kept):
 def test_other_jars_are_another_file(monkeypatch, tmp_path):
     (tmp_path / "jars").mkdir()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    before = class_archive.place()
+    before = class_archive.archive_path()
     (tmp_path / "jars" / "a.jar").write_bytes(b"a")
-    assert class_archive.place() != before
+    assert class_archive.archive_path() != before
 
 
 def test_what_is_there_is_not_made_again(kept, capsys):
@@ -98,14 +98,14 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(monkeypatch, tmp_path, capsys)
     said = capsys.readouterr().err
     assert "no space left" in said
     assert "[not-prepared]" in said or "not-prepared" in said
-    assert list(class_archive.folder().iterdir()) == []
+    assert list(class_archive.cache_folder().iterdir()) == []
 
 
 def test_a_file_that_was_made_is_the_users_alone(monkeypatch, tmp_path, capsys):
     _child(monkeypatch, tmp_path, 'printf classes > "$3"')
     assert main(["prepare"]) == 0
-    (made,) = class_archive.folder().glob("*.jsa")
-    assert made == class_archive.place()
+    (made,) = class_archive.cache_folder().glob("*.jsa")
+    assert made == class_archive.archive_path()
     assert made.stat().st_mode & 0o777 == 0o600
     assert class_archive.options()
 
@@ -140,8 +140,8 @@ def test_a_path_that_a_jvm_takes_for_two_is_told_of(monkeypatch, tmp_path, capsy
 
 
 def test_what_was_left_by_a_kill_is_removed(kept):
-    left = class_archive.folder() / f"{class_archive.MAKING}1"
+    left = class_archive.cache_folder() / f"{class_archive.STAGING_PREFIX}1"
     left.mkdir()
     (left / "half.jsa").write_bytes(b"half")
     assert main(["prepare", "--remove"]) == 0
-    assert list(class_archive.folder().iterdir()) == []
+    assert list(class_archive.cache_folder().iterdir()) == []

@@ -18,7 +18,7 @@ def engines(monkeypatch):
     """Outputs per case name; and which engine was asked, with how many partitions."""
     outputs = {"good": [LINE], "refused": [{"case": "refused", "error": "state would grow without limit"}]}
     asked = []
-    for name in ("watersmeet.engine.local", "watersmeet.engine.spark.replay"):
+    for name in ("watersmeet.runtime.local", "watersmeet.runtime.spark.replay"):
 
         def replay_case(case, partitions=1, name=name):
             asked.append((name, partitions))
@@ -69,7 +69,7 @@ def test_a_difference_is_printed_and_one(watersmeet, engines, case_file):
 def test_engine_and_partitions_are_passed_on(watersmeet, engines, case_file):
     watersmeet("replay", case_file(GOOD), "--engine", "spark", "--partitions", "3")
     watersmeet("replay", case_file(GOOD))
-    assert engines[1] == [("watersmeet.engine.spark.replay", 3), ("watersmeet.engine.local", 1)]
+    assert engines[1] == [("watersmeet.runtime.spark.replay", 3), ("watersmeet.runtime.local", 1)]
 
 
 WRONG = {

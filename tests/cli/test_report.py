@@ -9,10 +9,10 @@ import re
 import pytest
 
 from tests.support.recorded import OPEN, RecordedJob
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import EngineError
 from watersmeet.history.segments import FOLDER
 from watersmeet.page.html import SCRIPTS
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 
 JOB = """
 CREATE TABLE orders (id BIGINT, `at` TIMESTAMP, WATERMARK FOR `at` AS `at` - INTERVAL '10' SECONDS)
@@ -119,21 +119,21 @@ def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch)
 
 
 def test_a_run_before_its_first_tick_is_said_to_be_one(watersmeet, tmp_path):
-    with Checkpoint(tmp_path / "begun").locked():
+    with Checkpoint(tmp_path / "begun").lock():
         found = watersmeet("report", str(tmp_path / "begun"))
     assert "[no-state]: the run that uses" in found.err
     assert "has not committed its first tick yet" in found.err
 
 
 def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("watersmeet.page.serving.Serving.run", lambda serving: None)
+    monkeypatch.setattr("watersmeet.page.lifecycle.ServedPage.run", lambda serving: None)
     assert watersmeet("ui", "job.sql", "--listen", "0").err == ""
     (tmp_path / "empty").mkdir()
     assert "note: there is no history there" in watersmeet("ui", "empty", "--listen", "0").err
 
 
 def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("watersmeet.page.serving.Serving.run", lambda serving: None)
+    monkeypatch.setattr("watersmeet.page.lifecycle.ServedPage.run", lambda serving: None)
     job = tmp_path / "job.sql"
     job.write_text(f"SET token_file = '{tmp_path / 'token'}'; {job.read_text()}")
     asked = ("ui", "job.sql", "--listen", "0")

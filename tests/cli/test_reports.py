@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from watersmeet.engine.local.job import LocalJob
-from watersmeet.front.case_file import case_job
 from watersmeet.observe.reports import Reporter, account_of, integer_times, report_of
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local.job import LocalJob
 from watersmeet.state.store import MemoryStore
 
 STREAM = {"columns": {"t": "BIGINT", "k": "STRING", "v": "BIGINT"}, "time": {"t": {"lag": 2}}}

@@ -10,12 +10,12 @@ import pytest
 import watersmeet as watersmeet_package
 from tests.support.columns import column
 from watersmeet.cli import reset
-from watersmeet.engine.local.job import LocalJob
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import SeveralErrors, StateError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.sinks.files import FileSink
+from watersmeet.runtime.local.job import LocalJob
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.sinks.file_sink import FileSink
 
 JOB = """
 CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
@@ -41,7 +41,7 @@ class Left:
 
     def make(self, *, finished: bool = True) -> None:
         job = parse_job(self.file.read_text())
-        with self.checkpoint.locked():
+        with self.checkpoint.lock():
             owner = self.checkpoint.owner()
         state = LocalJob(plan_job(job), self.checkpoint.store)
         state.tick({"a": [({"t": 1, "k": "x"}, 1)]}, clock_us=1, end=finished)
@@ -58,7 +58,7 @@ class Left:
                 aside.mkdir(parents=True)
                 (aside / "out-000000000003-00000.parquet").write_bytes(b"x")
 
-    def is_gone(self) -> bool:
+    def is_evicted(self) -> bool:
         root = self.checkpoint.root
         gone = not any(each.exists() for each in (root, root.with_name("job.reset")))
         return gone and not any(any(each.iterdir()) for each in (self.out, self.late) if each.exists())
@@ -109,7 +109,7 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     ]
     assert [path.name for path in left.out.iterdir()] == ["notes.txt"]
     shutil.rmtree(left.out)
-    assert left.is_gone()
+    assert left.is_evicted()
     assert watersmeet("run", left.file).status == 0
     assert engine.job is not None
     again = watersmeet("reset", left.file, "--yes")
@@ -125,7 +125,7 @@ def test_reset_asks(watersmeet, left, monkeypatch, answer, status):
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
     assert watersmeet("reset", left.file).status == status
     assert asked == ["Delete it? [y/N] "]
-    assert left.is_gone() is (status == 0)
+    assert left.is_evicted() is (status == 0)
 
 
 def test_nobody_there_to_be_asked(watersmeet, left, monkeypatch):
@@ -160,7 +160,7 @@ def test_what_is_no_checkpoint_is_not_removed(watersmeet, left, tmp_path):
 
 def test_not_while_a_run_holds_the_lock(watersmeet, left):
     left.make()
-    with left.checkpoint.locked():
+    with left.checkpoint.lock():
         found = watersmeet("reset", left.file, "--yes")
     assert found.status == 2
     assert "checkpoint-locked" in found.err
@@ -198,13 +198,13 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
                 assert (refused.status, engine.job) == (2, None)
                 assert "reset-unfinished" in refused.err
             assert watersmeet("reset", left.file, "--yes").status == 0
-            assert left.is_gone()
+            assert left.is_evicted()
     assert interrupted > 10
 
 
 def test_what_has_no_name_is_no_checkpoint():
     with pytest.raises(StateError, match="is not a checkpoint"):
-        reset.planned(parse_job(JOB), "/")
+        reset.plan_reset(parse_job(JOB), "/")
 
 
 @pytest.mark.parametrize("linked", [False, True])

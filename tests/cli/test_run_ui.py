@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from watersmeet.cli.main import main
-from watersmeet.cli.ui import with_port
+from watersmeet.cli.page_commands import insert_default_port
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     job.write_text(f"SET history = 'off'; {job.read_text()}")
     assert "needs its history, but history = 'off'" in refused("--ui", "0")
     job.write_text(job.read_text().partition(";")[2])
-    monkeypatch.delitem(sys.modules, "watersmeet.page.served", raising=False)
+    monkeypatch.delitem(sys.modules, "watersmeet.page.server", raising=False)
     monkeypatch.setitem(sys.modules, "sse_starlette.sse", None)
     assert "pip install 'watersmeet[ui]'" in refused("--ui", "0")
 
@@ -106,4 +106,4 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     ],
 )
 def test_port_may_be_left_out(words, spelled):
-    assert with_port(words.split()) == spelled.split()
+    assert insert_default_port(words.split()) == spelled.split()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from watersmeet.cli.logged import logged
+from watersmeet.cli.log_output import log_to_stderr
 from watersmeet.observe.log import LOG
 
 
 def test_a_notice_is_said_once(capsys):
-    with logged(None) as said:
+    with log_to_stderr(None) as said:
         said.notice("moved")
         LOG.warning("moved")
     assert capsys.readouterr().err == "notice: moved\n"
@@ -19,7 +19,7 @@ def test_it_is_so_where_the_root_has_a_handler(capsys):
     handler = logging.StreamHandler()
     logging.getLogger().addHandler(handler)
     try:
-        with logged(None):
+        with log_to_stderr(None):
             LOG.error("gone")
         assert capsys.readouterr().err == ""
     finally:
@@ -27,7 +27,7 @@ def test_it_is_so_where_the_root_has_a_handler(capsys):
 
 
 def test_afterwards_records_go_where_they_went(caplog):
-    with logged(None):
+    with log_to_stderr(None):
         LOG.warning("within")
     LOG.warning("after")
     assert [record.getMessage() for record in caplog.records] == ["after"]

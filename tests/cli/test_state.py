@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as package
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import LocalStore
 

@@ -13,13 +13,13 @@ import pytest
 
 import watersmeet as package
 from tests.support.small_disk import small_disk
-from watersmeet.cli.state_commands.copy import _or_nothing, copied, free_place
-from watersmeet.cli.state_commands.place import Place
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.cli.state_commands.maintenance import _clean_up_on_failure, copy_state, free_place
 from watersmeet.errors import StateError
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.state.manifest import load_newest, manifest_names
 
 JOB = """
@@ -39,7 +39,7 @@ class Ran:
 
     def __init__(self, root: Path, keep: int) -> None:
         self.keep, self.checkpoint = keep, Checkpoint(root / ".watersmeet" / "job")
-        with self.checkpoint.locked():
+        with self.checkpoint.lock():
             self.owner = self.checkpoint.owner()
         (root / "job.sql").write_text(JOB)
         (self.checkpoint.spark / "offsets").mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_what_an_interrupted_tick_left_is_not_garbage(watersmeet, ran):
 
 def test_nothing_is_changed_while_the_job_runs(watersmeet, ran):
     before = names(ran.checkpoint.root)
-    with ran.checkpoint.locked():
+    with ran.checkpoint.lock():
         for command in (["gc", "job.sql"], ["restore", "job.sql", "--tick", "7", "--yes"]):
             refused = watersmeet("state", *command)
             assert (refused.status, "another run of the job" in refused.err) == (2, True)
@@ -196,11 +196,11 @@ def test_a_copy_is_not_made_within_what_is_copied(watersmeet, ran, to):
 
 def test_of_two_copies_into_one_place_the_first_stays(ran, tmp_path):
     """The second one had found the place empty, and then had to wait."""
-    place, to = Place.of(ran.checkpoint.root, None, Path()), str(tmp_path / "copy")
+    place, to = StateLocation.of(ran.checkpoint.root, None, Path()), str(tmp_path / "copy")
     with free_place(place, to):
-        list(copied(place, to))
+        list(copy_state(place, to))
     whole = names(tmp_path / "copy")
-    with pytest.raises(StateError, match="is not empty"), _or_nothing(Checkpoint(to)):
+    with pytest.raises(StateError, match="is not empty"), _clean_up_on_failure(Checkpoint(to)):
         raise AssertionError
     assert names(tmp_path / "copy") == whole
 
@@ -277,11 +277,11 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     entered, done = threading.Event(), []
 
     def run():
-        with ran.checkpoint.locked():
+        with ran.checkpoint.lock():
             ran.checkpoint.forget_stop()
-            assert not ran.checkpoint.stop_asked()
+            assert not ran.checkpoint.is_stop_requested()
             entered.set()
-            while not ran.checkpoint.stop_asked():
+            while not ran.checkpoint.is_stop_requested():
                 time.sleep(0.01)
             ran.run(10)
             done.append(True)
@@ -296,25 +296,25 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     assert (stopped, copied[:14]) == ("Stopped.", "copied tick 10")
     command = f"watersmeet run job.sql --checkpoint '{Path('my saved').resolve()}' --rebuild-spark-checkpoint"
     assert run == f"To go on from the copy: {command}"
-    assert not ran.checkpoint.stop_asked()
+    assert not ran.checkpoint.is_stop_requested()
     assert load_newest(Checkpoint("my saved").store).tick == 10
 
 
 def test_the_copy_of_a_running_job_names_the_flag_for_newer_files(watersmeet, ran):
-    with ran.checkpoint.locked():
+    with ran.checkpoint.lock():
         found = watersmeet("state", "copy", "job.sql", "copied")
     assert (found.status, "--rebuild-spark-checkpoint --replace-newer-files\n" in found.out) == (0, True)
 
 
 @pytest.mark.parametrize("to", ["job.sql/saved", "/proc/saved"])
 def test_a_run_is_not_stopped_for_a_savepoint_that_cannot_be_made(watersmeet, ran, to):
-    with ran.checkpoint.locked():
+    with ran.checkpoint.lock():
         ran.checkpoint.forget_stop()
         refused = watersmeet("stop", "job.sql", "--savepoint", to)
         assert (refused.status, refused.out) == (2, "")
         assert "checkpoint-not-writable" in refused.err
         assert "--checkpoint" not in refused.err
-        assert not ran.checkpoint.stop_asked()
+        assert not ran.checkpoint.is_stop_requested()
     copied = watersmeet("state", "copy", "job.sql", to)
     assert (copied.status, "use a directory that you may write to" in copied.err) == (2, True)
 
@@ -322,15 +322,15 @@ def test_a_run_is_not_stopped_for_a_savepoint_that_cannot_be_made(watersmeet, ra
 def test_a_request_is_of_one_run_alone(ran):
     """A supervisor starts the next run at once: it goes on."""
     other = Checkpoint(ran.checkpoint.root)
-    with ran.checkpoint.locked():
+    with ran.checkpoint.lock():
         run = other.holder()
         assert run is not None
         other.ask_to_stop(run)
         ran.checkpoint.forget_stop()  # as at the start of a run: asked in between is asked
-        assert ran.checkpoint.stop_asked()
+        assert ran.checkpoint.is_stop_requested()
     assert other.holder() is None
-    with other.locked():
-        assert not other.stop_asked()
+    with other.lock():
+        assert not other.is_stop_requested()
         other.forget_stop()
         assert not (ran.checkpoint.root / "stop").exists()
 
@@ -347,7 +347,7 @@ def test_looking_who_holds_a_directory_stops_no_run_that_begins(ran):
         thread.start()
     try:
         for _ in range(30):
-            with Checkpoint(ran.checkpoint.root).locked():
+            with Checkpoint(ran.checkpoint.root).lock():
                 pass
     finally:
         stop.set()
@@ -358,7 +358,7 @@ def test_looking_who_holds_a_directory_stops_no_run_that_begins(ran):
 def test_stop_of_what_does_not_run(watersmeet, ran):
     found = watersmeet("stop", "job.sql")
     assert (found.status, "nothing to stop" in found.out) == (0, True)
-    with ran.checkpoint.locked():
+    with ran.checkpoint.lock():
         refused = watersmeet("stop", "job.sql", "--timeout", "0.2")
     assert (refused.status, "did not stop" in refused.err) == (2, True)
 

@@ -14,10 +14,10 @@ from tests.cli.test_state_commands import JOB, Ran
 from tests.support.case_files import case_files
 from tests.support.effort import at_effort
 from watersmeet.cli.state_commands import export
-from watersmeet.engine.local import LocalJob, replay_case
 from watersmeet.errors import StateError
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob, replay_case
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import LocalStore
 from watersmeet.testing.cases import load_cases
@@ -203,7 +203,7 @@ def test_as_many_rows_as_the_state_says_of_any_kind_of_node(path, tmp_path):
             for node in state.nodes
             for input_name, own in node.arrangements.items()
         }
-        for side, file in zip(export._kept(manifest, plan), files, strict=True):
+        for side, file in zip(export._retained_sides(manifest, plan), files, strict=True):
             if (side.query, side.name) in kept:
                 retained, stored = kept[side.query, side.name]
                 assert file.rows == (stored if file.partial else retained), (case["case"], file)

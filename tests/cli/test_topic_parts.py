@@ -13,9 +13,8 @@ import pytest
 
 from tests.support.partly_known import with_gaps
 from watersmeet.cli.why.topics import Others, PartRead, find_missing
-from watersmeet.history.figures import COUNT
-from watersmeet.history.past import Past
-from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
+from watersmeet.history.points import COUNT, Figures, Points, concat_points, roll_up, subject_of
+from watersmeet.history.reader import JobHistory
 from watersmeet.why.ticks import TickHistory, tick_history
 
 CASES = 150
@@ -66,7 +65,7 @@ class Partition:
 
 def played(
     rng: random.Random, losses: bool, free: float = 0.15, crowded: tuple[int, int] = (0, 0)
-) -> tuple[list[Partition], Past, int]:
+) -> tuple[list[Partition], JobHistory, int]:
     """Partitions, and what was written down of a job that read them. ``crowded``: from which tick to before
     which other one there were too many for that."""
     points = Points()
@@ -106,10 +105,10 @@ def played(
         points.add(tick, tick, Figures({("job", "duration_us"): 1, (OF, "rows_in"): rows}, levels))
         for part in parts:
             part.grow(rng)
-    return parts, Past(points.table()), ticks
+    return parts, JobHistory(points.table()), ticks
 
 
-def known_in_part(past: Past, rng: random.Random) -> Past:
+def known_in_part(past: JobHistory, rng: random.Random) -> JobHistory:
     """Without some ticks, or with the oldest rolled up."""
     if rng.random() < 0.5:
         kept = with_gaps(past, rng)
@@ -123,12 +122,14 @@ def known_in_part(past: Past, rng: random.Random) -> Past:
                 *past.points.filter(is_needed).column("first_tick").chunks,
             ]
         )
-        return Past(past.points.filter(pa.compute.is_in(past.points.column("first_tick"), ticks)))
+        return JobHistory(past.points.filter(pa.compute.is_in(past.points.column("first_tick"), ticks)))
     last = max(past.points.column("first_tick").to_pylist())
     until = rng.randint(1, last)
     old = pa.compute.less_equal(past.points.column("first_tick"), until)
     new = pa.compute.invert(old)
-    return Past(joined([rolled(past.points.filter(old), rng.choice([2, 4, 8])), past.points.filter(new)]))
+    return JobHistory(
+        concat_points([roll_up(past.points.filter(old), rng.choice([2, 4, 8])), past.points.filter(new)])
+    )
 
 
 def check_slots(history: TickHistory, parts: list[Partition], seen: Counter[str]) -> None:
@@ -231,7 +232,7 @@ def test_more_records_than_a_tick_read_are_others() -> None:
     points = Points()
     levels = {(OF, "start offset t/0"): 0, (OF, "offset t/0"): 5}
     points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 3}, levels))
-    history = tick_history(Past(points.table()))
+    history = tick_history(JobHistory(points.table()))
     with pytest.raises(Others, match="where tick 1 read 3 records, there are 5 now: they are others"):
         find_missing(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
 
@@ -241,7 +242,7 @@ def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_the
     for tick, began, end in ((3, 0, 10), (4, 9, 12), (5, 12, 16)):
         levels = {(OF, "start offset t/0"): began, (OF, "offset t/0"): end}
         points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
-    history = tick_history(Past(rolled(points.table(), 4)))
+    history = tick_history(JobHistory(roll_up(points.table(), 4)))
     assert history.ticks == (3, 5)
     slots = [history.slot_of(SOURCE, "t/0", offset) for offset in (8, 9, 12)]
     assert [slot and slot[0] for slot in slots] == [0, 1, 1]
@@ -255,5 +256,5 @@ def test_a_partition_may_have_begun_in_any_of_the_rolled_up_ticks_that_do_not_te
         }
         levels[OF, COUNT] = 1_001  # tick 2 read four of t/1, which is new, and could not say so
         points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
-    assert tick_history(Past(points.table())).began_at(SOURCE, "t/1") == 0
-    assert tick_history(Past(rolled(points.table(), 4))).began_at(SOURCE, "t/1") == 0
+    assert tick_history(JobHistory(points.table())).began_at(SOURCE, "t/1") == 0
+    assert tick_history(JobHistory(roll_up(points.table(), 4))).began_at(SOURCE, "t/1") == 0

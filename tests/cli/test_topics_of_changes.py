@@ -16,9 +16,9 @@ from tests.support.recorded_cases import Reached
 from tests.support.topic_cases import TopicCase
 from tests.why.test_random_changes import OF_KEYS, check_records, rows_of, told
 from watersmeet.cli.why.topics import find_unordered
-from watersmeet.engine.replay import CaseStep
-from watersmeet.engine.values import to_table
-from watersmeet.history.figures import MOST_PARTS
+from watersmeet.history.points import MAX_PARTITIONS
+from watersmeet.runtime.replay import CaseStep
+from watersmeet.runtime.values import to_table
 from watersmeet.why.answer import Fate
 from watersmeet.why.outcomes import answers
 from watersmeet.why.question import Question, QuestionPlan
@@ -184,7 +184,7 @@ def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_
         def _reached(self, step: CaseStep) -> tuple[Reached, Reached]:
             began, read = super()._reached(step)
             if len(self.offsets["a"]) > 1 and "a" in read:
-                read["a"] = dict(read["a"]) | {f"a/{n}": 1 for n in range(1, MOST_PARTS + 1)}
+                read["a"] = dict(read["a"]) | {f"a/{n}": 1 for n in range(1, MAX_PARTITIONS + 1)}
             return began, read
 
     run = ran([row("a", 1, "x")], [row("b", 1, "x")], [row("a", 1, "y")], of=OfManyParts)

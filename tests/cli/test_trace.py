@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.case_files import case_files, cases_by_name
 from tests.support.effort import at_effort
-from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.event_time import Side
 from watersmeet.plan.model.nodes import AggregatePlan, WindowGroupPlan
+from watersmeet.runtime.local import Tracer, replay_case
 from watersmeet.spec.model import OutputMode
 from watersmeet.testing.cases import load_cases
 from watersmeet.trace.record import TickTrace

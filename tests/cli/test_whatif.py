@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.cli.whatif.options import MOST_SETTINGS
+from watersmeet.cli.whatif.options import MAX_SETTINGS
 from watersmeet.whatif import pairs
 
 JOB = """
@@ -279,7 +279,7 @@ def test_limits_of_the_job_are_set_aside_and_named(watersmeet, files):
 
 
 def test_too_many_matches_are_not_looked_at(watersmeet, files, monkeypatch):
-    monkeypatch.setattr(pairs, "MOST", 10)
+    monkeypatch.setattr(pairs, "MAX_BATCH_PAIRS", 10)
     first, *_, summary = lines_of(watersmeet("whatif", "job.sql", *sampled(), "--json"))
     assert first["queries"]["out"]["lost_matches"] is None
     assert any("has more than 10 rows" in note for note in summary["whatif"]["notes"])
@@ -589,7 +589,7 @@ def test_what_cannot_be_tried_is_said(watersmeet, files):
     assert "--tick says a time on the clock" in err
     assert watersmeet(*numbers, "--tick", "5", "--json").status == 0
     assert "--tick says a number" in errors_of(watersmeet("whatif", "job.sql", *sampled(), "--tick", "5"))
-    many = [word for n in range(MOST_SETTINGS) for word in ("--lag", str(n))]
+    many = [word for n in range(MAX_SETTINGS) for word in ("--lag", str(n))]
     assert "[too-many-settings]" in errors_of(watersmeet(*numbers, *many))
     assert "exclude each other" in errors_of(watersmeet(*numbers, "--json", "--csv"))
 

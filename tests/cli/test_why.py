@@ -10,7 +10,7 @@ import pytest
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 
 JOB = """
 CREATE TABLE orders (order_id BIGINT, order_time TIMESTAMP, item_id BIGINT,

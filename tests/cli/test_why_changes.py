@@ -12,10 +12,10 @@ from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.main import main
 from watersmeet.cli.why.records import as_changes
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.values import to_table
 from watersmeet.names import PARTITION
-from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.values import to_table
+from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
 
 CUSTOMERS = [

@@ -13,14 +13,21 @@ import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from tests.support.columns import column
+from watersmeet import topics as reading
 from watersmeet.cli.why import topics
-from watersmeet.engine.spark.checkpoint.host import OFFSETS, SOURCES, TOPICS
 from watersmeet.errors import EngineError
-from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, subject_of
+from watersmeet.history.reader import JobHistory
+from watersmeet.runtime.spark.checkpoint.spark_positions import OFFSETS, SOURCES, TOPICS
 from watersmeet.spec.model import Source
-from watersmeet.topics import reading
-from watersmeet.topics.reading import RECORDS, NotRead, Place, Silent, Topic, TopicReader
+from watersmeet.topics import (
+    RECORDS,
+    SilentBrokers,
+    SourcePartition,
+    TopicReader,
+    TopicReadError,
+    TopicState,
+)
 from watersmeet.why.rows import UNREAD, Reread
 from watersmeet.why.ticks import tick_history
 
@@ -32,7 +39,7 @@ class Reader:
 
     def __init__(self, ends: Mapping[int, tuple[int, int]], topic_id: str = "a") -> None:
         self.ends, self.topic_id = ends, topic_id
-        self.asked: dict[Place, tuple[int, int]] = {}
+        self.asked: dict[SourcePartition, tuple[int, int]] = {}
 
     def __call__(self, source: Source) -> Reader:
         return self
@@ -43,10 +50,12 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def topics(self) -> dict[str, Topic]:
-        return {"t": Topic(self.topic_id, self.ends)} if self.ends else {}
+    def topics(self) -> dict[str, TopicState]:
+        return {"t": TopicState(self.topic_id, self.ends)} if self.ends else {}
 
-    def records(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[tuple[Place, pa.RecordBatch]]:
+    def records(
+        self, spans: Mapping[SourcePartition, tuple[int, int]]
+    ) -> Iterator[tuple[SourcePartition, pa.RecordBatch]]:
         self.asked = dict(spans)
         for place, (first, end) in spans.items():
             offsets = list(range(first, end))
@@ -59,7 +68,7 @@ class Refusing(Reader):
         super().__init__({})
         self.why = why
 
-    def topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, TopicState]:
         raise self.why
 
 
@@ -78,7 +87,7 @@ def history(ticks: list[dict[int, int]], began: Mapping[int, int] | None = None)
         rows = sum(end - before.get(n, 0) for n, end in ends.items())
         before |= ends
         points.add(tick, tick, Figures({("job", "duration_us"): 1, (OF, "rows_in"): rows}, levels))
-    return tick_history(Past(points.table()))
+    return tick_history(JobHistory(points.table()))
 
 
 def read(monkeypatch: Any, reader: Reader, told: Any, until: Mapping[int, int], **options: str) -> Reread:
@@ -116,7 +125,7 @@ def test_what_nobody_read_yet_is_not_looked_at_without_end(monkeypatch: Any) -> 
     monkeypatch.setattr(topics, "MOST_UNREAD", 6)
     reader = Reader({0: (0, 50), 1: (3, 9)})
     again = read(monkeypatch, reader, history([{0: 4}], {0: 0}), {0: 4})
-    assert reader.asked == {Place("t", 0): (0, 7), Place("t", 1): (3, 6)}
+    assert reader.asked == {SourcePartition("t", 0): (0, 7), SourcePartition("t", 1): (3, 6)}
     assert words(again) == [
         "t/0 is not looked at from offset 7 on, which no tick has read",
         "t/1 is not looked at from offset 6 on, which no tick has read",
@@ -129,7 +138,7 @@ def test_the_newest_ticks_are_read_where_there_are_too_many(monkeypatch: Any) ->
     reader = Reader({0: (0, 20), 1: (0, 8)})
     told = history([{0: 9, 1: 5}, {0: 14, 1: 5}, {0: 20, 1: 8}], {0: 0, 1: 0})
     again = read(monkeypatch, reader, told, {0: 20, 1: 8})
-    assert reader.asked == {Place("t", 0): (14, 20), Place("t", 1): (5, 8)}
+    assert reader.asked == {SourcePartition("t", 0): (14, 20), SourcePartition("t", 1): (5, 8)}
     assert words(again) == [
         "of its 28 records those are read again that came after tick 2: no more than 10 are"
     ]
@@ -172,7 +181,7 @@ def test_another_topic_of_the_same_name_is_not_read(monkeypatch: Any) -> None:
     points = Points()
     levels: dict[Any, Any] = {(OF, "offset t/0"): 9, (OF, "start offset t/0"): 0}
     points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 5}, levels))
-    fewer = read(monkeypatch, Reader({0: (0, 9)}), tick_history(Past(points.table())), {0: 9})
+    fewer = read(monkeypatch, Reader({0: (0, 9)}), tick_history(JobHistory(points.table())), {0: 9})
     assert not fewer.portions
     assert "they are others than those that the job has read" in words(fewer)[0]
 
@@ -200,7 +209,7 @@ def test_rows_and_records_are_bounded(monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     ("why", "said"),
     [
-        (NotRead("so it is"), "its records are not read again: so it is"),
+        (TopicReadError("so it is"), "its records are not read again: so it is"),
         (EngineError('"s": only Spark', code="x"), "its records are not read again: only Spark"),
     ],
 )
@@ -210,7 +219,7 @@ def test_why_a_topic_is_not_read(why: Exception, said: str, monkeypatch: Any) ->
 
 def test_brokers_that_are_silent_are_asked_once(monkeypatch: Any) -> None:
     silent: set[str] = set()
-    for reader in (Refusing(Silent("no broker answers at nowhere:1")), Refusing(AssertionError())):
+    for reader in (Refusing(SilentBrokers("no broker answers at nowhere:1")), Refusing(AssertionError())):
         monkeypatch.setattr(topics, "TopicReader", reader)
         again = topics.topics_again(source(), {}, history([{}]), "UTC", frozenset(), silent)
         assert words(again) == ["its records are not read again: no broker answers at nowhere:1"]
@@ -231,7 +240,9 @@ def test_brokers_that_are_silent_are_asked_once(monkeypatch: Any) -> None:
 )
 def test_settings_that_only_java_knows_are_named(options: dict[str, str]) -> None:
     *_, last = options
-    with pytest.raises(NotRead, match=f"'{last}' is for Kafka's client in Java alone|'ssl.truststore.type'"):
+    with pytest.raises(
+        TopicReadError, match=f"'{last}' is for Kafka's client in Java alone|'ssl.truststore.type'"
+    ):
         TopicReader(source(**options))
 
 
@@ -244,23 +255,23 @@ def test_brokers_that_are_not_there_are_not_waited_for(monkeypatch: Any) -> None
         "kafka.max.poll.records": "7",
     }
     with TopicReader(source(**options, **{"sasl.mechanism": "PLAIN", "sasl.jaas.config": login})) as reader:
-        with pytest.raises(Silent, match=r"no broker answers at 127\.0\.0\.1:9"):
+        with pytest.raises(SilentBrokers, match=r"no broker answers at 127\.0\.0\.1:9"):
             reader.topics()
-        with pytest.raises(Silent, match=r"no broker answers at 127\.0\.0\.1:9"):
-            list(reader.records({Place("t", 0): (0, 1)}))
+        with pytest.raises(SilentBrokers, match=r"no broker answers at 127\.0\.0\.1:9"):
+            list(reader.records({SourcePartition("t", 0): (0, 1)}))
 
 
 def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
     monkeypatch.setattr(reading, "ANSWER_S", 0.3)
     options = {"bootstrap.servers": "127.0.0.1:9"}
     with TopicReader(source(**options)) as reader:
-        reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
-        with pytest.raises(NotRead, match="no such user") as said:
+        reader._client._on_client_error(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+        with pytest.raises(TopicReadError, match="no such user") as said:
             reader.topics()
-        assert not isinstance(said.value, Silent)
-        reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
-        with pytest.raises(NotRead, match="the records did not arrive \\(no such user\\)"):
-            list(reader.records({Place("t", 0): (0, 1)}))
+        assert not isinstance(said.value, SilentBrokers)
+        reader._client._on_client_error(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+        with pytest.raises(TopicReadError, match="the records did not arrive \\(no such user\\)"):
+            list(reader.records({SourcePartition("t", 0): (0, 1)}))
 
 
 class Message:
@@ -310,7 +321,7 @@ def given_by(consumer: Consumer, pause_s: float = 0.0) -> list[dict[str, Any]]:
     """The records 0 to 2 that it gives; ``pause_s``: what is done with each takes so long."""
     rows = []
     with TopicReader(source()) as reader:
-        for place, batch in reader._read(consumer, {Place("t", 0): (0, 3)}):
+        for place, batch in reader._read(consumer, {SourcePartition("t", 0): (0, 3)}):
             assert place.name == "t/0"
             rows += batch.to_pylist()
             time.sleep(pause_s)
@@ -322,10 +333,10 @@ def test_the_time_that_is_counted_is_that_of_brokers(monkeypatch: Any) -> None:
     rows = given_by(Consumer([Message(0), Message(2), Message(3)]), pause_s=0.1)
     assert [row["offset"] for row in rows] == [0, 2]
     assert rows[0] == {"offset": 0, "key": b"k", "value": None, "timestamp": None}
-    with pytest.raises(Silent):
+    with pytest.raises(SilentBrokers):
         given_by(Consumer([Message(0)], after_s=0.03))
-    monkeypatch.setattr(reading, "WHOLE_S", 0.05)
-    with pytest.raises(NotRead, match="the brokers would take more than 0 s"):
+    monkeypatch.setattr(reading, "MAX_READ_S", 0.05)
+    with pytest.raises(TopicReadError, match="the brokers would take more than 0 s"):
         given_by(Consumer([Message(0), Message(1), Message(2)], after_s=0.03))
 
 
@@ -348,5 +359,5 @@ def test_errors_that_stay_are_said(code: int, said: str | None) -> None:
     if said is None:
         assert len(given_by(Consumer(messages))) == 2
         return
-    with pytest.raises(NotRead, match=said):
+    with pytest.raises(TopicReadError, match=said):
         given_by(Consumer(messages))

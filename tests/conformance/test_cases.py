@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.case_files import all_cases
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.testing.cases import check_case
 
 WAYS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 NOON = "2024-01-01T12:00:00"
 STREAM = {"columns": {"t": "TIMESTAMP", "d": "DATE"}, "time": {"t": {"lag": 0}}}

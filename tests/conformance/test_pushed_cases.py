@@ -13,7 +13,7 @@ from tests.support.effort import at_effort
 from tests.support.pushed import replay_pushed
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.testing.cases import check_case, compare_step
 
 RANDOM = at_effort(quick=2, full=60)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.test_subqueries import STREAMS, bag, of_duckdb, random_case
 from tests.support.effort import at_effort
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 COLUMNS = ("t", "u", "k", "v", "i", "j")
 """Of every sub-query: two event times (``t`` is of a side that it does not pad), a key, a value, two ids."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.oracle.case import run_case
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 STREAM = {"columns": {"t": "TIMESTAMP"}, "time": {"t": {"lag": None}}}
 NINE, FIVE = "2024-01-01T09:00:00", "2024-01-01T05:00:00"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.duckdb_batch import connected, fill
 from tests.support.effort import at_effort
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 STREAMS = ("a", "b", "c", "e")
 COLUMNS = ("t", "k", "v", "id")

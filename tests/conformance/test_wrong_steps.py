@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 STREAM = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": None}}, "partitions": ["p0"]}
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.diff.bags import COUNT, Differences, differences
-from watersmeet.diff.database import quoted, ran
+from watersmeet.diff.bags import COUNT, Differences, differences, fetch_rows, quote_identifier
 from watersmeet.diff.duckdb_sql import DuckDb
-from watersmeet.diff.known import Known, known_of
+from watersmeet.diff.explanations import QueryFacts, collect_query_facts
 from watersmeet.diff.statement import AT, PART, column_name, group_columns, statement
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.replay import _parsed
-from watersmeet.engine.values import to_table
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.replay import _parse_step
+from watersmeet.runtime.values import to_table
 from watersmeet.spec.model import Job, OutputMode
 from watersmeet.state.store import MemoryStore
 
@@ -43,7 +42,7 @@ class Played:
             if "restart" in step or "rescale" in step:
                 continue
             clock_us += round(step.get("clock", 0) * 1_000_000)
-            given = _parsed(plan, step, clock_us)
+            given = _parse_step(plan, step, clock_us)
             output = local.tick(
                 given.rows, clock_us=clock_us, advances=given.advances, idle=given.idle, end=given.end
             )
@@ -52,10 +51,10 @@ class Played:
                 self._rows[name].append((number, [row for row, _ in rows]))
         self.output = pa.concat_tables(tables) if tables else None
         manifest = local.driver.manifest
-        self.facts = Known()
+        self.facts = QueryFacts()
         if manifest is not None:
-            self.facts = known_of(
-                manifest, self.query.name, self.query.inputs_elsewhere, settled=self.changes
+            self.facts = collect_query_facts(
+                manifest, self.query.name, self.query.shared_inputs, settled=self.changes
             )
 
     def compared(self, db: Any, output: pa.Table, limit: int = 1000) -> Differences:
@@ -71,7 +70,7 @@ class Played:
                 allowed_lateness=self.job.options.allowed_lateness,
                 without=without,
             )
-            ran(db, f"CREATE OR REPLACE TABLE {name} AS {sql}")
+            fetch_rows(db, f"CREATE OR REPLACE TABLE {name} AS {sql}")
             return name
 
         first = answer("answer", frozenset())
@@ -98,6 +97,6 @@ class Played:
         table = table.append_column(PART, pa.array([""] * len(rows), pa.string()))
         table = table.append_column(AT, pa.array([tick for _, tick in rows], pa.int64()))
         db.register("given", table)
-        ran(db, f"CREATE OR REPLACE TABLE {quoted(name)} AS SELECT * FROM given")
+        fetch_rows(db, f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS SELECT * FROM given")
         db.unregister("given")
-        return quoted(name)
+        return quote_identifier(name)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.diff.played import Played
-from watersmeet.diff.bags import EXTRA, MISSING, NOT_DUE, UNEXPLAINED
-from watersmeet.diff.database import opened
+from watersmeet.diff.bags import EXTRA, MISSING, NOT_DUE, UNEXPLAINED, open_database
 
 LEFT = [[10, "a", 1], [20, "a", 2], [30, "b", 3], [40, "a", 4]]
 RIGHT = [[5, "a", 50], [9, "a", 90], [20, "a", 200], [21, "a", 210], [35, "b", 350], [100, "a", 0]]
@@ -54,7 +53,7 @@ def nearest(sign: int, within: int, kind: str, *, equal: bool) -> set[tuple[int,
 def test_the_nearest_row(tmp_path: Path, kind: str, match: str, sign: int, equal: bool) -> None:
     on = "l.k = r.k AND r.t " + ("> l.t - 15" if sign == 1 else "< l.t + 15")
     case = played(kind, match, on)
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     both = case.compared(db, case.output)
     assert both.unexplained == 0, both
     answer = {tuple(row) for row in db.execute("SELECT __ws_c0, __ws_c1 FROM answer").fetchall()}
@@ -64,7 +63,7 @@ def test_the_nearest_row(tmp_path: Path, kind: str, match: str, sign: int, equal
 
 def test_another_row_is_seen_and_one_that_is_not_due_is_not_counted(tmp_path: Path) -> None:
     case = played("LEFT ASOF", "l.t >= r.t")
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     assert set(case.compared(db, case.output).counts) <= {(MISSING, NOT_DUE)}
     rows = case.output.to_pylist()
     place = next(n for n, row in enumerate(rows) if row["r"] == 90)

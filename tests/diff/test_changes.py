@@ -18,26 +18,31 @@ from tests.support.changing_fates import keyed_case
 from tests.support.effort import at_effort
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
-from watersmeet.cli.diff.decided import by_ticks
-from watersmeet.cli.diff.read import read_of
-from watersmeet.cli.diff.whole_tables import WholeTables
+from watersmeet.cli.diff.replay import tick_dependence
+from watersmeet.cli.diff.source_rows import WholeTables, collect_source_files
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
-from watersmeet.diff.bags import COUNT, Differences, differences
-from watersmeet.diff.contents import FILE, POSITION, fold
-from watersmeet.diff.database import opened, quoted, ran
+from watersmeet.diff.bags import (
+    COUNT,
+    Differences,
+    differences,
+    fetch_rows,
+    open_database,
+    quote_identifier,
+)
 from watersmeet.diff.duckdb_sql import DuckDb
-from watersmeet.diff.known import Known
+from watersmeet.diff.explanations import QueryFacts
 from watersmeet.diff.statement import AT, column_name, statement
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.replay import _parsed
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.values import to_table
+from watersmeet.diff.table_contents import FILE, POSITION, fold_changes
 from watersmeet.errors import SpecError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.changing import ChangeColumn
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.replay import _parse_step
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.values import to_table
+from watersmeet.spec.change_kinds import ChangeColumn
 from watersmeet.spec.model import Column, Job, with_inputs
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
@@ -158,7 +163,9 @@ def test_texts_of_which_it_is_computed_what_changes_are_looked_at(place: Path) -
     job = SALES.replace("op STRING", "is VARCHAR(1), op AS left(is, 1)")
     (place / "rows.json").touch()
     named = {"customers": "rows.json", "orders": "rows.json"}
-    read = read_of(plan_job(parse_job(job)), None, MemoryStore(), named, lambda: pytest.fail("no state"))
+    read = collect_source_files(
+        plan_job(parse_job(job)), None, MemoryStore(), named, lambda: pytest.fail("no state")
+    )
     assert read["customers"].asked == {"id", "segment", "is"}
 
 
@@ -184,7 +191,7 @@ def test_streams_beside_what_changes_go_by_their_ticks(relation: str) -> None:
     """
     alias = relation.split()[0]
     job = job_in(f"{text} SELECT {alias}.k FROM {relation} EMIT CHANGES;", "job.sql", {}, None)
-    why = by_ticks(job.inserts[0], WholeTables(plan_job(job), None, pytest.fail))
+    why = tick_dependence(job.inserts[0], WholeTables(plan_job(job), None, pytest.fail))
     assert why is not None
     assert f'"{alias}" is a stream' in why
 
@@ -228,7 +235,7 @@ def test_what_is_wrong_with_a_table_is_nothing_to_queries_without_it(
 ) -> None:
     orders = ORDERS
     if why == "has many rows":
-        monkeypatch.setattr("watersmeet.cli.diff.here.MOST_RECORDS", 4)
+        monkeypatch.setattr("watersmeet.cli.diff.duckdb_rows.MAX_RECORDS", 4)
     else:
         orders = [ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]]
     tables, inserted = SALES.split("CREATE SINK", 1)
@@ -286,13 +293,13 @@ def compared(case: dict[str, Any], *, lose: bool = False, backwards: bool = Fals
     records: dict[str, list[tuple[dict[str, Any], int, int]]] = {s.name: [] for s in plan.sources}
     tables = []
     for number, step in enumerate(case["steps"]):
-        given = _parsed(plan, step, 0)
+        given = _parse_step(plan, step, 0)
         tables.append(local.tick(given.rows, clock_us=0).tables["q"])
         for name, rows in given.rows.items():
             records[name] += [(dict(row), diff, number) for row, diff in rows]
     local.close()
     put_out = pa.concat_tables(tables[:-1] if lose else tables)
-    db = opened("/tmp")
+    db = open_database("/tmp")
     try:
         folded = {}
         for source in {
@@ -306,11 +313,11 @@ def compared(case: dict[str, Any], *, lose: bool = False, backwards: bool = Fals
             for name, values in ((AT, [at for *_, at in own]), (FILE, files)):
                 table = table.append_column(name, pa.array(values, pa.int64()))
             db.register("given", table.append_column(POSITION, pa.array(range(len(own)), pa.int64())))
-            ran(db, "CREATE OR REPLACE TABLE records AS SELECT * FROM given")
-            folded[source.name] = quoted(f"t{source.name}")
-            fold(db, source, "records", folded[source.name], [order])
-        sql = statement(job.inserts[0].query, DuckDb(folded), Known(settled=True))
-        ran(db, f"CREATE OR REPLACE TABLE answer AS {sql}")
+            fetch_rows(db, "CREATE OR REPLACE TABLE records AS SELECT * FROM given")
+            folded[source.name] = quote_identifier(f"t{source.name}")
+            fold_changes(db, source, "records", folded[source.name], [order])
+        sql = statement(job.inserts[0].query, DuckDb(folded), QueryFacts(settled=True))
+        fetch_rows(db, f"CREATE OR REPLACE TABLE answer AS {sql}")
         names = [output.name for output in job.inserts[0].query.outputs]
         diffs = put_out.column("_diff")
         shown = put_out.select(names).rename_columns([column_name(n) for n in range(len(names))])

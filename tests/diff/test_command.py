@@ -12,15 +12,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.cli.diff import by_spark
-from watersmeet.cli.diff.command import _Answers, _of_topics
-from watersmeet.cli.diff.json_files import json_rows
-from watersmeet.cli.diff.read import Read, read_of
+from watersmeet.cli.diff import spark_answer
+from watersmeet.cli.diff.command import _Answers, _topic_notes
+from watersmeet.cli.diff.duckdb_rows import json_rows
+from watersmeet.cli.diff.source_rows import SourceFiles, collect_source_files
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
-from watersmeet.diff.bags import LATE, MISSING, UNEXPLAINED, Differences
-from watersmeet.diff.database import opened
-from watersmeet.diff.known import Known
+from watersmeet.diff.bags import LATE, MISSING, UNEXPLAINED, Differences, open_database
+from watersmeet.diff.explanations import QueryFacts
 from watersmeet.errors import EngineError, SeveralErrors
 from watersmeet.plan.planner import plan_job
 from watersmeet.state import file_lists
@@ -151,7 +150,7 @@ def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:
     lists = file_lists.add(store, file_lists.add(store, [], was), [*found, *never])
     host = {file_lists.KEY: [entry.model_dump() for entry in lists]}
     manifest: Any = SimpleNamespace(sources=names, host=host)
-    read = read_of(plan, manifest, store, {"sent": "sent"}, pytest.fail)["orders"]
+    read = collect_source_files(plan, manifest, store, {"sent": "sent"}, pytest.fail)["orders"]
     assert read.local_files == [str(file) for file in there]
     assert (read.changed, read.gone) == ([str(there[0])], [])
 
@@ -207,7 +206,7 @@ def test_decimals_within_arrays_and_structs_of_json_are_whole(tmp_path: Path) ->
         ' "c": [0.5]}\n'
         '{"a": null, "b": {"n": 3}}\n{"b": {}, "c": []}\n{"a": [], "b": null}\n'
     )
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     types = {"a": "DECIMAL(38,2)[]", "b": wide, "c": "DECIMAL(15,2)[]"}
     json_rows(db, "t", [str(tmp_path / "1.json")], types, '"out"')
     assert db.execute("SELECT * FROM t").fetchall() == [
@@ -229,11 +228,11 @@ def test_of_topics_it_is_said_that_records_may_have_gone() -> None:
       WITH ('connector' = 'kafka', 'topic' = 'a', 'bootstrap.servers' = 'k:9092', 'format' = 'json');
     CREATE SINK q WITH ('connector' = 'memory'); INSERT INTO q SELECT k FROM a;"""
     (source,) = plan_job(job_in(text, "job.sql", {}, None)).sources
-    read = {"a": Read(source, ends={"a": {"0": 7}}), "b": Read(source)}
+    read = {"a": SourceFiles(source, ends={"a": {"0": 7}}), "b": SourceFiles(source)}
     counts = {(MISSING, UNEXPLAINED): 1}
-    (note,) = _of_topics(read, Differences(("k",), 1, 0, counts, (), 0))
+    (note,) = _topic_notes(read, Differences(("k",), 1, 0, counts, (), 0))
     assert note.startswith("a: records that its topics have no more")
-    assert not _of_topics(read, Differences(("k",), 1, 0, {(MISSING, LATE): 1}, (), 0))
+    assert not _topic_notes(read, Differences(("k",), 1, 0, {(MISSING, LATE): 1}, (), 0))
 
 
 @pytest.mark.parametrize(
@@ -249,19 +248,19 @@ def test_brokers_are_asked_before_java_starts(
     INSERT INTO q SELECT a.k FROM a JOIN b ON a.t = b.t;"""
     job = job_in(text, "job.sql", {}, None)
     sources = plan_job(job).sources
-    read = {source.name: Read(source, ends={source.name: {"0": 7}}) for source in sources}
+    read = {source.name: SourceFiles(source, ends={source.name: {"0": 7}}) for source in sources}
     (insert,) = job.inserts
 
     def started(*_: object) -> None:
         raise NotImplementedError("a JVM")
 
-    monkeypatch.setattr(by_spark, "BySpark", started)
+    monkeypatch.setattr(spark_answer, "SparkAnswers", started)
     answers = _Answers(None, "", SimpleNamespace(job=job, read=read, outputs={}), "spark", {})
     with pytest.raises(SeveralErrors if asked else NotImplementedError) as refused:
-        answers.first(insert, Known())
+        answers.first(insert, QueryFacts())
     if asked:
         codes = [error.code for error in refused.value.errors]
         assert codes == ["kafka-unreachable", "kafka-unreachable", "sink-unreachable"]
     answers = _Answers(None, "", SimpleNamespace(job=job, read={}, outputs={"q": "out"}), "spark", {})
     with pytest.raises(NotImplementedError):  # nothing of Kafka is read
-        answers.first(insert, Known())
+        answers.first(insert, QueryFacts())

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from watersmeet.diff.dialect import Named, Uncommon
+from watersmeet.diff.dialect import NamedColumn, UnsupportedInDialect
 from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.types.parser import sql_type
 
@@ -41,7 +41,7 @@ TEN = datetime(2022, 3, 1, 10)
 
 
 def asked(text: str, *, utc: bool = True) -> str:
-    names = {("", name): Named(name, sql_type(kind)) for name, kind in TYPES.items()}
+    names = {("", name): NamedColumn(name, sql_type(kind)) for name, kind in TYPES.items()}
     return DuckDb({}, utc=utc).expression(sqlglot.parse_one(text, dialect="databricks"), names)
 
 
@@ -122,16 +122,16 @@ def test_a_value_is_sparks(text, value):
     ],
 )
 def test_what_may_mean_something_else_is_sparks(text):
-    with pytest.raises(Uncommon):
+    with pytest.raises(UnsupportedInDialect):
         asked(text)
 
 
 def test_times_of_other_zones_are_sparks():
-    with pytest.raises(Uncommon):
+    with pytest.raises(UnsupportedInDialect):
         asked("TIMESTAMP '2022-03-01 10:00:00' = t", utc=False)
     for text in ("t - u < INTERVAL '1' HOUR", "t - INTERVAL '1' DAY", "u + (d - e) = t"):
         assert asked(text)
-        with pytest.raises(Uncommon):
+        with pytest.raises(UnsupportedInDialect):
             asked(text, utc=False)
     for text in (
         "DATE '2022-03-01' = d",
@@ -177,7 +177,7 @@ def test_spark_means_the_same_by_decimals_and_in_other_zones(spark: Any, seed: i
     rows = [{name: None if rng.random() < 0.1 else value for name, value in row.items()} for row in rows]
     kinds = DECIMALS | TIMES
     table = pa.table({name: pa.array([r[name] for r in rows], ARROW[kind]) for name, kind in kinds.items()})
-    names = {("", name): Named(name, sql_type(kind)) for name, kind in kinds.items()}
+    names = {("", name): NamedColumn(name, sql_type(kind)) for name, kind in kinds.items()}
     by = DuckDb({}, utc=False)
 
     def compiled(text: str) -> str:
@@ -202,7 +202,9 @@ def test_spark_means_the_same_by_decimals_and_in_other_zones(spark: Any, seed: i
     pairs = "SELECT count(*) FROM r a JOIN r b ON a.m = b.k AND a.t < b.u"
     on = "a.m = b.k AND a.t < b.u"
     both = {
-        (alias, name): Named(f"{alias}.{name}", sql_type(kinds[name])) for alias in "ab" for name in kinds
+        (alias, name): NamedColumn(f"{alias}.{name}", sql_type(kinds[name]))
+        for alias in "ab"
+        for name in kinds
     }
     own_on = by.expression(sqlglot.parse_one(on, dialect="databricks"), both)
     ((met,),) = db.execute(f"SELECT count(*) FROM r a JOIN r b ON {own_on}").fetchall()

@@ -16,9 +16,9 @@ from pyarrow import parquet
 
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
-from watersmeet.cli.diff.file_order import orders_of
+from watersmeet.cli.diff.source_rows import orders_of
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.file_lists import FileRead
 
 TEXT = """

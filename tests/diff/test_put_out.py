@@ -21,9 +21,9 @@ from tests.support.random_multiway import random_multiway_case
 from tests.support.random_window_changes import random_changing_windows
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_changes import with_deletes_of_nothing
-from watersmeet.cli.diff.put_out import NotKnown, put_out
-from watersmeet.engine.local.output import as_written
+from watersmeet.cli.diff.replay import UnknownOutput, replay_output
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
+from watersmeet.runtime.local.output import format_case_rows
 from watersmeet.spec.model import Lateness
 from watersmeet.why.question import record_queries, sources_of
 from watersmeet.why.rows import QueryRows
@@ -73,11 +73,11 @@ def summed(rows: list[dict[str, Any]]) -> Counter[str]:
 def again(run: RecordedCase) -> pa.Table:
     (insert,), (query,) = run.job.inserts, record_queries(run.job, run.plan)
     rows = QueryRows.of(query, insert, tick_history(run.past), run.reread)
-    return put_out(rows, run.job, sources_of(run.job), run.plan.queries[0])
+    return replay_output(rows, run.job, sources_of(run.job), run.plan.queries[0])
 
 
 def sums_of(table: pa.Table) -> Counter[str]:
-    return summed(as_written(table))
+    return summed(format_case_rows(table))
 
 
 def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
@@ -93,7 +93,7 @@ def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
         seen["cases"] += 1
         try:
             found = again(run)
-        except NotKnown as why:
+        except UnknownOutput as why:
             seen[str(why).split(" made ")[-1].split('" were ')[-1].partition(",")[0]] += 1
             continue
         assert sums_of(found) == wanted, (number, case)
@@ -123,10 +123,10 @@ def test_what_does_not_follow_is_not_told() -> None:
         (replace(rows, unseen={"l": [0], "r": []}), kept, "not all rows"),
         (rows, replace(kept, nodes=()), "in another way"),
     ):
-        with pytest.raises(NotKnown, match=words):
-            put_out(own, run.job, sources_of(run.job), of_job)
+        with pytest.raises(UnknownOutput, match=words):
+            replay_output(own, run.job, sources_of(run.job), of_job)
     query_of_both = "SELECT x.t FROM (SELECT * FROM l UNION ALL SELECT * FROM r) x JOIN l ON x.t = l.t"
     union = dict(both, query=query_of_both)
     union["steps"] = [*both["steps"], {"rows": [["r", {"t": 1, "k": 1}, -1]]}]
-    with pytest.raises(NotKnown, match="several branches"):
+    with pytest.raises(UnknownOutput, match="several branches"):
         again(RecordedCase(union))

@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from watersmeet.cli.diff.outputs import Output, Wanted, output_of
-from watersmeet.diff.bags import differences
-from watersmeet.diff.database import opened, ran
+from watersmeet.cli.diff.outputs import EmittedRows, Wanted, output_of
+from watersmeet.diff.bags import differences, fetch_rows, open_database
 from watersmeet.errors import WatersmeetError
 from watersmeet.spec.model import OutputMode, Sink
 
@@ -28,7 +27,7 @@ ROWS = [(1, AT, 1.5, "7.25"), (2, None, 0.0, None), (2, None, float("nan"), "0.0
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Any]:
-    connection = opened(str(tmp_path))
+    connection = open_database(str(tmp_path))
     yield connection
     connection.close()
 
@@ -39,7 +38,7 @@ def wanted(connector: str, options: dict[str, str], **more: Any) -> Wanted:
     return Wanted("out", sink, NAMES, **({"mode": OutputMode.APPEND, "tick": 3} | more))
 
 
-def differing(db: Any, what: Wanted, folder: Path) -> tuple[Output, dict[tuple[str, str], int]]:
+def differing(db: Any, what: Wanted, folder: Path) -> tuple[EmittedRows, dict[tuple[str, str], int]]:
     output = output_of(db, what, ANSWER, str(folder))
     found = differences(db, NAMES, ANSWER, output.relation, [], whole=None, limit=10)
     return output, dict(found.counts)
@@ -86,7 +85,7 @@ def test_a_table_of_iceberg(db: Any, tmp_path: Path) -> None:
 
 def test_a_table_of_postgres(db: Any, tmp_path: Path, postgres: Any) -> None:
     from watersmeet.postgres_server import Server
-    from watersmeet.sinks.postgres.ledger import Ledger
+    from watersmeet.sinks.postgres.ledger import PostgresLedger
 
     postgres.run(
         "CREATE SCHEMA diff; CREATE TABLE diff.delivered (more text, id bigint, at timestamptz, price float8,"
@@ -97,7 +96,7 @@ def test_a_table_of_postgres(db: Any, tmp_path: Path, postgres: Any) -> None:
     output, counts = differing(db, wanted("postgres", options), tmp_path)
     assert (counts, output.may_be_later, output.is_later) == ({}, True, False)
 
-    ledger, server = Ledger("out", "diff", "delivered"), Server(postgres.url, "out", 5)
+    ledger, server = PostgresLedger("out", "diff", "delivered"), Server(postgres.url, "out", 5)
     server.run(ledger.make)
     for insert, tick in (("out", 3), ("other", 4)):
         server.run(lambda cursor, of=(insert, tick): ledger.add(cursor, *of, {"rows": "x"}, 1))
@@ -206,7 +205,7 @@ def test_decimals_of_json_are_read_to_the_last_digit(db: Any, tmp_path: Path) ->
     )
     answer = "(SELECT 1::DECIMAL(38, 18) AS __ws_c0, FALSE AS __ws_pending)"
     relation = output_of(db, what, answer, str(tmp_path)).relation
-    rows = ran(db, f"SELECT __ws_c0::VARCHAR FROM {relation} r ORDER BY 1 NULLS LAST")
+    rows = fetch_rows(db, f"SELECT __ws_c0::VARCHAR FROM {relation} r ORDER BY 1 NULLS LAST")
     assert rows == [("12345678901234567890.500000000000000000",), (None,)]
     nested = "(SELECT [1::DECIMAL(38, 18)] AS __ws_c0, FALSE AS __ws_pending)"
     with pytest.raises(WatersmeetError):

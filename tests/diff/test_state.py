@@ -14,10 +14,10 @@ import pytest
 
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
-from watersmeet.cli.diff import read
+from watersmeet.cli.diff import source_rows
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, OFFSETS
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ, OFFSETS
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore
 
@@ -199,18 +199,18 @@ def test_what_does_not_fit_is_said_in_words(tmp_path: Path, compared: Compared) 
 
 
 def test_rows_of_a_state_that_went_on_are_of_a_later_tick(tmp_path: Path) -> None:
-    from watersmeet.cli.diff.command import _is_later
-    from watersmeet.cli.diff.outputs import Output
+    from watersmeet.cli.diff.command import _has_later_rows
+    from watersmeet.cli.diff.outputs import EmittedRows
 
-    assert _is_later(Output("x", True), 3, lambda: 4)
-    assert not _is_later(Output("x", True), 3, lambda: 3)
-    assert not _is_later(Output("x", False), 3, lambda: 4)
-    assert _is_later(Output("x", True, True), 3, lambda: 3)
+    assert _has_later_rows(EmittedRows("x", True), 3, lambda: 4)
+    assert not _has_later_rows(EmittedRows("x", True), 3, lambda: 3)
+    assert not _has_later_rows(EmittedRows("x", False), 3, lambda: 4)
+    assert _has_later_rows(EmittedRows("x", True, True), 3, lambda: 3)
 
 
 def test_of_a_topic_of_which_nothing_was_read_there_are_no_ends():
     source = Source("s", (), "kafka", {"topic": "t"})
     manifest: Any = SimpleNamespace(host={OFFSETS: f"v1\n{{}}\n{NOTHING_READ}"})
-    assert read._by_state(source, 0, manifest, [], MemoryStore()).ends == {}
+    assert source_rows._read_recorded_files(source, 0, manifest, [], MemoryStore()).ends == {}
     manifest.host[OFFSETS] = 'v1\n{}\n{"t": {"0": 3}}'
-    assert read._by_state(source, 0, manifest, [], MemoryStore()).ends == {"t": {"0": 3}}
+    assert source_rows._read_recorded_files(source, 0, manifest, [], MemoryStore()).ends == {"t": {"0": 3}}

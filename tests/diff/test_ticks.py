@@ -14,9 +14,9 @@ from pyarrow import parquet
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
 from watersmeet.cli.diff import command
-from watersmeet.cli.diff.read import history_of
+from watersmeet.cli.diff.source_rows import history_of
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 
 NAMED = """
 CREATE TABLE a (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 
 MET = """
 CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1)

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.diff.played import Played
-from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED
-from watersmeet.diff.database import opened
+from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED, open_database
 
 ROWS = [[[1, "a"], [4, "a"], [12, "a"], [31, "b"]], [[2, "a"], [38, "c"], [45, "b"]]]
 
@@ -30,7 +29,7 @@ def case(
 
 def test_tumble(tmp_path: Path) -> None:
     played = case("TUMBLE(TABLE s, DESCRIPTOR(t), 10)")
-    both = played.compared(opened(str(tmp_path)), played.output)
+    both = played.compared(open_database(str(tmp_path)), played.output)
     assert sorted(both.rows) == [
         (EXTRA, LATE, 1, (0, 10, "a", 2)),
         (MISSING, LATE, 1, (0, 10, "a", 3)),
@@ -39,7 +38,7 @@ def test_tumble(tmp_path: Path) -> None:
 
 
 def test_hop_and_session(tmp_path: Path) -> None:
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     played = case("HOP(TABLE s, DESCRIPTOR(t), 5, 10)")
     assert played.compared(db, played.output).unexplained == 0
     played = case("SESSION(TABLE s, DESCRIPTOR(t), 5)")
@@ -53,7 +52,7 @@ def test_hop_and_session(tmp_path: Path) -> None:
 
 
 def test_a_row_of_no_known_group_is_not_taken_for_one_without_late_rows(tmp_path: Path) -> None:
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     for shown, reason in (("window_start, k", LATE), ("window_start", UNEXPLAINED), ("k", UNEXPLAINED)):
         played = case("TUMBLE(TABLE s, DESCRIPTOR(t), 10)", shown)
         assert played.output is not None
@@ -65,7 +64,7 @@ def test_a_row_of_no_known_group_is_not_taken_for_one_without_late_rows(tmp_path
 
 def test_times_at_the_edges_of_windows(tmp_path: Path) -> None:
     """Rows a gap apart, at the begin and at the end of a window, before the epoch."""
-    db = opened(str(tmp_path))
+    db = open_database(str(tmp_path))
     rows = [[[t, "a"] for t in (-20, -15, -9, -5, 0, 5, 10, 16, 21)], [[99, "z"]]]
     windows = ["TUMBLE(TABLE s, DESCRIPTOR(t), 10)", "SESSION(TABLE s, DESCRIPTOR(t), 5)"]
     windows += [f"HOP(TABLE s, DESCRIPTOR(t), {slide}, 10)" for slide in (5, 4)]

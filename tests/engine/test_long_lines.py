@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.columns import column
 from tests.support.effort import at_effort
-from watersmeet.engine.files.long_lines import check_lines, long_line
 from watersmeet.errors import EngineError
+from watersmeet.runtime.files.long_lines import check_lines, find_long_line
 from watersmeet.spec.model import Source
 
 CHUNK = 64 << 10
@@ -45,7 +45,7 @@ def test_the_first_long_line_is_the_one_that_reading_all_finds(seed: int) -> Non
         ]
         text = b"".join(b"x" * length + draw.choice(ends) for length in lengths)
         text += b"x" * draw.choice([0, most // 2, most + 9])
-        found = long_line(io.BytesIO(text), len(text), most, ends)
+        found = find_long_line(io.BytesIO(text), len(text), most, ends)
         assert found == expected(text, most, ends), (seed, most, lengths, ends)
 
 
@@ -60,7 +60,7 @@ def test_of_short_lines_little_is_read() -> None:
 
     text = b"x" * 99 + b"\n"
     file = Counting(text * 100_000)
-    assert long_line(file, len(text) * 100_000, 1 << 20, [b"\n", b"\r"]) is None
+    assert find_long_line(file, len(text) * 100_000, 1 << 20, [b"\n", b"\r"]) is None
     assert file.count < 30 * CHUNK
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.support.effort import at_effort
-from watersmeet.engine.local.job import LocalJob
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local.job import LocalJob
 from watersmeet.state.store import MemoryStore
 
 COLUMNS = at_effort(quick=2_000, full=10_000)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
-from watersmeet.engine.local.replay import replay_case
 from watersmeet.errors import PlanError, SeveralErrors, SqlError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local.replay import replay_case
 
 NAMES = (
     "_flag", "_broken", "_diff", "_tick", "_control", "_tag", "_row", "_corrupt", "_parsed", "_0_0", "_id",
@@ -172,9 +172,9 @@ INSERT INTO out SELECT {l}.*, {r}.{n} + 1 AS m FROM l {l} LEFT JOIN r {r} ON upp
 @pytest.mark.full
 @pytest.mark.spark
 def test_names_say_nothing_on_spark(spark, tmp_path):
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
     from watersmeet.sinks.memory import MemorySink
 
     def rows(names: dict[str, str], number: int, wanted: str) -> Counter[str]:
@@ -199,7 +199,7 @@ def test_names_say_nothing_on_spark(spark, tmp_path):
         )
         plan = plan_job(job)
         settings = RunSettings(str(folder / "state"), until_caught_up=True, finish=True, partitions=2)
-        run(spark, plan, settings, outputs_of(job, plan, settings))
+        run(spark, plan, settings, build_outputs(job, plan, settings))
         return Counter(str(list(row.values())) for row in MemorySink.rows("out"))
 
     plain = rows(PLAIN, 0, "json")

@@ -10,9 +10,9 @@ import pytest
 from tests.support.phases import replaced
 from tests.support.ticks import plan_of, stream
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.local.tick import LocalTick, ToSinks
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.coordinator.commit import StagedParts
+from watersmeet.runtime.local.tick import LocalTick, SinkStaging
 
 PAIRS = plan_of("SELECT l.i AS a, r.i AS b FROM l JOIN r ON l.t = r.t", {"l": stream(), "r": stream()})
 ROWS: dict[str, Any] = {name: [({"t": 1, "k": "a", "v": 0, "i": 7}, 1)] for name in "lr"}
@@ -63,18 +63,18 @@ def test_what_was_staged_is_discarded_until_a_sink_publishes(step: str) -> None:
     class Job(LocalJob):
         backend = Watched
 
-    def stage(*_: Any) -> Staged:
+    def stage(*_: Any) -> StagedParts:
         if step == "stage":
             fails()
-        return Staged([(Sink(), "q")])
+        return StagedParts([(Sink(), "q")])
 
     job = Job(PAIRS, MemoryStore())
     if step == "conclude":
         with replaced("conclude", fails), pytest.raises(EngineError):
-            job.tick(ROWS, to_sinks=ToSinks(stage))
+            job.tick(ROWS, to_sinks=SinkStaging(stage))
     else:
         with pytest.raises(EngineError, match="on purpose"):
-            job.tick(ROWS, to_sinks=ToSinks(stage))
+            job.tick(ROWS, to_sinks=SinkStaging(stage))
     assert discarded == [1]
     assert job.driver.tick == 0
 

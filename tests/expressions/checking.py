@@ -30,8 +30,8 @@ from watersmeet.expressions.evaluate import values
 from watersmeet.expressions.physical_types import native
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import TypedTree
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.plan.query_inputs import JoinInputs
 from watersmeet.spec.model import Input
 from watersmeet.zones import zone
 

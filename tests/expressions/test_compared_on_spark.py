@@ -13,8 +13,8 @@ import pytest
 
 from tests.expressions.checking import check, compiled_text, table_of
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.catalog.analysed import Analyser
 from watersmeet.expressions.typed_tree import UnsupportedExpression
+from watersmeet.runtime.spark.catalog.result_types import Analyser
 from watersmeet.types.sql_type import SqlType
 
 pytestmark = pytest.mark.spark

@@ -13,9 +13,9 @@ from sqlglot.errors import SqlglotError
 
 from tests.expressions.checking import compiled_text, ours
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.text import sql_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
-from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.runtime.spark.sql_text import to_spark_sql
 from watersmeet.spec.grammar import MisreadError
 from watersmeet.types.sql_type import TIMES
 
@@ -54,7 +54,7 @@ def expressions() -> list[str]:
 
 def sent(text: str) -> str | None:
     try:
-        return sql_of(sqlglot.parse_one(f"SELECT {text} AS c", dialect=Watersmeet).expressions[0].this)
+        return to_spark_sql(sqlglot.parse_one(f"SELECT {text} AS c", dialect=Watersmeet).expressions[0].this)
     except (SqlglotError, MisreadError):
         return None
 

@@ -17,7 +17,7 @@ from watersmeet.expressions.evaluate import values
 from watersmeet.expressions.physical_types import fits
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
-from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.query_inputs import JoinInputs
 from watersmeet.spec.model import Input
 from watersmeet.types.parser import sql_type
 

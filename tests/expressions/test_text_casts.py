@@ -12,7 +12,7 @@ from watersmeet.expressions.compiler import compile_column
 from watersmeet.expressions.evaluate import values
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
-from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.query_inputs import JoinInputs
 from watersmeet.spec.model import Input
 
 COLUMNS = (column("s", "STRING"), column("n", "INT"), column("x", "DOUBLE"))

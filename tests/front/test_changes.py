@@ -7,7 +7,7 @@ import pytest
 import watersmeet
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.plan.explain import explain
-from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.change_kinds import ChangeColumn
 from watersmeet.spec.model import Job
 
 TABLE = "CREATE TABLE c (k BIGINT, v STRING, op STRING, n INT) WITH ('connector' = 'memory'{}); "

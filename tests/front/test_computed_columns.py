@@ -9,7 +9,7 @@ import pytest
 
 from watersmeet import LocalJob, MemoryStore, declared, explain
 from watersmeet.errors import SqlError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.model.job import KeyRows
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Column, Source

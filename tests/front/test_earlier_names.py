@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
-from watersmeet import earlier_names
+from watersmeet import deprecated_names
 from watersmeet.cli.main import main
-from watersmeet.front.ddl.settings import OPTIONS, RUN_SETTINGS
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.ddl.settings import OPTIONS, RUN_SETTINGS
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.identity.settings import differences, settings_of
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.outputs import sink
@@ -37,10 +37,10 @@ def read(settings: str = "", connector: str = "postgres", more: str = ""):
     return parse_job(settings + JOB.format(connector=connector, options=SINKS[connector] + more))
 
 
-@pytest.mark.parametrize(("old", "now"), earlier_names.SETTINGS.items())
+@pytest.mark.parametrize(("old", "now"), deprecated_names.SETTINGS.items())
 def test_an_earlier_setting_is_that_of_today(old, now):
     assert now in (*OPTIONS, *RUN_SETTINGS)
-    with pytest.warns(earlier_names.EarlierName, match=f"^{old.upper()} is an earlier name: write {now}$"):
+    with pytest.warns(deprecated_names.EarlierName, match=f"^{old.upper()} is an earlier name: write {now}$"):
         job = read(f"SET {old.upper()} = {VALUES[now]};")
     assert job == read(f"SET {now} = {VALUES[now]};") != read()
 
@@ -49,23 +49,23 @@ def test_an_earlier_setting_is_that_of_today(old, now):
     ("connector", "old", "now"),
     [
         (connector, old, now)
-        for connector, names in earlier_names.OPTIONS.items()
+        for connector, names in deprecated_names.OPTIONS.items()
         for old, now in names.items()
     ],
 )
 def test_an_earlier_option_is_that_of_today(connector, old, now):
     notice = f"^option '{old}' is an earlier name: write '{now}'$"
-    with pytest.warns(earlier_names.EarlierName, match=notice):
+    with pytest.warns(deprecated_names.EarlierName, match=notice):
         job = read("", connector, f", '{old}' = '{VALUES[now]}'")
     assert job == read("", connector, f", '{now}' = '{VALUES[now]}'") != read("", connector)
-    with pytest.warns(earlier_names.EarlierName, match=notice):
+    with pytest.warns(deprecated_names.EarlierName, match=notice):
         assert sink(connector, "o", **{old: VALUES[now]}).options == {now: VALUES[now]}
-    both = earlier_names.options_of_today({old: "1 s", now: "2 s"}, connector)
+    both = deprecated_names.options_of_today({old: "1 s", now: "2 s"}, connector)
     assert both == {old: "1 s", now: "2 s"}, "the connector refuses what is set twice"
 
 
 def test_an_earlier_value_is_that_of_today():
-    with pytest.warns(earlier_names.EarlierName, match="write 'on_rejected' = 'dead_letter'"):
+    with pytest.warns(deprecated_names.EarlierName, match="write 'on_rejected' = 'dead_letter'"):
         assert sink("postgres", "o", on_rejected="aside").options == {"on_rejected": "dead_letter"}
 
 

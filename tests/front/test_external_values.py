@@ -6,17 +6,17 @@ import pytest
 
 from watersmeet import errors
 from watersmeet.cli.output import complain
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.job.telling import Telling
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.errors import EngineError, SeveralErrors, WatersmeetError, failure_text
-from watersmeet.front.ddl import settings
-from watersmeet.front.sql import parse_job, run_settings
-from watersmeet.front.text.external_values import fill_references, read_value
-from watersmeet.history.recording import About
+from watersmeet.history.recorder import RunDescription
+from watersmeet.parser.ddl import settings
+from watersmeet.parser.statements import parse_job, run_settings
+from watersmeet.parser.text.external_values import fill_references, read_value
 from watersmeet.plan.explain import explain
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.job.listeners import RunListeners
+from watersmeet.runtime.spark.job.settings import RunSettings
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.options import debezium, files, function, kafka, lake, names, postgres, records
 from watersmeet.spec.secrets import HIDDEN, OpaqueSecret, public, public_setting
 
@@ -75,7 +75,7 @@ def test_no_secret_is_shown(job):
     """Neither by what a run writes down of itself, nor by EXPLAIN, nor where objects are printed."""
     parsed = parse_job(job, source_name="job.sql")
     plan = plan_job(parsed)
-    about = About.of(parsed, plan)
+    about = RunDescription.of(parsed, plan)
     shown = [
         explain(plan),
         str(about.settings),
@@ -104,7 +104,7 @@ def test_no_error_shows_a_secret_of_a_path(tmp_path, monkeypatch, path):
         'path' = {path.format(folder=tmp_path)}); SELECT t FROM a"""
     (source,) = plan_job(parse_job(job)).sources
     with pytest.raises(EngineError) as refused:
-        first_rows(source, 1)
+        read_first_rows(source, 1)
     assert "***" in str(refused.value)
     assert "en-of" not in repr(refused.value) + str(refused.value.args)
 
@@ -146,7 +146,7 @@ def test_notices_and_failures_of_functions_show_no_secret(capsys):
     errors.hide_in_errors("tok-en-of-it")
     assert failure_text(ValueError("in tok-en-of-it")) == "ValueError: in ***"
     notices: list[str] = []
-    Telling(RunSettings(checkpoint="c", on_notice=notices.append)).note("/tok-en-of-it/_a is not read")
+    RunListeners(RunSettings(checkpoint="c", on_notice=notices.append)).note("/tok-en-of-it/_a is not read")
     complain(RuntimeError("tok-en-of-it\x1b"))
     assert (notices, capsys.readouterr().err) == (["/***/_a is not read"], "***\\x1b\n")
 

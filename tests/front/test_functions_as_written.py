@@ -11,8 +11,8 @@ import pytest
 import sqlglot
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
-from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.parser.statements import parse_job
+from watersmeet.parser.text.dialect import Watersmeet
 from watersmeet.plan.model.nodes import AggregatePlan
 from watersmeet.plan.planner import plan_job
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.package_paths import find_paths
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.spec.model import Expr, Job, Join, Query, Relation, StageBranch
 
 GOLDEN = Path(__file__).parent / "golden"

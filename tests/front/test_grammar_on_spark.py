@@ -16,8 +16,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.text import sql_of
-from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.runtime.spark.sql_text import to_spark_sql
 from watersmeet.types.intervals import IntervalError
 
 BETWEEN_TWO = [
@@ -98,7 +98,7 @@ def sent(text: str) -> str | None:
         (found,) = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions
     except (SqlglotError, IntervalError):
         return None
-    return None if isinstance(found, exp.Alias) else sql_of(found)
+    return None if isinstance(found, exp.Alias) else to_spark_sql(found)
 
 
 def plain(tree: str) -> str:

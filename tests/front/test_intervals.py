@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.errors import SpecError, SqlError
-from watersmeet.front.sql import parse_job
-from watersmeet.front.text.place import Text
-from watersmeet.front.text.tokens import parse_tokens, statements_of
+from watersmeet.parser.statements import parse_job
+from watersmeet.parser.text.source_position import Text
+from watersmeet.parser.text.tokens import parse_tokens, statements_of
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.types.intervals import interval_us, is_interval, trigger_ms
 
 S = 1_000_000

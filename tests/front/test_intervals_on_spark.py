@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from tests.front.test_intervals import read
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.errors import SqlError
+from watersmeet.runtime.spark.job.session import hold_fixed
 from watersmeet.types.intervals import interval_us, is_calendar
 
 pytestmark = pytest.mark.spark

@@ -6,9 +6,9 @@ import pytest
 import sqlglot
 
 from watersmeet.errors import SqlError
-from watersmeet.front.query.padding import is_null_of_nulls
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.spec.model import Query
+from watersmeet.spec.nulls import is_null_of_nulls
 
 DECLARED = """
     CREATE TABLE o (id BIGINT, t BIGINT, a INT, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;

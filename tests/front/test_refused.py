@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.errors import SeveralErrors, SqlError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 
 DECLARED = (
     "CREATE TABLE l (t BIGINT, k STRING, v INT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');"

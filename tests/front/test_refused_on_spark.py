@@ -11,14 +11,14 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 
 from tests.support.effort import at_effort
-from watersmeet.front.query.expressions.functions import check_calls
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.front.text.place import Text
+from watersmeet.parser.query.expressions.calls import check_calls
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.parser.text.source_position import Text
 from watersmeet.spec.functions import FORMS, OPERATORS, scalar_functions, signature_of
 from watersmeet.spec.grammar import MisreadError
 from watersmeet.spec.java_patterns import PatternError, groups_of
+from watersmeet.spec.literals import typed_problem
 from watersmeet.spec.time_patterns import pattern_problem
-from watersmeet.spec.typed_literals import typed_problem
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark

@@ -3,7 +3,7 @@
 import pytest
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 
 JOB = "CREATE TABLE l (t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory'); {} SELECT * FROM l"
 

@@ -8,21 +8,20 @@ import sqlglot
 from tests.support.case_files import cases_by_name
 from tests.support.columns import column
 from watersmeet.errors import SeveralErrors, SpecError, SqlError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.ddl.durations import duration_us
-from watersmeet.front.query import scope
-from watersmeet.front.query.select import query_of
-from watersmeet.front.sql import parse_job
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.front.text.place import Text
-from watersmeet.front.text.tokens import parse_tokens, statements_of
-from watersmeet.front.types import infer
-from watersmeet.front.types.columns import type_named
-from watersmeet.front.types.infer import type_of
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.ddl.quantities import duration_us
+from watersmeet.parser.query import scope
+from watersmeet.parser.query.select import query_of
+from watersmeet.parser.statements import parse_job
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.parser.text.source_position import Text
+from watersmeet.parser.text.tokens import parse_tokens, statements_of
+from watersmeet.parser.types import inference
+from watersmeet.parser.types.inference import type_named, type_of
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.spec.model import EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
-from watersmeet.types.arithmetic import Argument
+from watersmeet.types.coercion import Argument
 from watersmeet.types.parser import sql_type
 
 MEMORY = "CREATE TABLE l (t BIGINT, k STRING, s STRUCT<f: INT>, WATERMARK FOR t AS t - 5) TYPE Memory;\n"
@@ -309,7 +308,7 @@ def doubled(times: int) -> str:
 
 
 def test_names_that_double_each_other_are_refused_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(scope, "MOST_NAMED", 100)
+    monkeypatch.setattr(scope, "MAX_EXPANDED_NODES", 100)
     assert len(parse_job(doubled(2)).inserts) == 1
     with pytest.raises(SeveralErrors) as caught:
         parse_job(doubled(12))
@@ -319,7 +318,7 @@ def test_names_that_double_each_other_are_refused_before_they_fill_the_memory(mo
 
 
 def test_many_names_of_their_own_are_no_long_expression(monkeypatch):
-    monkeypatch.setattr(scope, "MOST_NAMED", 100)
+    monkeypatch.setattr(scope, "MAX_EXPANDED_NODES", 100)
     fields = " + ".join(f"s{n}.f" for n in range(60))
     declared = ", ".join(f"s{n} STRUCT<f: INT>" for n in range(60))
     text = f"CREATE TABLE a ({declared}) WITH ('connector' = 'memory'); SELECT s0.f AS one, "
@@ -355,7 +354,7 @@ def test_branches_of_a_union_lose_no_digits(one, other, whole):
 @pytest.mark.parametrize(("operator", "operand"), [("+", "v"), ("-", "1"), ("*", "v"), ("||", "s")])
 def test_a_long_row_of_operators_is_not_gone_through_again_at_each(operator, operand, monkeypatch):
     typed = []
-    monkeypatch.setattr(infer, "Argument", lambda *given: typed.append(given) or Argument(*given))
+    monkeypatch.setattr(inference, "Argument", lambda *given: typed.append(given) or Argument(*given))
     row = f" {operator} ".join([operand] * 100)
     assert len(parse_job(f"{NAMED}v AS w, {row} AS x FROM a").inserts) == 1
     assert 100 < len(typed) < 300

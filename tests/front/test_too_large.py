@@ -8,9 +8,9 @@ import pytest
 
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError, SqlError, WatersmeetError
-from watersmeet.front.query import flow, inline, joins
-from watersmeet.front.sql import parse_job
-from watersmeet.plan.conditions.bounds import closure_of
+from watersmeet.parser.query import flow, inline, joins
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.conditions.bands import closure_of
 from watersmeet.plan.planner import plan_job
 
 TABLE = "CREATE TABLE t (a INT, s TIMESTAMP, WATERMARK FOR s AS s) TYPE Memory;\n"
@@ -36,14 +36,14 @@ def test_ten_thousand_columns_take_ten_times_as_long_as_a_thousand():
 
 
 def test_views_that_double_each_other_are_refused(monkeypatch):
-    monkeypatch.setattr(inline, "MOST_PARTS", 100)
+    monkeypatch.setattr(inline, "MAX_PARTS", 100)
     parse_job(viewed(3))
     with pytest.raises(WatersmeetError, match="more than 100 parts"):
         parse_job(viewed(60))
 
 
 def test_a_long_list_may_be_written_in_a_view(monkeypatch):
-    monkeypatch.setattr(inline, "MOST_PARTS", 100)
+    monkeypatch.setattr(inline, "MAX_PARTS", 100)
     listed = ", ".join(map(str, range(500)))
     parse_job(
         f"{TABLE}CREATE VIEW v AS SELECT a IN ({listed}) AS is_in FROM t;\nSELECT is_in FROM v WHERE is_in;"

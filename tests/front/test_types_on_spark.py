@@ -11,11 +11,11 @@ import pytest
 import sqlglot
 
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.catalog.analysed import Analyser
-from watersmeet.front.sql import parse_job
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.front.types.infer import type_of
+from watersmeet.parser.statements import parse_job
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.parser.types.inference import type_of
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.catalog.result_types import Analyser
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import UNKNOWN
 

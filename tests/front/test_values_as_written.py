@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import SqlError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.testing import query
 
 COLUMNS = "array ARRAY<INT>, list ARRAY<INT>, map MAP<STRING, INT>, s STRUCT<array: ARRAY<INT>>, x STRING"

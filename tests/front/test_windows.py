@@ -3,7 +3,7 @@
 import pytest
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.spec.model import Input, StageBranch, WindowKind
 from watersmeet.types.sql_type import BIGINT
 

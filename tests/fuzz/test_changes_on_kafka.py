@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.full]

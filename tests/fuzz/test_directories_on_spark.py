@@ -22,7 +22,7 @@ from tests.engine.spark.running import until_caught_up
 from tests.fuzz.values import PATHS, STRUCTURED
 from tests.support.effort import at_effort
 from watersmeet.errors import WatersmeetError
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark

@@ -32,9 +32,9 @@ from tests.fuzz.rows import (
 )
 from tests.fuzz.values import Drawer, malformed_csv, malformed_json
 from tests.support.json_records import runs_on
-from watersmeet.engine.spark.sources import frames
 from watersmeet.errors import WatersmeetError
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.runtime.spark.sources import frames
 
 pytestmark = pytest.mark.spark
 

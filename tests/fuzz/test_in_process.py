@@ -12,11 +12,11 @@ import pytest
 
 from tests.fuzz.rows import ALL, Row, as_text, bag, difference, draw_rows, join
 from tests.fuzz.values import Drawer
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local.evaluate import near_borders
-from watersmeet.engine.local.job import LocalJob
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local.evaluate import move_to_borders
+from watersmeet.runtime.local.job import LocalJob
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import sink_problems
 from watersmeet.state.store import LocalStore, MemoryStore
@@ -68,7 +68,7 @@ def test_keys_of_every_type(seed, count, canary, key):
         chosen = ", ".join(f"l.{name}" for name in columns)
         sql = JOB.format(columns=ddl, chosen=chosen, kind=kind, key=key, residual=f"({text})")
         plan, store = plan_job(parse_job(sql)), MemoryStore()
-        placing = near_borders if rng.random() < 0.5 else None
+        placing = move_to_borders if rng.random() < 0.5 else None
         tasks = rng.choice([1, 2, 7])
         job = LocalJob(plan, store, partitions=tasks, settings=TickSettings(placing=placing))
         found = job.tick({"l": [(given(row), 1) for row in left], "r": [(given(row), 1) for row in right]})

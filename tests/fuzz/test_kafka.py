@@ -30,7 +30,7 @@ from tests.fuzz.rows import (
 )
 from tests.fuzz.values import INVALID, Drawer, malformed_csv, malformed_json
 from tests.support.effort import at_effort
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

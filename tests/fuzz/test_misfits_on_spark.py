@@ -17,13 +17,13 @@ from tests.engine.spark.running import until_caught_up
 from tests.fuzz.cells import AHEAD, BROKEN, EPOCH, CellDrawer, Record
 from tests.fuzz.rows import bag, difference, native_rows, parquet_rows
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.views import BROKEN as BROKEN_TEXT
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN as BROKEN_TEXT
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -53,7 +53,7 @@ def bag_of(columns: Iterable[str], outcomes: Iterable[Mapping[str, Any] | str]) 
 def preview_problem(source: Source, records: list[Record]) -> str:
     """What a preview shows that is not there, or does not count."""
     try:
-        preview = first_rows(source, COUNT)
+        preview = read_first_rows(source, COUNT)
     except WatersmeetError as error:
         return "" if error.code == "not-previewed" else repr(error)
     names = [column.name for column in source.columns if column.name not in preview.unchecked]
@@ -112,7 +112,7 @@ def test_records_of_topics_are_read_so_too(spark, seed, form):
         (source,) = plan_job(parse_job(text)).sources
         raw = [(None, record.written.encode()) for record in records]
         frame = spark.createDataFrame(raw, "key BINARY, value BINARY").withColumn("partition", F.lit(0))
-        rows = kafka.parsed(frame, source).where(f"{BROKEN_TEXT} IS NULL").select(*drawer.columns)
+        rows = kafka.parse_records(frame, source).where(f"{BROKEN_TEXT} IS NULL").select(*drawer.columns)
         found = bag(map(as_drawn, native_rows(rows.toArrow())))
         assert not difference(found, bag_of(drawer.columns, [each.read for each in records])), unit
 

@@ -42,7 +42,7 @@ def marks(canary: str) -> list[str]:
         f"watersmeet-error:{packed}:",
         f"watersmeet-error:{error}",
         "watersmeet-error:",
-        "watersmeet.engine.spark.carried.TaskFailed: watersmeet-error:e30=:",
+        "watersmeet.runtime.spark.errors.TaskFailed: watersmeet-error:e30=:",
         base64.b64decode(pickled).decode("latin-1"),
         f"$(touch {canary})",
         f"`touch {canary}`",

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.package_paths import find_paths
 from watersmeet.errors import SeveralErrors, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
-from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.planner import plan_job
 
 HERE = Path(__file__).parent

@@ -19,9 +19,9 @@ from tests.oracle.test_engine_against_oracle import _compared, check, difference
 from tests.support.oracle.case import run_case
 from tests.support.oracle.windowed import has_windows, run_windowed_case
 from tests.support.package_paths import find_paths
-from watersmeet.engine.local import replay_case
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import replay_case
 from watersmeet.spec.model import Source
 from watersmeet.testing.cases import compare_step
 

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import watersmeet
-from watersmeet.cli.measured import measured_of
-from watersmeet.engine.local import LocalJob
+from watersmeet.cli.state_measurements import measure_query
 from watersmeet.plan.explain import explain
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ def forecast(name: str) -> str:
         }
         job.tick({stream: [(row, 1) for row in rows] for stream, rows in given.items() if stream in sources})
     (query,) = plan.queries
-    measured = measured_of(job.driver.manifest, asked.inserts[0], asked.options, query)
+    measured = measure_query(job.driver.manifest, asked.inserts[0], asked.options, query)
     text = explain(plan, {query.name: measured})
     return text[text.index("State forecast") : text.index("Output columns")]
 

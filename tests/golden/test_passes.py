@@ -18,14 +18,14 @@ from tests.support.columns import column
 from tests.support.package_paths import find_paths
 from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.delta.paths import NoDelta
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.nodes.chain import Understood
+from watersmeet.plan.nodes.build_plans import ClassifiedQuery
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.plan.nodes.tree import Node, Tree
+from watersmeet.plan.nodes.tree import QueryNode, Tree
 from watersmeet.plan.passes import PASSES, Planning
 from watersmeet.spec.model import Input, with_inputs
 
@@ -84,9 +84,9 @@ def tree_lines(tree: Tree, name: str) -> Lines:
         yield f"{name}: node {node.number}, {type(node).__name__} of {sides}"
 
 
-def side_of(node: Node, side: Side) -> str:
+def side_of(node: QueryNode, side: Side) -> str:
     child = node.side(side)
-    return f"node {child.number}" if isinstance(child, Node) else child.alias
+    return f"node {child.number}" if isinstance(child, QueryNode) else child.alias
 
 
 def conditions(query: Planning) -> Lines:
@@ -100,7 +100,7 @@ def understood(query: Planning) -> Lines:
     return drafts(query.understood)
 
 
-def drafts(understood: Understood) -> Lines:
+def drafts(understood: ClassifiedQuery) -> Lines:
     for draft in understood.drafts:
         yield from (f"node {draft.node.number}: {line}" for line in draft_lines(draft))
     for alias, conjuncts in understood.conditions.inputs.items():

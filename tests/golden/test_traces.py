@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.case_files import cases_by_name
-from watersmeet.engine.local import Tracer, replay_case
+from watersmeet.runtime.local import Tracer, replay_case
 from watersmeet.testing.cases import check_case
 from watersmeet.trace.view import trace_text
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet.errors import StateError
-from watersmeet.history import keeping as module
 from watersmeet.history import segments
-from watersmeet.history.keeping import Keeping
-from watersmeet.history.past import read
+from watersmeet.history import writer as module
 from watersmeet.history.points import END, SCHEMA, Figures
-from watersmeet.history.segments import FOLDER, Segment, counting
+from watersmeet.history.reader import read
+from watersmeet.history.segments import FOLDER, HistorySegment, select_segments
+from watersmeet.history.writer import HistoryWriter
 from watersmeet.state.store import LocalStore, MemoryStore
 
 JOB, MARK = ("job", "duration_us"), ("time/q/a/t", "watermark")
@@ -50,7 +50,7 @@ def figures(tick: int) -> Figures:
     return Figures({JOB: tick, ("source/s", "rows_in"): tick * tick}, {MARK: level}, told)
 
 
-def written(keeping: Keeping, tick: int) -> None:
+def written(keeping: HistoryWriter, tick: int) -> None:
     """One more tick, and its write waited for."""
     keeping.add(tick, tick * 1_000, figures(tick))
     if keeping._writing is not None:
@@ -87,7 +87,7 @@ def test_killed_at_any_step_each_tick_is_there_once(seed):
 
     store.look = look
     while done < 60:
-        keeping = Keeping(store, pytest.fail, pause_s=0)
+        keeping = HistoryWriter(store, pytest.fail, pause_s=0)
         for _ in range(rng.randint(1, 9)):
             done += 1
             written(keeping, done)
@@ -96,12 +96,12 @@ def test_killed_at_any_step_each_tick_is_there_once(seed):
         keeping.close()
     assert looks > 60
     assert min(seen) > 1, "the oldest are to be gone"
-    assert len(counting(store.names(FOLDER))[0]) <= 3 * 2 + 1
+    assert len(select_segments(store.names(FOLDER))[0]) <= 3 * 2 + 1
 
 
 def test_amounts_are_sums_and_levels_the_last_least_and_most():
     store = MemoryStore()
-    keeping = Keeping(store, pytest.fail, pause_s=0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     for tick in range(1, 21):
         written(keeping, tick)
     keeping.close()
@@ -129,17 +129,17 @@ def test_amounts_are_sums_and_levels_the_last_least_and_most():
 def test_a_run_goes_on_with_the_segment_of_the_run_before():
     store = MemoryStore()
     for tick in (1, 2, 3):
-        keeping = Keeping(store, pytest.fail, pause_s=1e9)
+        keeping = HistoryWriter(store, pytest.fail, pause_s=1e9)
         keeping.add(tick, tick, figures(tick))
         keeping.close()
-    (segment,), held = counting(store.names(FOLDER))
+    (segment,), held = select_segments(store.names(FOLDER))
     assert (segment.version, held) == (3, [])
     assert sorted(ticks_in(store)) == [1, 2, 3]
 
 
 def test_what_is_not_due_is_not_written_before_the_end():
     store = MemoryStore()
-    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=1e9)
     for tick in range(1, 4):
         keeping.add(tick, tick, figures(tick))
     assert not store.names(FOLDER)
@@ -149,7 +149,7 @@ def test_what_is_not_due_is_not_written_before_the_end():
 
 def test_what_is_not_due_yet_is_written_though_no_tick_follows():
     store = MemoryStore()
-    keeping = Keeping(store, pytest.fail, pause_s=0.05)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0.05)
     for tick in (1, 2):
         keeping.add(tick, tick, figures(tick))
     until = time.monotonic() + 10
@@ -169,7 +169,7 @@ def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():
             super().write(name, data)
 
     store, said = Full(), []
-    keeping = Keeping(store, said.append, pause_s=0)
+    keeping = HistoryWriter(store, said.append, pause_s=0)
     written(keeping, 1)
     written(keeping, 2)
     store.full = False
@@ -182,14 +182,14 @@ def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():
 
 @pytest.mark.parametrize("error", [StateError("denied", code="state-not-written"), ValueError("denied")])
 def test_where_a_store_takes_nothing_memory_has_an_end(error, monkeypatch):
-    monkeypatch.setattr("watersmeet.history.keeping.FULL_TICKS", 8)
+    monkeypatch.setattr("watersmeet.history.writer.FULL_TICKS", 8)
 
     class Closed(MemoryStore):
         def write(self, name, data, *, lasting=True, sections=()):
             raise error
 
     said, most = [], 0
-    keeping = Keeping(Closed(), said.append, pause_s=0)
+    keeping = HistoryWriter(Closed(), said.append, pause_s=0)
     for tick in range(1, 40):
         written(keeping, tick)
         most = max(most, len(set(keeping._table.column("last_us").to_pylist())))
@@ -202,18 +202,18 @@ def test_where_a_store_takes_nothing_memory_has_an_end(error, monkeypatch):
 @pytest.mark.parametrize("damage", [b"", b"not an Arrow file", None])
 def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
     store = LocalStore(tmp_path)
-    keeping = Keeping(store, pytest.fail, pause_s=0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     for tick in range(1, 8):
         written(keeping, tick)
     keeping.close()
-    first, _ = counting(store.names(FOLDER))[0]
+    first, _ = select_segments(store.names(FOLDER))[0]
     file = tmp_path / first.name
     file.write_bytes(file.read_bytes()[:-40] if damage is None else damage)
     past = read(store)
     (problem,) = past.problems
     assert first.name in problem
     assert past.series(*JOB).values() == [5, 6, 7]
-    again = Keeping(store, pytest.fail, pause_s=0)
+    again = HistoryWriter(store, pytest.fail, pause_s=0)
     for tick in range(8, 40):  # rolls the damaged one away
         written(again, tick)
     again.close()
@@ -224,11 +224,11 @@ def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
 def test_a_changed_bit_is_told_of_and_does_not_end_the_process(place, tmp_path):
     """Arrow, which compares no checksums, ends it (`std::length_error`), or gives other figures."""
     store = LocalStore(tmp_path)
-    keeping = Keeping(store, pytest.fail, pause_s=0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     for tick in range(1, 4):
         written(keeping, tick)
     keeping.close()
-    ((only,), _) = counting(store.names(FOLDER))
+    ((only,), _) = select_segments(store.names(FOLDER))
     file = tmp_path / only.name
     content = bytearray(file.read_bytes())
     content[place] ^= 4
@@ -240,14 +240,14 @@ def test_a_changed_bit_is_told_of_and_does_not_end_the_process(place, tmp_path):
 def test_a_segment_with_other_columns_is_told_of_and_the_history_goes_on():
     """As a later version might write it."""
     store = MemoryStore()
-    later = Segment(0, 1, 1, 1, "0" * 8)
+    later = HistorySegment(0, 1, 1, 1, "0" * 8)
     columns = SCHEMA.append(pa.field("later", pa.int64()))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(segments, "SCHEMA", columns)
         segments.write(store, later, columns.empty_table())
     (problem,) = read(store).problems
     assert later.name in problem
-    keeping = Keeping(store, pytest.fail, pause_s=0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     written(keeping, 7)
     keeping.close()
     assert sorted(ticks_in(store)) == [7]
@@ -263,7 +263,7 @@ def test_of_a_store_that_fails_for_long_no_more_waits_than_fills_a_segment():
             super().write(name, data)
 
     store, said = Full(), []
-    keeping = Keeping(store, said.append, pause_s=0)
+    keeping = HistoryWriter(store, said.append, pause_s=0)
     written(keeping, 1)
     store.full = True
     for tick in range(2, 40):
@@ -281,7 +281,7 @@ def test_of_a_store_that_fails_for_long_no_more_waits_than_fills_a_segment():
 def test_what_others_put_there_is_left_alone():
     store = MemoryStore()
     store.write(f"{FOLDER}/README", b"mine")
-    keeping = Keeping(store, pytest.fail, pause_s=0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     written(keeping, 1)
     keeping.close()
     assert f"{FOLDER}/README" in store.names(FOLDER)
@@ -289,7 +289,7 @@ def test_what_others_put_there_is_left_alone():
 
 
 def test_of_two_runs_that_knew_nothing_of_each_other_both_count():
-    ours, theirs = Segment(0, 3, 3, 2, "aaaaaaaa"), Segment(0, 3, 3, 1, "bbbbbbbb")
-    before = Segment(0, 3, 3, 1, "aaaaaaaa")
-    counted, held = counting([ours.name, theirs.name, before.name])
+    ours, theirs = HistorySegment(0, 3, 3, 2, "aaaaaaaa"), HistorySegment(0, 3, 3, 1, "bbbbbbbb")
+    before = HistorySegment(0, 3, 3, 1, "aaaaaaaa")
+    counted, held = select_segments([ours.name, theirs.name, before.name])
     assert (set(counted), held) == ({ours, theirs}, [before.name])

@@ -9,10 +9,10 @@ import pytest
 
 import watersmeet
 from tests.support.recorded import RecordedJob
-from watersmeet.history.looks import LOOK_US, MOST_PARTITIONS, Looks
-from watersmeet.history.past import read
-from watersmeet.history.planned import Drawing, SideFiles, limits_of
+from watersmeet.history.plan_document import Drawing, SideFiles, limits_of
 from watersmeet.history.points import subject_of
+from watersmeet.history.reader import read
+from watersmeet.history.sampled import MAX_SAMPLED_PARTITIONS, SAMPLE_US, TickSampler
 from watersmeet.state.store import MemoryStore
 
 TEXT = """
@@ -38,7 +38,7 @@ def test_the_partitions_that_are_furthest_behind_are_kept_and_all_are_counted():
             job.job.push("a", [{"k": 1, "t": time - 1}, {"k": 1, "t": time}], partition=name)
         job.tick(1, {"b": [{"k": 1, "t": 1}]})
         job.tick(2, {})
-        job.tick(2 + LOOK_US, {"b": [{"k": 2, "t": 10_050}]})
+        job.tick(2 + SAMPLE_US, {"b": [{"k": 2, "t": 10_050}]})
     past = read(store)
     for alias in ("x", "y"):
         counts = subject_of("partitions", "two", alias)
@@ -46,7 +46,7 @@ def test_the_partitions_that_are_furthest_behind_are_kept_and_all_are_counted():
         assert past.series(counts, "idle").values() == [0, 0]
         kept = [of for of in past.subjects("partition") if of.startswith(f"partition/two/{alias}/")]
         marks = {of.rsplit("/", 1)[1]: past.series(of, "watermark of t").values()[-1] for of in kept}
-        wanted = sorted(time - 5 for time in greatest.values())[:MOST_PARTITIONS]
+        wanted = sorted(time - 5 for time in greatest.values())[:MAX_SAMPLED_PARTITIONS]
         assert sorted(marks.values()) == wanted
         assert all(mark == greatest[name] - 5 for name, mark in marks.items())
         assert {past.series(of, "last_row_us").values()[-1] for of in kept} == {1}
@@ -125,11 +125,11 @@ def test_where_late_rows_are_is_written_down_if_it_is_a_folder(options, wanted):
 
 
 def test_looking_is_due_when_time_has_passed_or_the_clock_was_set_back():
-    looks = Looks(watersmeet.plan_job(watersmeet.parse_job(TEXT)))
+    looks = TickSampler(watersmeet.plan_job(watersmeet.parse_job(TEXT)))
 
     def at(clock_us):
         return SimpleNamespace(clock_us=clock_us, queries={}, measured=dict, partitions=dict)
 
-    assert looks.is_due(at(LOOK_US))
-    looks.figures(at(LOOK_US))
-    assert [looks.is_due(at(us)) for us in (LOOK_US, 2 * LOOK_US - 1, 2 * LOOK_US, 0)] == [0, 0, 1, 1]
+    assert looks.is_due(at(SAMPLE_US))
+    looks.figures(at(SAMPLE_US))
+    assert [looks.is_due(at(us)) for us in (SAMPLE_US, 2 * SAMPLE_US - 1, 2 * SAMPLE_US, 0)] == [0, 0, 1, 1]

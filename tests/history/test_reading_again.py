@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from watersmeet.history import keeping as module
-from watersmeet.history.keeping import Keeping
-from watersmeet.history.past import Reader, read
+from watersmeet.history import writer as module
 from watersmeet.history.points import Figures
+from watersmeet.history.reader import HistoryReader, read
+from watersmeet.history.writer import HistoryWriter
 from watersmeet.state.store import MemoryStore
 
 JOB = ("job", "duration_us")
@@ -45,7 +45,7 @@ def test_as_it_grows_it_is_what_is_read_at_once(seed):
     """Whatever the clock does, and however many ticks pass between two looks."""
     pick = random.Random(seed)
     store, clock = Counted(), 1_000_000
-    keeping, reader = Keeping(store, pytest.fail, pause_s=0.0), Reader(store)
+    keeping, reader = HistoryWriter(store, pytest.fail, pause_s=0.0), HistoryReader(store)
     for tick in range(1, 80):
         clock += pick.choice([1_000, 1_000, 1_000, 0, -5_000])
         keeping.add(tick, clock, Figures({JOB: tick}, {("input/q/a", "retained"): tick}))
@@ -65,7 +65,7 @@ def test_as_it_grows_it_is_what_is_read_at_once(seed):
 
 def test_what_has_not_changed_is_not_read_again():
     store = Counted()
-    keeping, reader = Keeping(store, pytest.fail, pause_s=0.0), Reader(store)
+    keeping, reader = HistoryWriter(store, pytest.fail, pause_s=0.0), HistoryReader(store)
     for tick in range(1, 12):
         keeping.add(tick, tick, Figures({JOB: tick}))
         keeping._writing.result()
@@ -81,13 +81,13 @@ def test_what_has_not_changed_is_not_read_again():
 
 def test_what_cannot_be_read_is_tried_again():
     store = Counted()
-    keeping = Keeping(store, pytest.fail, pause_s=0.0)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=0.0)
     keeping.add(1, 1, Figures({JOB: 1}))
     keeping.close()
     name = store.names("history")[0]
     content = store.read(name)
     store.contents[name] = bytes(content[:-1])
-    reader = Reader(store)
+    reader = HistoryReader(store)
     assert len(reader.read().problems) == 1
     store.contents[name] = content
     assert reader.read().problems == []
@@ -95,6 +95,6 @@ def test_what_cannot_be_read_is_tried_again():
 
 
 def test_none_is_none():
-    past = Reader(MemoryStore()).read()
+    past = HistoryReader(MemoryStore()).read()
     assert not past
     assert (past.ticks, past.recent(5).ticks, past.series(*JOB).values()) == (0, 0, [])

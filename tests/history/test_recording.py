@@ -12,14 +12,13 @@ import watersmeet
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.history.figures import COUNT, MOST_PARTS, figures_of
-from watersmeet.history.past import read
-from watersmeet.history.points import END
+from watersmeet.history.points import COUNT, END, MAX_PARTITIONS, figures_of
+from watersmeet.history.reader import read
 from watersmeet.history.segments import FOLDER
+from watersmeet.observe.listeners import Listener
 from watersmeet.observe.progress import TickReport
-from watersmeet.observe.watching import Watcher
 from watersmeet.running import RunSettings, run_planned
-from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.checksums import add_checksum, verify_checksum
 from watersmeet.state.store import MemoryStore
 
 TEXT = """
@@ -165,13 +164,13 @@ def test_a_run_that_is_interrupted_was_stopped():
 def test_a_run_that_holds_nothing_leaves_nothing():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)
-    with pytest.raises(EngineError), job.recording.of_a_run(job.say):
+    with pytest.raises(EngineError), job.recording.recording_run(job.say):
         raise EngineError("another run holds the checkpoint", code="held")
     assert not store.names(FOLDER)
 
 
 def test_the_oldest_runs_are_forgotten(monkeypatch):
-    monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
+    monkeypatch.setattr("watersmeet.history.segments.MAX_RUNS", 3)
     store = MemoryStore()
     for number in range(5):
         with RecordedJob(TEXT, store, clock=lambda number=number: number).run(CAUGHT_UP):
@@ -181,7 +180,7 @@ def test_the_oldest_runs_are_forgotten(monkeypatch):
 
 
 def test_a_run_is_not_forgotten_for_its_clock_that_went_back(monkeypatch):
-    monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
+    monkeypatch.setattr("watersmeet.history.segments.MAX_RUNS", 3)
     store = MemoryStore()
     for clock in (7, 8, 9, 2):
         with RecordedJob(TEXT, store, clock=lambda clock=clock: clock).run(CAUGHT_UP):
@@ -195,9 +194,9 @@ def test_a_record_of_a_newer_version_is_passed_over_and_told_of():
     with RecordedJob(TEXT, store).run(CAUGHT_UP):
         pass
     (name,) = [name for name in store.names(FOLDER) if name.endswith("-begun.json")]
-    content = json.loads(unsealed(name, bytes(store.read(name))))
+    content = json.loads(verify_checksum(name, bytes(store.read(name))))
     store.delete(name)
-    store.write(name, sealed(name, json.dumps({**content, "started_us": "noon", "weather": "rain"})))
+    store.write(name, add_checksum(name, json.dumps({**content, "started_us": "noon", "weather": "rain"})))
     past = read(store)
     assert past.runs == []
     assert name in past.problems[0]
@@ -214,7 +213,7 @@ def test_standing_watermarks_and_hot_keys_are_told_when_they_change():
 
 
 def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_path):
-    class Heard(Watcher):
+    class Heard(Listener):
         def __init__(self):
             self.said = []
 
@@ -229,8 +228,8 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
         raise OSError("denied")
 
     monkeypatch.setattr("watersmeet.running.check_before_java", lambda *_, **__: None)
-    monkeypatch.setattr("watersmeet.engine.spark.job.job.run_job", run_job)
-    monkeypatch.setattr("watersmeet.history.runs.begin", denied)
+    monkeypatch.setattr("watersmeet.runtime.spark.job.job.run_job", run_job)
+    monkeypatch.setattr("watersmeet.history.segments.begin", denied)
     description, heard, said = watersmeet.parse_job(TEXT), Heard(), []
     description.run["checkpoint"] = str(tmp_path)
     plan = watersmeet.plan_job(description)
@@ -244,7 +243,7 @@ def test_what_is_wrong_with_a_history_ends_no_job(monkeypatch):
     job = RecordedJob(TEXT, store, say=said.append)
     with job.run(CAUGHT_UP):
         job.tick(0, ROWS[0])
-        monkeypatch.setattr("watersmeet.history.recording.figures_of", lambda *_: 1 / 0)
+        monkeypatch.setattr("watersmeet.history.recorder.figures_of", lambda *_: 1 / 0)
         job.tick(1, ROWS[1])
         job.tick(2, ROWS[2])
     (told,) = said
@@ -258,7 +257,7 @@ def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
     def fails(_):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("watersmeet.history.recording.limits_of", fails)
+    monkeypatch.setattr("watersmeet.history.recorder.limits_of", fails)
     said = []
     job = RecordedJob(TEXT, MemoryStore(), say=said.append)
     with job.run(CAUGHT_UP):
@@ -273,7 +272,7 @@ def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
 
 def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(recorded):
     job, _, _ = recorded
-    few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MOST_PARTS, MOST_PARTS + 1))
+    few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MAX_PARTITIONS, MAX_PARTITIONS + 1))
     result = replace(job.results[0], read={"a": few, "b": many}, began={"b": {"b/7": 3}})
     levels = figures_of(TickReport(1, 0.1, (), {}, {}), result).levels
     assert {of for of, figure in levels if figure.startswith("offset ")} == {"source/a"}

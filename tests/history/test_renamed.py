@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.history import segments
-from watersmeet.history.past import read
 from watersmeet.history.points import SCHEMA, Figures, Points
-from watersmeet.history.segments import Segment
+from watersmeet.history.reader import read
+from watersmeet.history.segments import HistorySegment
 from watersmeet.state.store import MemoryStore
 
 FIRST = Figures(
@@ -63,7 +63,9 @@ ONLY_SECOND = {
 }
 
 
-def as_before(store: MemoryStore, segment: Segment, figures: Figures, names: dict[str, str] | None) -> None:
+def as_before(
+    store: MemoryStore, segment: HistorySegment, figures: Figures, names: dict[str, str] | None
+) -> None:
     """Write a segment as earlier versions did; the first ones said nothing of names."""
     points, sink = Points(), pa.BufferOutputStream()
     points.add(1, 1_000, figures)
@@ -97,7 +99,7 @@ NOW = {
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_older_names_are_those_of_now(before):
-    store, segment = MemoryStore(), Segment(0, 1, 1, 1, "0" * 8)
+    store, segment = MemoryStore(), HistorySegment(0, 1, 1, 1, "0" * 8)
     as_before(store, segment, *BEFORE[before])
     past = read(store)
     assert past.problems == []
@@ -111,7 +113,7 @@ def test_older_names_are_those_of_now(before):
 
 
 def test_a_name_of_before_is_renamed_for_the_kind_that_had_it():
-    store, segment = MemoryStore(), Segment(0, 1, 1, 1, "0" * 8)
+    store, segment = MemoryStore(), HistorySegment(0, 1, 1, 1, "0" * 8)
     as_before(store, segment, Figures(levels=dict.fromkeys(ONLY_SECOND, 1)), {"watersmeet.names": "2"})
     past = read(store)
     for (subject, _), now in ONLY_SECOND.items():
@@ -120,12 +122,12 @@ def test_a_name_of_before_is_renamed_for_the_kind_that_had_it():
 
 def test_what_is_written_again_is_renamed_once():
     """`rows` of a source is now `rows_in`; a figure that has an older name by chance stays as it is."""
-    store, segment = MemoryStore(), Segment(0, 1, 1, 1, "0" * 8)
+    store, segment = MemoryStore(), HistorySegment(0, 1, 1, 1, "0" * 8)
     as_before(store, segment, *BEFORE["first"])
-    table = segments.read(store, segment)
-    segments.write(store, Segment(0, 1, 1, 2, "0" * 8), table)
+    table = segments.read_segment(store, segment)
+    segments.write(store, HistorySegment(0, 1, 1, 2, "0" * 8), table)
     assert figures_in(read(store)) == NOW
     points = Points()
     points.add(2, 2_000, Figures({("source/s", "rows"): 1}))
-    segments.write(store, Segment(0, 2, 2, 1, "0" * 8), points.table())
+    segments.write(store, HistorySegment(0, 2, 2, 1, "0" * 8), points.table())
     assert "rows" in read(store).figures("source/s")

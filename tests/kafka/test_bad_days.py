@@ -17,9 +17,9 @@ from confluent_kafka import TopicPartition
 from tests.engine.spark.running import Running
 from tests.kafka.away import away
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.job import waiting
-from watersmeet.engine.spark.job.ticks import JobTicks
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.job import heartbeat
+from watersmeet.runtime.spark.job.stream import JobTicks
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -87,7 +87,7 @@ def memory():
 
 @pytest.mark.parametrize("how", ["hung", pytest.param("killed", marks=pytest.mark.full)])
 def test_job_waits_for_a_broker_that_is_away_for_a_while(spark, kafka_broker, tmp_path, monkeypatch, how):
-    monkeypatch.setattr(waiting, "PATIENCE_S", 1)
+    monkeypatch.setattr(heartbeat, "PATIENCE_S", 1)
     broker, said = kafka_broker, []
     job = Job(spark, broker, tmp_path, f"away-{how}")
     job.send(*range(10))

@@ -16,13 +16,12 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.cli.why.records import UNCOUNTED, RecordsAgain
-from watersmeet.engine.spark.rounded_decimals import rounded_column, wider_columns
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.changes import with_changes
-from watersmeet.engine.spark.sources.keyed import with_key
-from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED
 from watersmeet.names import DIFF, PARTITION
-from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.runtime.spark.rounded_decimals import rounded_column, wider_columns
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.changes import add_diff_column, add_key_checks
+from watersmeet.runtime.spark.sources.columns import BROKEN, SKIPPED
+from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.debezium import DECIMAL, NAMES_OF_DAYS, NAMES_OF_UNITS, UNAVAILABLE
 
@@ -188,7 +187,7 @@ def read_by_spark(spark: Any, given: Source, records: list[tuple[str | None, str
         ],
         "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
     )
-    frame = with_key(with_changes(kafka.parsed(raw, given), given), given)
+    frame = add_key_checks(add_diff_column(kafka.parse_records(raw, given), given), given)
     rows = frame.drop(*map(rounded_column, wider_columns(given))).toArrow().to_pylist()
     by_record = defaultdict(list)
     for own in rows:

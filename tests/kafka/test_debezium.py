@@ -11,12 +11,12 @@ import pytest
 import watersmeet
 from tests.engine.spark.running import Running, until_caught_up
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.changes import with_changes
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 from watersmeet.plan.explain import explain
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.changes import add_diff_column
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -227,7 +227,7 @@ def test_numbers_of_an_undeclared_unit_are_broken(spark):
         more = f", 'debezium.timestamps' = '{unit}'" if unit else ""
         job = "SET output_mode = changelog;" + TIMED.format(**told, more=more)
         (source,) = watersmeet.plan_job(watersmeet.parse_job(job)).sources
-        frame = with_changes(kafka.parsed(raw, source), source)
+        frame = add_diff_column(kafka.parse_records(raw, source), source)
         rows = frame.selectExpr("*", "unix_micros(t) AS us").collect()
         assert {row["id"]: row["us"] for row in rows if row[BROKEN] is None} == micros
         assert sum(row[BROKEN] is not None for row in rows) == (0 if unit else 2)

@@ -13,10 +13,10 @@ import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
 from tests.kafka.away import away
-from watersmeet.engine.driver.open_tick import ConcludedTick
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job import ticks
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job import stream
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -70,7 +70,7 @@ def clock(monkeypatch):
         return replace(offsets(self, batch), clock_us=found.us)
 
     monkeypatch.setattr(Checkpoint, "offsets", planned)
-    monkeypatch.setattr(ticks, "pause_between", lambda timeouts_us: PAUSE_S)
+    monkeypatch.setattr(stream, "heartbeat_pause", lambda timeouts_us: PAUSE_S)
     return found
 
 

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
 

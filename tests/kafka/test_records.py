@@ -18,11 +18,11 @@ import watersmeet
 from tests.engine.spark.running import until_caught_up
 from tests.support.protobuf import classes, descriptors, file_of
 from tests.support.registry import SchemaRegistry
-from watersmeet.engine.records import decoders
-from watersmeet.engine.records.registry import Registry
-from watersmeet.engine.spark.sources import frames
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.explain import explain
+from watersmeet.runtime.records import decoding
+from watersmeet.runtime.records.schema_registry import Registry
+from watersmeet.runtime.spark.sources import frames
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -286,7 +286,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         first = [framed(1, avro(older, id=1)), framed(2, avro(reader, id=2, note="b")), framed(3, b"x")]
         kafka_broker.produce("registered", [(0, None, raw) for raw in first])
         with monkeypatch.context() as patience:
-            patience.setattr(decoders, "Registry", partial(Registry, patience_s=0.2))
+            patience.setattr(decoding, "Registry", partial(Registry, patience_s=0.2))
             with pytest.raises(WatersmeetError, match="has no schema 3, but a record uses it") as caught:
                 until_caught_up(spark, job, tmp_path / "state")
         assert caught.value.code == "schema-unknown"

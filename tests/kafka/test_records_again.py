@@ -16,11 +16,11 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.cli.why.records import RecordsAgain
-from watersmeet.engine.spark.rounded_decimals import rounded_column, wider_columns
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import EngineError
 from watersmeet.names import DIFF, PARTITION
+from watersmeet.runtime.spark.rounded_decimals import rounded_column, wider_columns
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
 from watersmeet.spec.model import Source
 
 RECORDS = 400
@@ -165,7 +165,7 @@ def test_as_spark_reads_them(
         ],
         "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
     )
-    by_spark = kafka.parsed(raw, given).drop(*map(rounded_column, wider_columns(given))).toArrow()
+    by_spark = kafka.parse_records(raw, given).drop(*map(rounded_column, wider_columns(given))).toArrow()
     needed = frozenset(own.name for own in given.columns)
     taken = RecordsAgain(given, "Europe/Berlin", needed)(
         "x",

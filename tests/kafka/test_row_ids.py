@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

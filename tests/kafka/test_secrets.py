@@ -15,7 +15,7 @@ import pytest
 from tests.support.registry import SchemaRegistry
 from tests.support.s3 import make_bucket, s3_server
 from watersmeet.cli.main import main
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.spark]

@@ -12,9 +12,9 @@ import pytest
 from tests.engine.spark.running import Running, until_caught_up
 from tests.kafka.away import away
 from tests.support.columns import column
-from watersmeet.engine.spark.preflight.topics import check_topics
-from watersmeet.engine.spark.sources import brokers
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.preflight.servers import check_topics
+from watersmeet.runtime.spark.sources import topics
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -143,12 +143,14 @@ def test_unread_rows_are_seen_and_a_broker_that_is_away_counts_as_having_some(
     source = Source("u", (column("value", "STRING"),), "kafka", options)
     read = '{{"unread":{{"0":1,"1":{}}}}}'
     with monkeypatch.context() as patient:  # the first look of a session, on a busy machine
-        patient.setattr(brokers, "LOOK_TIMEOUT_MS", 60_000)
-        assert brokers.unread(spark, source, read.format(1)) == ()
-        assert brokers.unread(spark, source, read.format(0)) == ("1",)
-        assert brokers.unread(spark, source, '{"unread":{"0":1}}') == ("1",), "a partition nobody knew"
+        patient.setattr(topics, "POLL_TIMEOUT_MS", 60_000)
+        assert topics.find_unread_partitions(spark, source, read.format(1)) == ()
+        assert topics.find_unread_partitions(spark, source, read.format(0)) == ("1",)
+        assert topics.find_unread_partitions(spark, source, '{"unread":{"0":1}}') == ("1",), (
+            "a partition nobody knew"
+        )
     away = Source("u", (column("value", "STRING"),), "kafka", {**options, "bootstrap.servers": "127.0.0.1:9"})
-    assert brokers.unread(spark, away, read.format(1)) == ("0", "1")
+    assert topics.find_unread_partitions(spark, away, read.format(1)) == ("0", "1")
 
 
 @pytest.mark.parametrize("how", ["hung", pytest.param("stopped", marks=pytest.mark.full)])
@@ -189,7 +191,7 @@ def test_a_missing_topic_is_named_with_its_neighbours(spark, kafka_broker, tmp_p
 
 
 def test_a_broker_that_does_not_answer_is_named(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(brokers, "ADMIN_TIMEOUT_MS", 1500)
+    monkeypatch.setattr(topics, "ADMIN_TIMEOUT_MS", 1500)
     error = refusal(spark, LAGGING.format(servers="127.0.0.1:9", more=""), tmp_path / "state")
     assert error.code == "kafka-unreachable"
     assert "127.0.0.1:9" in error.message

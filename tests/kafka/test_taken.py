@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.engine.spark.running import Running
-from watersmeet.engine.spark.tick.taken import Takings, Took
 from watersmeet.errors import EngineError
-from watersmeet.sinks.kafka.sent import SentSink
+from watersmeet.runtime.spark.tick.sink_row_counts import SinkRowCounter, WrittenRows
+from watersmeet.sinks.kafka.sink import AtLeastOnceSink
 from watersmeet.spec.model import Sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -28,12 +28,12 @@ INSERT INTO out SELECT k, t FROM f{where};
 def write(monkeypatch):
     """Lets a test do something around what the sink does."""
     found = []
-    own = SentSink.write
+    own = AtLeastOnceSink.write
 
     def around(self, frame, *told):
         own(self, found[0](frame), *told)
 
-    monkeypatch.setattr(SentSink, "write", around)
+    monkeypatch.setattr(AtLeastOnceSink, "write", around)
     return found
 
 
@@ -93,7 +93,7 @@ def test_a_topic_that_was_not_there_before(spark, kafka_broker, tmp_path, write)
 
 def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-grows"}
-    sink, takings = SentSink(Sink("out", "kafka", options)), Takings(spark)
+    sink, takings = AtLeastOnceSink(Sink("out", "kafka", options)), SinkRowCounter(spark)
     kafka_broker.create_topic("taken-grows", partitions=1)
 
     def send(partitions):
@@ -105,24 +105,24 @@ def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
 
     try:
         for write in (lambda: send(1), grow, lambda: send(4)):
-            assert takings.of(sink, "out", 1, "a", write, lambda: 9) == Took(9, at_least=True)
+            assert takings.of(sink, "out", 1, "a", write, lambda: 9) == WrittenRows(9, at_least=True)
     finally:
         takings.close()
 
 
 def test_what_others_wrote_into_new_partitions_before_the_tick_is_not_of_it(spark, kafka_broker, monkeypatch):
-    monkeypatch.setattr("watersmeet.engine.spark.tick.taken.MAX_WAIT_S", 0.5)
+    monkeypatch.setattr("watersmeet.runtime.spark.tick.sink_row_counts.MAX_WAIT_S", 0.5)
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-others"}
-    sink, takings = SentSink(Sink("out", "kafka", options)), Takings(spark)
+    sink, takings = AtLeastOnceSink(Sink("out", "kafka", options)), SinkRowCounter(spark)
     kafka_broker.create_topic("taken-others", partitions=1)
 
     def send(rows, partition=0):
         kafka_broker.produce("taken-others", [(partition, None, "a row")] * rows)
 
     try:
-        assert takings.of(sink, "out", 1, "a", lambda: send(9), lambda: 9) == Took(9, at_least=True)
+        assert takings.of(sink, "out", 1, "a", lambda: send(9), lambda: 9) == WrittenRows(9, at_least=True)
         kafka_broker.add_partitions("taken-others", 2)
         send(100, partition=1)
-        assert takings.of(sink, "out", 2, "a", lambda: send(4), lambda: 9) == Took(4, at_least=True)
+        assert takings.of(sink, "out", 2, "a", lambda: send(4), lambda: 9) == WrittenRows(4, at_least=True)
     finally:
         takings.close()

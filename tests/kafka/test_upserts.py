@@ -13,7 +13,7 @@ import pytest
 import watersmeet
 from tests.engine.spark.running import until_caught_up
 from watersmeet.errors import WatersmeetError
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

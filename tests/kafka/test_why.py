@@ -13,11 +13,11 @@ import pytest
 from tests.support.fates import ROW, Known, fates
 from tests.support.kafka import KafkaBroker
 from tests.why.test_random_fates import ALL, differences, guesses
+from watersmeet import topics
 from watersmeet.cli.main import main
 from watersmeet.cli.why import topics as topics_of_why
 from watersmeet.cli.why.command import answer_question
 from watersmeet.names import CASE_PARTITION
-from watersmeet.topics import reading
 from watersmeet.why.answer import Answer
 from watersmeet.why.question import Question
 
@@ -148,7 +148,7 @@ def test_rows_of_topics(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
 
-    monkeypatch.setattr(reading, "ANSWER_S", 0.5)
+    monkeypatch.setattr(topics, "ANSWER_S", 0.5)
     away = job.text.replace(kafka_broker.bootstrap_servers, "127.0.0.1:9")
     said = [note for note in job.told("l", away)[0].notes if "no broker" in note]
     assert said == [f'"{n}": its records are not read again: no broker answers at 127.0.0.1:9' for n in LAGS]

@@ -11,12 +11,12 @@ import pytest
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import (
     AggregateColumn,
+    aggregate_groups,
     aggregate_sql,
     group_numbers,
-    grouped,
     numbers_by_sql,
 )
-from watersmeet.kernel.plain_ranks import plain_ranks
+from watersmeet.kernel.numpy_ranks import plain_ranks
 
 NAN = float("nan")
 
@@ -29,13 +29,13 @@ def column(name, rows, function, *arguments, distinct=False, where=None):
 
 
 def one(rows, function, *arguments, **more):
-    (row,) = grouped(rows, [], [column("a", rows, function, *arguments, **more)]).to_pylist()
+    (row,) = aggregate_groups(rows, [], [column("a", rows, function, *arguments, **more)]).to_pylist()
     return row["a"]
 
 
 def test_keys_are_equal_as_spark_sees_them():
     rows = pa.table({"k": [0.0, NAN, -0.0, None, NAN, None, 1.0], "v": range(7)})
-    found = grouped(rows, ["k"], [column("n", rows, "count")])
+    found = aggregate_groups(rows, ["k"], [column("n", rows, "count")])
     assert str(found.to_pydict()) == "{'k': [0.0, nan, None, 1.0], 'n': [2, 2, 2, 1]}"
 
 
@@ -95,8 +95,8 @@ def test_of_many_rows_numbers_are_asked_of_the_sql_engine():
 
 def test_no_rows_no_groups():
     rows = pa.table({"k": pa.array([], pa.string())})
-    assert grouped(rows, [], [column("n", rows, "count")]).num_rows == 0
-    assert grouped(rows, ["k"], []).num_rows == 0
+    assert aggregate_groups(rows, [], [column("n", rows, "count")]).num_rows == 0
+    assert aggregate_groups(rows, ["k"], []).num_rows == 0
 
 
 def test_counts():
@@ -122,7 +122,7 @@ def test_sums_have_sparks_types_and_limits():
     rows = pa.table(
         {"i": pa.array([1, 2], pa.int32()), "m": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2))}
     )
-    found = grouped(rows, [], [column("i", rows, "sum", "i"), column("m", rows, "sum", "m")])
+    found = aggregate_groups(rows, [], [column("i", rows, "sum", "i"), column("m", rows, "sum", "m")])
     assert found.schema.types == [pa.int64(), pa.decimal128(20, 2)]
     assert found.to_pylist() == [{"i": 3, "m": Decimal("1.50")}]
     great = pa.table({"i": [2**63 - 1, 1]})
@@ -142,7 +142,7 @@ def test_sums_have_sparks_types_and_limits():
 )
 def test_means_of_decimals_are_exact(values, mean):
     rows = pa.table({"m": pa.array([v and Decimal(v) for v in values], pa.decimal128(10, 2))})
-    found = grouped(rows, [], [column("a", rows, "avg", "m")])
+    found = aggregate_groups(rows, [], [column("a", rows, "avg", "m")])
     assert found.schema.types == [pa.decimal128(14, 6)]
     assert found.to_pylist() == [{"a": mean and Decimal(mean)}]
 
@@ -175,7 +175,7 @@ def test_keys_and_values_keep_their_types(values):
     calls = [column("n", rows, "count", "v")]
     if aggregate_sql("max", ["v"], [values.type], False, None) is not None:
         calls += [column("m", rows, "max", "v"), column("b", rows, "min_by", "v", "v")]
-    found = grouped(rows, ["k"], calls)
+    found = aggregate_groups(rows, ["k"], calls)
     assert found.column("n").to_pylist() == [2, 0]
     for name in set(found.column_names) - {"n"}:
         assert found.schema.field(name).type == values.type

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups, aggregate_sql
 
 NAN, INF = float("nan"), float("inf")
 
@@ -89,7 +89,7 @@ def test_aggregates_are_sparks(interpreted, calls):
         )
         assert found is not None, (function, columns)
         ours.append(AggregateColumn(f"a{number}", *found))
-    by_us = {row["g"]: row for row in grouped(table, ["g"], ours).to_pylist()}
+    by_us = {row["g"]: row for row in aggregate_groups(table, ["g"], ours).to_pylist()}
     texts = [
         f"{function}({'DISTINCT ' if distinct else ''}{', '.join(columns) or '*'}) AS a{number}"
         for number, (function, columns, distinct) in enumerate(calls)

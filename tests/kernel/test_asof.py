@@ -7,11 +7,19 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.conditions import AsofRule, ExactBand
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
-from watersmeet.kernel.asof import CAME, Askers, Nearest, Reach, Sought, nearest
+from watersmeet.event_time import (
+    MAX_TIME,
+    MIN_TIME,
+    Side,
+    TimeColumn,
+    TimeComparison,
+    TimeConstant,
+    TimeSum,
+)
+from watersmeet.kernel.asof import CAME, Askers, AsOfNeedles, Nearest, Reach, nearest
 from watersmeet.measure import Measured
 from watersmeet.state.runs.layout import RunLayout
-from watersmeet.state.runs.written import sort_rows
+from watersmeet.state.runs.writer import sort_rows
 
 T = Measured("t")
 LEFT, RIGHT = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
@@ -30,7 +38,7 @@ def asked(rng: np.random.Generator, rows: int, span: int, latest: bool, hashes: 
     askers = Askers(
         pa.record_batch({"key": own}), order, (own[order] % hashes) << 40, ("key",), low[order], high[order]
     )
-    found = nearest(askers, Sought(("k",), (False,), "t"), run, latest=latest)
+    found = nearest(askers, AsOfNeedles(("k",), (False,), "t"), run, latest=latest)
     taken = run.batch.to_pydict()
     for asker, place in zip(order.tolist(), found.tolist(), strict=True):
         may = [
@@ -59,7 +67,7 @@ def test_nothing_is_found_in_nothing() -> None:
     run, _ = sort_rows(batch, none, RunLayout((Measured("t"),), ("t",), ("t",), ties="ascending"))
     one = np.zeros(1, np.int64)
     askers = Askers(pa.record_batch({"t": one}), one, one, (), one, one)
-    assert nearest(askers, Sought((), (), "t"), run, latest=True).tolist() == [-1]
+    assert nearest(askers, AsOfNeedles((), (), "t"), run, latest=True).tolist() == [-1]
 
 
 def test_of_several_runs_the_nearest_counts_and_of_equal_times_the_first() -> None:
@@ -103,15 +111,15 @@ def test_reach_is_exact_where_arithmetic_saturates(shift: int, strict: bool) -> 
         for left in EDGES:
             top = clamp(left + shift) - strict
             assert (left >= limit) == (top >= edge), (left, edge)
-        assert reach.asked_upto(edge) == clamp(edge + shift)
-        assert reach.asked_from(edge) == clamp(edge - 9)
+        assert reach.latest_right_time(edge) == clamp(edge + shift)
+        assert reach.earliest_right_time(edge) == clamp(edge - 9)
 
 
 def test_an_open_reach_asks_for_all_older_rows() -> None:
     ceiling = TimeComparison(LEFT, ">=", RIGHT)
     reach = Reach(ExactBand(T, T, None, 0), AsofRule(True, None, 0, (), (ceiling,)), 0)
     assert reach.window(np.array([MIN_TIME, 3]))[0].tolist() == [MIN_TIME, MIN_TIME]
-    assert reach.asked_from(3) == float("-inf")
+    assert reach.earliest_right_time(3) == float("-inf")
     assert [reach.decided_below(w) for w in (float("-inf"), 3, float("inf"))] == [
         float("-inf"),
         3,

@@ -10,12 +10,12 @@ import pytest
 
 from watersmeet.conditions import ExactBand, Key, RealBand, RealColumn, RealComparison, RealSum
 from watersmeet.event_time import Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
-from watersmeet.kernel.match.bands import reals_hold
-from watersmeet.kernel.match.candidates import estimated
-from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
+from watersmeet.kernel.match.candidates import estimate_candidates
+from watersmeet.kernel.match.pairs import PairCondition, find, has_match, rows_matched
+from watersmeet.kernel.match.probe import reals_hold
 from watersmeet.measure import REAL, Measured
 from watersmeet.state.runs.layout import RunLayout
-from watersmeet.state.runs.written import sort_rows
+from watersmeet.state.runs.writer import sort_rows
 
 X, P, T = Measured("x", REAL), Measured("p"), Measured("t")
 LEFT, RIGHT = RealColumn(Side.LEFT, X), RealColumn(Side.RIGHT, X)
@@ -28,7 +28,7 @@ def real_band(comparison, lower, upper, size, falls=()):
 
 
 def condition(bands=(), reals=(), keys=(), comparisons=(), slack=0):
-    return Condition(keys, tuple(bands), tuple(comparisons), (), slack, None, (), tuple(reals))
+    return PairCondition(keys, tuple(bands), tuple(comparisons), (), slack, None, (), tuple(reals))
 
 
 def rows_of(columns, indexes, index=None, keys=True):
@@ -157,14 +157,14 @@ def test_candidates_are_estimated_by_every_index(seed):
     sides = [{"t": rng.integers(0, 1000, 5000), "p": rng.integers(0, 1000, 5000)} for _ in Side]
     whole = condition([ExactBand(T, T, -100, 100), ExactBand(P, P, -1, 1)])
     left, right = (rows_of(columns, (T, P), keys=False) for columns in sides)
-    by_time, by_number = estimated(whole, left, Side.LEFT, right, (T, P))
+    by_time, by_number = estimate_candidates(whole, left, Side.LEFT, right, (T, P))
     assert 0.5 < by_time / (5000 * 5000 * 0.19) < 2
     assert by_number < by_time / 10
-    assert estimated(whole, left, Side.LEFT, right, (T, P)) == [by_time, by_number]
+    assert estimate_candidates(whole, left, Side.LEFT, right, (T, P)) == [by_time, by_number]
 
 
 def test_candidates_of_a_hash_are_counted_in_its_rows_alone():
     rows = rows_of({"t": np.arange(100), "p": np.zeros(100, dtype=int)}, (T, P))
     needles = rows_of({"t": np.array([50]), "p": np.array([0])}, (T, P))
     whole = condition([ExactBand(T, T, -10, 10), ExactBand(P, P, 0, 0)], keys=(Key("k", "k"),))
-    assert estimated(whole, needles, Side.LEFT, rows, (T, P)) == [21.0, 100.0]
+    assert estimate_candidates(whole, needles, Side.LEFT, rows, (T, P)) == [21.0, 100.0]

@@ -11,7 +11,7 @@ from watersmeet.kernel import batches
 from watersmeet.kernel.batches import (
     batch_of,
     bound,
-    cuts,
+    cut_points,
     narrowed_batch,
     numbers,
     one_array,
@@ -20,10 +20,17 @@ from watersmeet.kernel.batches import (
     size,
     sizes,
     take_rows,
-    taken,
-    wide,
+    take_values,
+    widen_offsets,
 )
-from watersmeet.kernel.pieces import Pieces, column_taken, pieces_of, row_sizes, rows_bound, together
+from watersmeet.kernel.gather import (
+    ChunkedRows,
+    join_batches,
+    pieces_of,
+    row_sizes,
+    rows_bound,
+    take_column,
+)
 
 TEXT = pa.string()
 WORDS = (
@@ -56,7 +63,7 @@ def batch(*lengths, nulls=True):
 @pytest.fixture
 def small(monkeypatch):
     """As if a column held no more than 40 bytes behind 32-bit offsets."""
-    monkeypatch.setattr(batches, "MOST_BYTES", 40)
+    monkeypatch.setattr(batches, "MAX_COLUMN_BYTES", 40)
 
 
 def test_no_chunk_is_dropped_where_a_column_outgrows_its_offsets(small):
@@ -74,7 +81,7 @@ def test_chunks_of_any_type_become_one_array(small, name):
     parts = [batch(1, 5, 3).column(name), batch(7, 2, 8).column(name), batch(3).column(name).slice(1)]
     found = one_array(pa.chunked_array(parts))
     assert found.to_pylist() == [value for part in parts for value in part.to_pylist()]
-    assert found.type == wide(parts[0].type)
+    assert found.type == widen_offsets(parts[0].type)
 
 
 def test_an_array_without_chunks_is_empty():
@@ -150,25 +157,25 @@ def test_the_bound_of_a_text_near_2_gib_does_not_wrap():
     ],
 )
 def test_cuts(of_rows, most, want):
-    assert cuts(np.array(of_rows, dtype=np.int64), most) == want
+    assert cut_points(np.array(of_rows, dtype=np.int64), most) == want
 
 
 def test_pieces_read_as_one_batch(small):
     parts = [batch(1, 5, 3), batch(7), batch(), batch(2, 3, 9, 4)]
     whole = one_batch(parts)
-    found = together(parts, 50)
-    assert isinstance(found, Pieces)
+    found = join_batches(parts, 50)
+    assert isinstance(found, ChunkedRows)
     order = np.random.default_rng(5).permutation(8)
     for given, want in ((found, whole), (found.reordered(order), take_rows(whole, order))):
         rows = np.array([7, 0, 0, 3, 5])
         for name in TYPES:
-            assert column_taken(given, name, rows).to_pylist() == column_taken(want, name, rows).to_pylist()
+            assert take_column(given, name, rows).to_pylist() == take_column(want, name, rows).to_pylist()
             assert given.column(name).to_pylist() == want.column(name).to_pylist()
         assert given.whole().to_pylist() == want.to_pylist()
         assert given.slice(2, 3).whole().to_pylist() == want.slice(2, 3).to_pylist()
     exact = row_sizes(pieces_of(parts), list(TYPES), np.arange(8))
     assert exact.tolist() == [s for part in parts for s in sizes(part.columns, np.arange(part.num_rows))]
-    assert isinstance(together(parts, 10**6), pa.RecordBatch)
+    assert isinstance(join_batches(parts, 10**6), pa.RecordBatch)
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=str)
@@ -180,7 +187,7 @@ def test_chosen_rows_are_those_that_arrow_takes(kind, values):
         for rows in ([], [0] * (2 * len(part) and 2), list(range(len(part)))[::-1]):
             chosen = np.array(rows, dtype=np.int64)
             expected = part.take(pa.array(chosen))
-            own = taken(part, chosen)
+            own = take_values(part, chosen)
             assert own.equals(expected)
             assert own.type == kind
             own.validate(full=True)

@@ -11,11 +11,11 @@ from importlib.util import find_spec, module_from_spec
 
 import duckdb
 
-from watersmeet.at_once import at_once
+from watersmeet.parallel import parallel_map
 
 
 def test_threads_that_ask_at_once_have_one_engine_whose_settings_are_made(monkeypatch):
-    found = find_spec("watersmeet.kernel.embedded")
+    found = find_spec("watersmeet.kernel.duckdb")
     embedded = module_from_spec(found)  # as in a process that has no engine yet
     found.loader.exec_module(embedded)
     made, connect = [], duckdb.connect
@@ -31,13 +31,13 @@ def test_threads_that_ask_at_once_have_one_engine_whose_settings_are_made(monkey
         return embedded.connection()
 
     monkeypatch.setattr(duckdb, "connect", slow)
-    assert set(map(id, at_once(asked, range(4)))) == {id(made[0])}
+    assert set(map(id, parallel_map(asked, range(4)))) == {id(made[0])}
     assert len(made) == 1
 
 
 def test_its_cursors_are_in_utc_wherever_the_process_is():
     asked = "SELECT current_setting('TimeZone')"
-    text = "from watersmeet.kernel.embedded import connection as c\n"
+    text = "from watersmeet.kernel.duckdb import connection as c\n"
     text += f"print(*c().cursor().execute({asked!r}).fetchone())"
     elsewhere = {**os.environ, "TZ": "America/New_York"}
     told = subprocess.run(

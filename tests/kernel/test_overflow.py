@@ -37,7 +37,7 @@ def drawn(rng: random.Random, bits: int, count: int, kind: str) -> list[int]:
 @pytest.mark.parametrize("case", range(60))
 def test_every_pair_beyond_the_type_is_found_once(case, seed, monkeypatch):
     rng = random.Random(seed * 1000 + case)
-    monkeypatch.setattr(overflow, "FEW", rng.choice([1, 4, 50]))
+    monkeypatch.setattr(overflow, "MAX_PAIRS_CHECKED", rng.choice([1, 4, 50]))
     bits = rng.choice([8, 16, 32])
     measure = rng.choice([WHOLE, WHOLE, REAL, DECIMAL])
     counts = {side: rng.randrange(1, 60) for side in Side}

@@ -23,11 +23,11 @@ from watersmeet.event_time import (
 )
 from watersmeet.expressions.evaluate import Condition as ExactCondition
 from watersmeet.expressions.trees import tree_of
-from watersmeet.kernel.joined import JoinedColumn, gather
-from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
+from watersmeet.kernel.gather import JoinedColumn, gather
+from watersmeet.kernel.match.pairs import PairCondition, find, has_match, rows_matched
 from watersmeet.measure import Measured
 from watersmeet.state.runs.layout import RunLayout
-from watersmeet.state.runs.written import sort_rows
+from watersmeet.state.runs.writer import sort_rows
 
 LEFT_TIME, RIGHT_TIME = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
 
@@ -42,7 +42,7 @@ def between(lower, upper):
         at_most(TimeSum(LEFT_TIME, TimeConstant(lower), 1), RIGHT_TIME),
         at_most(RIGHT_TIME, TimeSum(LEFT_TIME, TimeConstant(upper), 1)),
     )
-    return Condition(
+    return PairCondition(
         keys=(),
         bands=(ExactBand(Measured("t"), Measured("t"), lower, upper),),
         comparisons=comparisons,
@@ -54,7 +54,7 @@ def between(lower, upper):
 
 
 def with_keys(condition, *keys, **changes):
-    return Condition(**{**condition.__dict__, "keys": keys, **changes})
+    return PairCondition(**{**condition.__dict__, "keys": keys, **changes})
 
 
 def side_rows(times, keys=None, index="t", hashes=None):
@@ -141,7 +141,7 @@ def test_whether_there_is_a_match_without_a_key():
 
 
 def test_without_a_band_the_key_alone_decides():
-    condition = Condition((Key("k", "k"),), (), (), (), 0, None, ())
+    condition = PairCondition((Key("k", "k"),), (), (), (), 0, None, ())
     left = side_rows([1, 2, 3], ["a", "b", "a"], index=None)
     right = side_rows([9, 9], ["a", "c"], index=None)
     assert both_ways(condition, left, right) == {(0, 0), (2, 0)}
@@ -168,7 +168,7 @@ def test_coarse_slots_are_checked_by_the_exact_time():
 
 def test_a_lossy_comparison_is_checked_as_written():
     """CAST(r.t AS DATE) = l.t: the band is a day wide and one pair of it is not accepted."""
-    condition = Condition(
+    condition = PairCondition(
         keys=(),
         bands=(ExactBand(Measured("t"), Measured("t"), 0, 2 * DAY_US),),
         comparisons=(),
@@ -204,7 +204,7 @@ def test_at_the_extremes_the_conjuncts_as_written_decide(lower, upper, form):
         "constants on the other side": lambda a, b: a <= saturate(b - lower) and saturate(b - upper) <= a,
         "a difference": lambda a, b: lower <= saturate(b - a) <= upper,
     }[form]
-    condition = Condition(**{**between(lower, upper).__dict__, "comparisons": comparisons})
+    condition = PairCondition(**{**between(lower, upper).__dict__, "comparisons": comparisons})
     low, high = EDGES[:6], EDGES[4:]
     for left, right in ((EDGES, EDGES), (low, low), (high, high), (low, high)):
         expected = {(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if accepted(a, b)}

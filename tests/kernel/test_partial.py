@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet.errors import EngineError
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
-from watersmeet.kernel.partial import ROWS, AggregateCall, partials_of
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups, aggregate_sql
+from watersmeet.kernel.partial_aggregates import ROWS, AggregateCall, partials_of
 from watersmeet.plan.nodes.aggregate import _FROM_ROWS, SAME_IN_BOTH
 
 INF, NAN = float("inf"), float("nan")
@@ -62,14 +62,14 @@ def from_parts(rows, keys, partials, most):
     """The rows in random parts, combined in random groups until one is left."""
     cuts = sorted(random.choices(range(rows.num_rows + 1), k=random.randint(0, most)))
     parts = [
-        grouped(rows.slice(low, high - low), keys, partials.make)
+        aggregate_groups(rows.slice(low, high - low), keys, partials.make)
         for low, high in zip([0, *cuts], [*cuts, rows.num_rows], strict=True)
     ]
     while len(parts) > 1:
         random.shuffle(parts)
         number = random.randint(2, len(parts))
-        parts = [grouped(pa.concat_tables(parts[:number]), keys, partials.combine), *parts[number:]]
-    return parts[0], grouped(parts[0], keys, partials.finish)
+        parts = [aggregate_groups(pa.concat_tables(parts[:number]), keys, partials.combine), *parts[number:]]
+    return parts[0], aggregate_groups(parts[0], keys, partials.finish)
 
 
 def shown(table, keys):
@@ -95,7 +95,7 @@ def test_combined_parts_give_the_aggregates_of_all_rows(seed):
         partials = partials_of(calls)
         keys = random.choice((["k"], ["k", "v7"], []))
         kept, found = from_parts(rows, keys, partials, 8)
-        expected = grouped(rows, keys, whole(calls))
+        expected = aggregate_groups(rows, keys, whole(calls))
         assert found.schema == expected.schema
         assert shown(found, keys) == shown(expected, keys)
         assert sum(kept.column(ROWS).to_pylist()) == rows.num_rows
@@ -130,7 +130,7 @@ def test_floating_sums_and_means_are_equal_but_for_their_last_digits(seed):
     for name in ("sum", "avg"):
         size = sum(map(abs, rows.column("v").to_pylist()))
         assert math.isclose(
-            found.column(name)[0].as_py(), grouped(rows, [], whole(calls)).column(name)[0].as_py(),
+            found.column(name)[0].as_py(), aggregate_groups(rows, [], whole(calls)).column(name)[0].as_py(),
             abs_tol=size * 1e-13, rel_tol=0,
         )  # fmt: skip
 
@@ -140,7 +140,7 @@ def test_what_is_no_number(values):
     rows = pa.table({"v": pa.array(values, pa.float64())})
     calls = [AggregateCall(name, name, ("v",), (pa.float64(),)) for name in ("sum", "avg", "min", "max")]
     _, found = from_parts(rows, [], partials_of(calls), 3)
-    assert repr(found.to_pylist()) == repr(grouped(rows, [], whole(calls)).to_pylist())
+    assert repr(found.to_pylist()) == repr(aggregate_groups(rows, [], whole(calls)).to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_only_a_whole_sum_can_be_too_great(kind, great):
     partials = partials_of(calls)
 
     def of(*parts):
-        made = [grouped(pa.table({"v": pa.array(part, kind)}), [], partials.make) for part in parts]
-        kept = grouped(pa.concat_tables(made), [], partials.combine)
-        return grouped(kept, [], partials.finish).column("s")[0].as_py()
+        made = [aggregate_groups(pa.table({"v": pa.array(part, kind)}), [], partials.make) for part in parts]
+        kept = aggregate_groups(pa.concat_tables(made), [], partials.combine)
+        return aggregate_groups(kept, [], partials.finish).column("s")[0].as_py()
 
     assert of([great, great], [-great], [-great]) == 0
     assert of([great] * 5, [-great] * 4) == great

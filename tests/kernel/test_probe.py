@@ -10,8 +10,7 @@ import pytest
 from watersmeet.conditions import ExactBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, saturate
 from watersmeet.kernel.match import probe
-from watersmeet.kernel.match.bands import distances
-from watersmeet.kernel.match.probe import Distances, expand, ranges
+from watersmeet.kernel.match.probe import Distances, distances, expand, ranges
 from watersmeet.kernel.slots import encode, offsets, shift_for
 from watersmeet.measure import Measured
 

@@ -10,12 +10,12 @@ import pytest
 from tests.kernel.test_partial import INF, NAN, asked, random_rows
 from tests.support.effort import at_effort
 from watersmeet.errors import EngineError
-from watersmeet.kernel import singletons
-from watersmeet.kernel.aggregate import AggregateColumn, grouped
+from watersmeet.kernel import groups
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups
 from watersmeet.kernel.batches import batch_of
+from watersmeet.kernel.groups import aggregate_by_hash
 from watersmeet.kernel.hashing import hash_columns
-from watersmeet.kernel.partial import AggregateCall, partials_of
-from watersmeet.kernel.singletons import grouped_by_hash
+from watersmeet.kernel.partial_aggregates import AggregateCall, partials_of
 
 
 def bits(table):
@@ -51,13 +51,15 @@ def test_rows_alone_in_their_group_give_what_grouping_gives(seed, kept_bits):
         partials = partials_of(asked(rows.schema))
         for step in (partials.make, partials.combine, partials.finish):
             table = pa.Table.from_batches([rows])
-            expected = grouped(table, keys, step)
+            expected = aggregate_groups(table, keys, step)
             for in_order in (True, False):
-                found = grouped_by_hash(rows, keys, step, hashes_of(rows, keys, kept_bits), in_order=in_order)
+                found = aggregate_by_hash(
+                    rows, keys, step, hashes_of(rows, keys, kept_bits), in_order=in_order
+                )
                 assert found.schema == expected.schema
                 assert bits(found) == bits(expected)
             if step is partials.make:
-                rows = batch_of(pa.concat_tables([expected, grouped(table.slice(0, 4), keys, step)]))
+                rows = batch_of(pa.concat_tables([expected, aggregate_groups(table.slice(0, 4), keys, step)]))
 
 
 def rows_of(keys, values=None):
@@ -70,10 +72,12 @@ TOTAL = AggregateColumn("s", 'sum("v")', pa.int64(), '"v"')
 def test_rows_that_are_alone_are_not_grouped(monkeypatch):
     given = []
     monkeypatch.setattr(
-        singletons, "grouped", lambda rows, *a, **b: given.append(rows) or grouped(rows, *a, **b)
+        groups,
+        "aggregate_groups",
+        lambda rows, *a, **b: given.append(rows) or aggregate_groups(rows, *a, **b),
     )
     rows = rows_of([5, 3, 4, 3, 9], [1, 2, 3, 4, 5])
-    found = grouped_by_hash(rows, ["k"], [TOTAL], hashes_of(rows, ["k"], 64))
+    found = aggregate_by_hash(rows, ["k"], [TOTAL], hashes_of(rows, ["k"], 64))
     assert found.to_pydict() == {"k": [5, 4, 9, 3], "s": [1, 3, 5, 6]}, "in order, others behind them"
     assert [table.column("k").to_pylist() for table in given] == [[3, 3]]
 
@@ -81,19 +85,19 @@ def test_rows_that_are_alone_are_not_grouped(monkeypatch):
 def test_where_most_rows_are_not_alone_all_are_grouped():
     keys = [1, 2, 1, 2, 3, 4, 2]
     rows = rows_of(keys)
-    found = grouped_by_hash(rows, ["k"], [TOTAL], hashes_of(rows, ["k"], 64))
+    found = aggregate_by_hash(rows, ["k"], [TOTAL], hashes_of(rows, ["k"], 64))
     assert found.column("k").to_pylist() == [1, 2, 3, 4], "in the order of their first rows"
 
 
 def test_what_has_no_text_for_one_row_is_grouped():
     rows = rows_of([1, 2])
     plain = AggregateColumn("s", 'sum("v")', pa.int64())
-    assert grouped_by_hash(rows, ["k"], [plain], np.array([1, 2])).column("s").to_pylist() == [1, 1]
+    assert aggregate_by_hash(rows, ["k"], [plain], np.array([1, 2])).column("s").to_pylist() == [1, 1]
 
 
 def test_no_row():
     rows = rows_of([1]).slice(1)
-    assert grouped_by_hash(rows, ["k"], [TOTAL], np.empty(0, dtype=np.int64)).num_rows == 0
+    assert aggregate_by_hash(rows, ["k"], [TOTAL], np.empty(0, dtype=np.int64)).num_rows == 0
 
 
 def test_a_sum_of_one_partial_row_may_be_too_great_and_others_must_not_be():
@@ -110,7 +114,7 @@ def test_a_sum_of_one_partial_row_may_be_too_great_and_others_must_not_be():
                 column: pa.array(totals, pa.decimal128(38, 0)),
             }
         )
-        return grouped_by_hash(kept, ["k"], partials.finish, hashes_of(kept, ["k"], 64))
+        return aggregate_by_hash(kept, ["k"], partials.finish, hashes_of(kept, ["k"], 64))
 
     assert finished([1, 2, 3, 4, 4], [Decimal(7)] * 3 + [great, Decimal(-1)]).column("s").to_pylist() == [
         7, 7, 7, 2**63 - 1,

@@ -12,12 +12,12 @@ from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.kernel.slots import (
     BORDER_BITS,
     borders,
-    each_once,
     encode,
     offsets,
     order_of,
     shift_for,
     slice_of,
+    sorted_unique,
 )
 
 YEAR_US = 366 * 86_400_000_000
@@ -142,4 +142,4 @@ def test_values_are_there_each_once(seed):
     rng = np.random.default_rng(seed)
     for count in (0, 1, 2, 50):
         values = rng.integers(-5, 5, count)
-        assert each_once(values).tolist() == sorted(set(values.tolist()))
+        assert sorted_unique(values).tolist() == sorted(set(values.tolist()))

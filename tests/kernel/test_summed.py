@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.summed import summed
+from watersmeet.kernel.consolidate import consolidate_table
 
 NAN = float("nan")
 VALUES = {
@@ -69,7 +69,7 @@ def test_like_a_dictionary(seed):
     rows = [[draw.choice(VALUES[name][1]) for name in names] for _ in range(draw.choice([0, 1, 300]))]
     diffs = [draw.choice([-1, 1, 1, 7]) for _ in rows]
     arrays = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(types)]
-    table = summed(pa.table([*arrays, pa.array(diffs, pa.int64())], names=[*names, "d"]), "d")
+    table = consolidate_table(pa.table([*arrays, pa.array(diffs, pa.int64())], names=[*names, "d"]), "d")
 
     wanted: dict = {}
     for row, diff in zip(rows, diffs, strict=True):
@@ -83,10 +83,10 @@ def test_like_a_dictionary(seed):
 
 
 def test_one_zero_goes_out_in_the_order_of_the_first():
-    table = summed(pa.table({"a": [2.0, -0.0, 0.0, 2.0], "d": [1, 1, 2, 1]}), "d")
+    table = consolidate_table(pa.table({"a": [2.0, -0.0, 0.0, 2.0], "d": [1, 1, 2, 1]}), "d")
     assert str(table.to_pylist()) == "[{'a': 2.0, 'd': 2}, {'a': 0.0, 'd': 3}]"
 
 
 def test_what_comes_and_goes_is_not_seen():
-    table = summed(pa.table({"a": [1, 2, 1], "d": [1, 1, -1]}), "d")
+    table = consolidate_table(pa.table({"a": [1, 2, 1], "d": [1, 1, -1]}), "d")
     assert table.to_pylist() == [{"a": 2, "d": 1}]

@@ -21,15 +21,15 @@ from watersmeet.event_time import (
     TimeConstant,
     TimeFloor,
     TimeSum,
-    below,
-    holds,
+    are_below,
+    evaluate_comparison,
     saturate,
     saturating_add,
     saturating_sub,
     saturating_sum,
     shift,
 )
-from watersmeet.kernel.times import known_times, to_canonical, to_native
+from watersmeet.kernel.event_times import known_times, to_canonical, to_native
 
 EDGES = [MIN_TIME, MIN_TIME + 1, -(2**62), -1, 0, 1, 2**62, MAX_TIME - 1, MAX_TIME]
 
@@ -103,7 +103,7 @@ def test_watermarks_shift_and_the_infinities_stay():
 
 @pytest.mark.parametrize("limit", [NEVER, MIN_TIME, MIN_TIME + 1, 0, MAX_TIME, MAX_TIME + 1, ENDED])
 def test_below_is_exact_for_every_limit(limit):
-    assert below(np.array(EDGES), limit).tolist() == [time < limit for time in EDGES]
+    assert are_below(np.array(EDGES), limit).tolist() == [time < limit for time in EDGES]
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_comparisons_as_written(op, expected):
     left, right = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "u")
     columns = {(Side.LEFT, "t"): np.array([4, 5, 6]), (Side.RIGHT, "u"): np.array([2, 2, 2])}
     comparison = TimeComparison(left, op, TimeSum(right, TimeConstant(3), 1))
-    assert holds(comparison, columns, 3).tolist() == expected
+    assert evaluate_comparison(comparison, columns, 3).tolist() == expected
 
 
 def test_a_lossy_cast_takes_the_unit_below():
     comparison = TimeComparison(TimeFloor(TimeColumn(Side.LEFT, "t"), 10), "=", TimeConstant(-10))
     columns = {(Side.LEFT, "t"): np.array([-11, -10, -1, 0])}
-    assert holds(comparison, columns, 4).tolist() == [False, True, True, False]
+    assert evaluate_comparison(comparison, columns, 4).tolist() == [False, True, True, False]

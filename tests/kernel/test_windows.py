@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
-from watersmeet.kernel.windows import closing, live_sessions, sessions, window_times
+from watersmeet.kernel.windows import closing_windows, live_sessions, sessions, window_times
 from watersmeet.watermark.windows import release_limit
 
 
@@ -25,7 +25,7 @@ def plainly(times, size, slide, before, now):
 
 def kernel(times, size, slide, before, now, most=2_000_000):
     found, chunks = Counter(), []
-    for rows, numbers in closing(np.array(times, dtype=np.int64), size, slide, before, now, most):
+    for rows, numbers in closing_windows(np.array(times, dtype=np.int64), size, slide, before, now, most):
         assert np.all(np.diff(rows) >= 0)
         found.update(zip(rows.tolist(), numbers.tolist(), strict=True))
         chunks.append(set(numbers.tolist()))
@@ -64,7 +64,7 @@ def test_limits_against_the_definition(seed):
 def test_at_the_ends_of_int64(time, size, slide):
     assert kernel([time], size, slide, NEVER, ENDED) == plainly([time], size, slide, NEVER, ENDED)
     assert kernel([time], size, slide, NEVER, MAX_TIME) == plainly([time], size, slide, NEVER, MAX_TIME)
-    ((_, numbers),) = closing(np.array([time]), size, slide, NEVER, ENDED)
+    ((_, numbers),) = closing_windows(np.array([time]), size, slide, NEVER, ENDED)
     starts, ends = window_times(numbers, size, slide)
     for number, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
         assert start == max(number * slide, MIN_TIME)

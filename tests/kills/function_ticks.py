@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from tests.sinks.function_frames import Row, identity_of, prepared, sink_of, stage
 from tests.sinks.given_functions import into_sqlite
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.sinks.function import FunctionSink
 from watersmeet.state.store import LocalStore
 
 POINTS = ("staged", "recorded", "half-out", "out", "published")

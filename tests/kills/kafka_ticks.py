@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 
 from tests.sinks.kafka_frames import KeyValue, identity_of, prepared, sink_of, stage, stopping_at
-from watersmeet.sinks.kafka import producing
+from watersmeet.sinks.kafka import transactions
 from watersmeet.sinks.part_mark import Resumed
 
 POINTS = ("staged", "initialised", "half-sent", "sent", "marked", "answered", "published")
@@ -50,7 +50,7 @@ def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: in
         os.kill(os.getpid(), signal.SIGKILL)
 
     stopping_at(point, f"{topic}-ticks", ROWS // 2, lambda: now["tick"] == fatal, die)
-    producing.POLL_ROWS = 7
+    transactions.POLL_ROWS = 7
     sink = prepared(
         sink_of(servers, topic, **{"transaction.timeout.ms": timeout_ms}), place / "files", begins=False
     )

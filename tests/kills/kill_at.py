@@ -23,13 +23,13 @@ import signal
 import sys
 
 from watersmeet.cli.main import main
-from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick, RunningTick
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.tick import together
-from watersmeet.engine.spark.tick.nodes import SinkFrame
-from watersmeet.engine.spark.tick.tick import Ticks
-from watersmeet.sinks.files import FileSink
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, RunningTick, StartedTick
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.tick import atomic_commit
+from watersmeet.runtime.spark.tick.nodes import SinkFrame
+from watersmeet.runtime.spark.tick.tick import SparkTicks
+from watersmeet.sinks.file_sink import FileSink
+from watersmeet.sinks.function import FunctionSink
 from watersmeet.sinks.kafka.sink import KafkaSink
 from watersmeet.sinks.postgres.sink import PostgresSink
 
@@ -47,10 +47,10 @@ def kill_at(point: str, tick: int) -> None:
     def is_time(number: int) -> bool:
         return now["ending"] if at_the_end else number == tick and not now["ending"]
 
-    run, intend = Ticks.run, Checkpoint.intend
-    advance, commit = BegunTick.advance, ConcludedTick.commit
+    run, intend = SparkTicks.run, Checkpoint.intend
+    advance, commit = StartedTick.advance, ConcludedTick.commit
     write, settle = SinkFrame.write, RunningTick.settle
-    publish_together = together.publish_together
+    publish_together = atomic_commit.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
     def patched_run(self, driver, reading, host, given):
@@ -107,10 +107,10 @@ def kill_at(point: str, tick: int) -> None:
             die()
         return made
 
-    Ticks.run = patched_run
-    together.publish_together = patched_together
+    SparkTicks.run = patched_run
+    atomic_commit.publish_together = patched_together
     Checkpoint.intend = patched_intend
-    BegunTick.advance, ConcludedTick.commit = patched_advance, patched_commit
+    StartedTick.advance, ConcludedTick.commit = patched_advance, patched_commit
     SinkFrame.write, RunningTick.settle = patched_write, patched_settle
     for kind in publishes:
         kind.publish = patched_publish

@@ -30,8 +30,8 @@ from tests.support.columns import column
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
 from watersmeet.postgres_server import Server
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.sinks.postgres import part as parts
-from watersmeet.sinks.postgres.ledger import Ledger
+from watersmeet.sinks.postgres import copy as parts
+from watersmeet.sinks.postgres.ledger import PostgresLedger
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.spec.model import Sink
 
@@ -95,9 +95,9 @@ def main(kind: str, folder: str, url: str, last: int, point: str, fatal: int) ->
     elif point == "staged":
         after(PostgresSink, "take_parts", is_tick)
     elif point == "begun":
-        after(Ledger, "fence", is_publishing)
+        after(PostgresLedger, "fence", is_publishing)
     elif point == "moved":
-        after(Ledger, "add", is_tick)
+        after(PostgresLedger, "add", is_tick)
     elif point == "answered":
         after(Server, "run_once", lambda work: is_publishing() and work.__name__ == "show")
     elif point == "published":

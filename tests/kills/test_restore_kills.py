@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.killed import Job, forked, in_a_process, store_of
-from watersmeet.cli.state_commands import restore
-from watersmeet.cli.state_commands.place import Place
-from watersmeet.cli.state_commands.ticks import tick_of
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.cli.state_commands import maintenance
+from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.cli.state_commands.show import tick_of
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import PARTS, load_newest, manifest_names
 from watersmeet.state.store import LocalStore
 
@@ -45,9 +45,11 @@ def go_back(job: Job, step: int) -> None:
         setattr(owner, name, before)
 
     checkpoint = Checkpoint(job.folder)
-    planned = restore.planned(Place(job.folder, checkpoint), tick_of(manifest_names(checkpoint.store)[-2]))
+    planned = maintenance.plan_restore(
+        StateLocation(job.folder, checkpoint), tick_of(manifest_names(checkpoint.store)[-2])
+    )
     stepped(LocalStore, "delete")
-    stepped(restore, "put_aside")
+    stepped(maintenance, "archive_spark_files")
     planned.run()
 
 

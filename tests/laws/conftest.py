@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.driver import merge_policy
+from watersmeet.runtime.coordinator import merge_policy
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from tests.laws.test_laws import Bag, Row, Streams, run
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local.evaluate import near_borders
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local.evaluate import move_to_borders
 
 CONDITIONS = {
     "backward": ("l.t >= r.t", None),
@@ -91,7 +91,9 @@ def test_however_it_is_run(
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     cut = streams.cut(12)
     assert first == run(text, *cut, partitions=3)
-    assert first == run(text, *cut, partitions=7, restart=True, settings=TickSettings(placing=near_borders))
+    assert first == run(
+        text, *cut, partitions=7, restart=True, settings=TickSettings(placing=move_to_borders)
+    )
 
 
 @pytest.mark.parametrize("match", ["l.t >= r.t", "l.t <= r.t AND r.t <= l.t + 50"])

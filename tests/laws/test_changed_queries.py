@@ -15,9 +15,9 @@ import pytest
 import watersmeet
 from tests.support.effort import EFFORT, at_effort
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.opening import new_queries
 from watersmeet.errors import StateError
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.restore import new_queries
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 

@@ -17,8 +17,8 @@ import pytest
 import watersmeet
 from tests.support.effort import at_effort
 from tests.support.phases import replaced
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 Row = dict[str, Any]

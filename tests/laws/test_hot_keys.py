@@ -18,18 +18,16 @@ from tests.laws.test_laws import KEYED, RICH, Streams
 from tests.support.effort import at_effort
 from tests.support.split_keys import Splits, settle_without_asking, split_every_key
 from tests.support.ticks import QUERY, arriving, bag, check_account, plan_of, stream
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settling import kept_after
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.tick import ToSinks
-from watersmeet.engine.nodes import broadcast, join
-from watersmeet.engine.nodes.spread import cuts
-from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.event_time import Side
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator import merge_policy, retained_runs
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.tick import SinkStaging
+from watersmeet.runtime.operators import broadcast, join, skew
+from watersmeet.runtime.tasks.partition import HashRange
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.marks import MarkWriter, read_marks
-from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import MemoryStore
 
 KINDS = ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"]
@@ -112,7 +110,7 @@ def run(
         if crashes:
             with pytest.raises(Crash):
                 LocalJob(plan, store, partitions=tasks(number)).tick(
-                    arriving(**rows), end=end, to_sinks=ToSinks(crash)
+                    arriving(**rows), end=end, to_sinks=SinkStaging(crash)
                 )
         job = LocalJob(plan, store, partitions=tasks(number) + crashes)
         output = job.tick(arriving(**rows), end=end)
@@ -193,9 +191,9 @@ def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str
 
 @pytest.mark.full
 def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = cuts.Spread.parts
+    real = skew.SplitRows.parts
 
-    def with_those_before(self: cuts.Spread, rows: Any) -> Sequence[tuple[int, int]]:
+    def with_those_before(self: skew.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
         parts: list[tuple[int, int]] = []
         owners = [replace(self, partition=number) for number in range(self.partition + 1)]
         for first, end in sorted(part for owner in owners for part in real(owner, rows)):
@@ -204,34 +202,34 @@ def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest
             parts.append((first, end))
         return parts
 
-    monkeypatch.setattr(cuts.Spread, "parts", with_those_before)
+    monkeypatch.setattr(skew.SplitRows, "parts", with_those_before)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
         assert split_as_unsplit(joined("FULL"), "lr", streams)
 
 
 @pytest.mark.full
 def test_parts_that_nobody_looks_through_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "spread", lambda *args: (cuts.spread(*args)[0], {}))
+    monkeypatch.setattr(join, "split_hot_keys", lambda *args: (skew.split_hot_keys(*args)[0], {}))
     assert not split_as_unsplit(joined("INNER"), "lr", streams)
 
 
 @pytest.mark.full
 def test_marks_that_are_lost_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = broadcast.settle
-    monkeypatch.setattr(join, "settle", lambda *args: settle(*args[:-1], MarkWriter()))
+    settle = broadcast.settle_broadcast_marks
+    monkeypatch.setattr(join, "settle_broadcast_marks", lambda *args: settle(*args[:-1], MarkWriter()))
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 
 @pytest.mark.full
 def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_after, "overlap", lambda segments: False)
-    real = broadcast.settle
+    monkeypatch.setattr(retained_runs, "overlap", lambda segments: False)
+    real = broadcast.settle_broadcast_marks
 
     def settle(shape: Any, share: Any, side: Any, *more: Any) -> None:
         real(shape, share, side, *more)
         share.report.side(side).together = False
 
-    monkeypatch.setattr(join, "settle", settle)
+    monkeypatch.setattr(join, "settle_broadcast_marks", settle)
     assert not split_as_unsplit(joined("FULL", RICH), "lr", streams)
 
 
@@ -239,7 +237,7 @@ def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: p
 def test_matches_that_owners_do_not_ask_for_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(join, "settle", settle_without_asking)
+    monkeypatch.setattr(join, "settle_broadcast_marks", settle_without_asking)
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 
@@ -247,12 +245,12 @@ def test_matches_that_owners_do_not_ask_for_are_found(
 def test_hashes_that_are_not_left_to_the_parts_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = cuts.Spread.parts
+    real = skew.SplitRows.parts
 
-    def parts(self: cuts.Spread, rows: Any) -> Sequence[tuple[int, int]]:
+    def parts(self: skew.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
         low, high = HashRange.of(self.own, rows)
         return [*real(self, rows), (low, high)] if low < high else real(self, rows)
 
-    monkeypatch.setattr(cuts.Spread, "parts", parts)
+    monkeypatch.setattr(skew.SplitRows, "parts", parts)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
         assert split_as_unsplit(joined("FULL"), "lr", streams)

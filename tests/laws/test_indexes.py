@@ -13,8 +13,8 @@ import pytest
 import watersmeet
 from tests.laws.test_kept_by_others import kept_by_others
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import StateError
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.random_lateness import KINDS, late_case
-from watersmeet.engine.local import replay_case
-from watersmeet.testing.cases import bag
+from watersmeet.runtime.local import replay_case
+from watersmeet.testing.cases import row_multiset
 
 CASES = at_effort(quick=8, full=92)
 
@@ -201,6 +201,6 @@ def test_order_within_a_tick_and_number_of_tasks_have_no_say(seed: int) -> None:
         for one, two in zip(
             replay_case(case), replay_case(other, partitions=5, hash_seed="borders"), strict=True
         ):
-            assert bag(one["rows"], False) == bag(two["rows"], False), number
+            assert row_multiset(one["rows"], False) == row_multiset(two["rows"], False), number
             assert (one["watermarks"], one["state"]) == (two["watermarks"], two["state"]), number
             assert sorted(map(str, one["late"])) == sorted(map(str, two["late"])), number

@@ -18,8 +18,8 @@ from tests.laws.test_taken_rows import TABLE, Played, planned
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
-from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import ArrangePlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 

@@ -24,10 +24,10 @@ from tests.support.ticks import (
     plan_of,
     stream,
 )
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks import merge
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks import merge
 from watersmeet.state.store import MemoryStore
 
 Row = dict[str, Any]

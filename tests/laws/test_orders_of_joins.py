@@ -38,8 +38,8 @@ from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.identity.settings import settings_of
+from watersmeet.state.checksums import add_checksum, verify_checksum
 from watersmeet.state.manifest import manifest_names
-from watersmeet.state.sealed import sealed, unsealed
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
@@ -121,10 +121,10 @@ def links_of(rng: random.Random, which: int) -> list[Link]:
 def forget_orders(store: MemoryStore) -> None:
     """The newest manifest as one was that did not say what joins ask."""
     name = manifest_names(store)[-1]
-    content = json.loads(unsealed(name, bytes(store.read(name))))
+    content = json.loads(verify_checksum(name, bytes(store.read(name))))
     content["described"] = {}
     store.delete(name)
-    store.create(name, sealed(name, json.dumps(content)))
+    store.create(name, add_checksum(name, json.dumps(content)))
 
 
 def bag(rows: list[Row]) -> Counter[str]:

@@ -16,13 +16,12 @@ from tests.support.effort import at_effort
 from tests.support.shed_joins import KINDS, Crash, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.driver.settling import shed_parts
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.tick import ToSinks
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import load_shedding, merge_policy
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.tick import SinkStaging
 from watersmeet.state.store import MemoryStore
 
 
@@ -80,7 +79,7 @@ def test_with_a_broadcast_side(kind, side, seed, monkeypatch):
 
 def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
     """The driver holds no more of them at once than a task would."""
-    monkeypatch.setattr(shed_parts, "output_bytes", lambda memory: 5_000)
+    monkeypatch.setattr(load_shedding, "max_output_bytes", lambda memory: 5_000)
     job = LocalJob(planned("LEFT", "shed_oldest", limits="SET max_rows = 2;"), MemoryStore())
     files = []
 
@@ -90,6 +89,6 @@ def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
 
     rows = [{"k": "k" * 2_000, "t": number, "i": number} for number in range(12)]
     with pytest.raises(Crash):
-        job.tick(arriving(l=rows, r=[]), to_sinks=ToSinks(crash))
+        job.tick(arriving(l=rows, r=[]), to_sinks=SinkStaging(crash))
     assert sum(file.rows for file in files) == 10
     assert max(file.rows for file in files) == 2

@@ -15,11 +15,11 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.shed_joins import LAG, NEVER, Row, ticks, tried
 from tests.support.ticks import arriving, check_account
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.event_time import ENDED
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 WITHIN = 9

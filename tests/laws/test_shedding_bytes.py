@@ -11,8 +11,8 @@ from tests.support.effort import at_effort
 from tests.support.shed_joins import Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 SHED = ["shed_oldest", "shed_heaviest"]

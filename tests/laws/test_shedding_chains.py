@@ -15,12 +15,12 @@ from tests.support.shed_joins import AFTER, BEFORE, LAG, MOST, Plain, by_rows, t
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving, check_account
 from watersmeet.cli.state_commands.show import state_report
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.results import QueryResult
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.sql import parse_job
 from watersmeet.observe.reports import account_of
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.results import QueryResult
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 DECLARED = "".join(

@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Row, ticks, tried, up_to_the_last
 from tests.support.ticks import arriving
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.event_time import ENDED
-from watersmeet.front.sql import parse_job
 from watersmeet.observe.reports import account_of
-from watersmeet.plan.model.delta import ArrangePlan
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.model.nodes import ArrangePlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 NAMES = ("a", "b", "c")

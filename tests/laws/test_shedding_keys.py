@@ -10,10 +10,10 @@ from tests.support.effort import at_effort
 from tests.support.shed_joins import MOST, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 SHED = ["shed_oldest", "shed_heaviest"]
@@ -124,10 +124,10 @@ def test_what_pairs_of_such_a_tick_may_come_to_is_for_another_limit(at_limit):
 
 def test_what_it_costs_goes_by_rows_of_such_keys(monkeypatch):
     """No run is opened by the driver where no limit is come to, and none is looked through."""
-    from watersmeet.engine.driver.settling import shed_kept
+    from watersmeet.runtime.coordinator import load_shedding
 
     limits = f"{PER_KEY} SET max_rows = 100; SET max_job_rows = 100;"
     job = LocalJob(planned("LEFT", "shed_oldest", limits=limits), MemoryStore())
-    monkeypatch.setattr(shed_kept, "Part", None)
+    monkeypatch.setattr(load_shedding, "RetainedRun", None)
     output = job.tick(arriving(l=[{"k": f"k{i}", "t": 1, "i": i} for i in range(100)], r=[]))
     assert output.result.queries["q"].state["l"] == 100

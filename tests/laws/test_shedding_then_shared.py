@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.support.ticks import arriving
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 DECLARED = """

@@ -13,11 +13,11 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Plain, ticks, tried, up_to_the_last
 from tests.support.ticks import check_account
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.sql import parse_job
 from watersmeet.observe.reports import account_of
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 MOST = 14

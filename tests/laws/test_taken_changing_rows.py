@@ -21,11 +21,11 @@ import watersmeet
 from tests.laws.test_taken_final_rows import Ticks, check_each_as_alone
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver.open_tick import RunningTick
 from watersmeet.errors import StateError
 from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 

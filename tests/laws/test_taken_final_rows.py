@@ -21,11 +21,11 @@ import pytest
 import watersmeet
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.open_tick import ConcludedTick, RunningTick
 from watersmeet.errors import EngineError
 from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, RunningTick
 from watersmeet.testing.memory_job import MemoryJob
 
 pytestmark = pytest.mark.usefixtures("merge_often")
@@ -136,12 +136,12 @@ class Played:
         plans: Callable[[list[str], str], JobPlan] = planned,
     ) -> None:
         self._settings, self._rng, self._plans = settings, rng, plans
-        self._store, self._texts, self._changed = MemoryStore(), texts, False
+        self._store, self._texts, self._drop_unchanged_offsets = MemoryStore(), texts, False
         self.job = self._opened()
 
     def _opened(self, clock_us: int = 0, *, repeats: bool = False) -> LocalJob:
         plan = self._plans(self._texts, self._settings)
-        change = self._changed
+        change = self._drop_unchanged_offsets
         return LocalJob(
             plan,
             self._store,
@@ -152,7 +152,7 @@ class Played:
 
     def others(self, texts: list[str], clock_us: int) -> None:
         """The job has other queries, or they stand in another order."""
-        self._texts, self._changed = texts, True
+        self._texts, self._drop_unchanged_offsets = texts, True
         self.job = self._opened(clock_us)
 
     def tick(self, rows: Any, clock_us: int, *, end: bool, rough: str) -> dict[str, Any]:

@@ -19,11 +19,11 @@ import pytest
 import watersmeet
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.open_tick import ConcludedTick
-from watersmeet.engine.values import HeldTables
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
+from watersmeet.runtime.values import InMemoryTables
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
@@ -146,8 +146,8 @@ class Played:
 
     def __init__(self, texts: list[str], rng: random.Random, *, rough: bool) -> None:
         self._rng, self._rough = rng, rough
-        self._store, self._tables = MemoryStore(), HeldTables()
-        self._texts, self._changed = texts, False
+        self._store, self._tables = MemoryStore(), InMemoryTables()
+        self._texts, self._drop_unchanged_offsets = texts, False
         self.job = self._opened(texts)
 
     def _opened(self, texts: list[str], *, repeats: bool = False) -> LocalJob:
@@ -155,14 +155,14 @@ class Played:
             planned(texts),
             self._store,
             tables=self._tables,
-            change_queries=self._changed,
+            change_queries=self._drop_unchanged_offsets,
             drive=partial(TickDriver, repeats=repeats),
         )
 
     def goes(self, text: str) -> bool:
         """Whether a query could go."""
         self._texts = [other for other in self._texts if other is not text]
-        self._changed = True
+        self._drop_unchanged_offsets = True
         try:
             self.job = self._opened(self._texts)
         except StateError as error:
@@ -359,7 +359,7 @@ def test_a_maker_may_go_if_others_call_its_inputs_otherwise() -> None:
 def test_a_query_that_comes_makes_its_rows_itself() -> None:
     """What others have was made before it came."""
     texts = [TABLE.format(n) + f"INSERT INTO out{n} SELECT x.k, x.v FROM p x;\n" for n in range(2)]
-    store, tables = MemoryStore(), HeldTables()
+    store, tables = MemoryStore(), InMemoryTables()
     job = LocalJob(planned(texts[:1]), store, tables=tables)
     first = job.tick({"p": [({"k": 1, "v": 5, "w": "p"}, 1)]}).rows["out0"]
     for tick in range(3):

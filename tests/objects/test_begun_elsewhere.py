@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.engine.spark.checkpoint.elsewhere import Begun
-from watersmeet.engine.spark.checkpoint.moved_files import Moves
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.runtime.spark.checkpoint.moved_files import MovedSources
+from watersmeet.runtime.spark.checkpoint.remote_checkpoint import TickIntent
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import Manifest, load_newest, manifest_name
 
 
@@ -34,16 +34,16 @@ def checkpoint(tmp_path, store):
 def test_a_record_of_a_history_that_was_gone_back_from_is_replaced(checkpoint, store):
     for _ in range(4):
         newest = next_manifest(store)
-    Begun(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
+    TickIntent(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
     store.delete(manifest_name(4))  # a restore, which that run did not see
     again = next_manifest(store)
     assert again.tick == 4
-    begun = Begun(checkpoint)
+    begun = TickIntent(checkpoint)
     assert checkpoint.stored_job.begun(5, again.writer) is None
     begun.remember(again, host(4, "read anew"))()
     assert checkpoint.stored_job.begun(5, again.writer)["offsets"] == "read anew"
     with pytest.raises(StateError, match="another process has started tick"):
-        Begun(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
+        TickIntent(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
     assert checkpoint.stored_job.begun(5, again.writer)["offsets"] == "read anew"
     with pytest.raises(StateError, match="another process has started tick"):
         begun.remember(again, host(4, "read by a second run"))()
@@ -54,28 +54,28 @@ def test_a_record_of_a_history_that_was_gone_back_from_is_replaced(checkpoint, s
 def test_a_tick_that_is_done_is_not_begun_again_by_who_was_behind(checkpoint, store, behind, further):
     """What it was begun with is garbage by then, and the name is free; a sink that got no rows of the tick
     would take others."""
-    kept = KeptTicks(store)
+    kept = TickRetention(store)
     newest = None
     for _ in range(behind):
         newest = next_manifest(store)
         kept.commit(newest)
-    laggard, kept = newest, KeptTicks(store)  # a driver that begins looks for garbage
+    laggard, kept = newest, TickRetention(store)  # a driver that begins looks for garbage
     for number in range(further):
-        Begun(checkpoint).remember(newest, host(behind + number, "as it was read"))()
+        TickIntent(checkpoint).remember(newest, host(behind + number, "as it was read"))()
         newest = next_manifest(store)
         kept.commit(newest)
         kept.settle()
     assert checkpoint.stored_job.begun(behind + 1, "" if laggard is None else laggard.writer) is None
     for batch in ("read otherwise", "as it was read"):
         with pytest.raises(StateError, match="another process has started tick") as raised:
-            Begun(checkpoint).remember(laggard, host(behind, batch))()
+            TickIntent(checkpoint).remember(laggard, host(behind, batch))()
         assert raised.value.code == "state-fenced"
 
 
 def test_an_own_tick_of_another_history_is_not_repeated(checkpoint, store):
     for _ in range(3):
         newest = next_manifest(store)
-    begun = Begun(checkpoint)
+    begun = TickIntent(checkpoint)
     begun.intend(newest, Intent(4, 99, False))
     assert begun.intent(newest) == Intent(4, 99, False)
     store.delete(manifest_name(3))
@@ -85,16 +85,16 @@ def test_an_own_tick_of_another_history_is_not_repeated(checkpoint, store):
 def test_a_batch_that_is_planned_no_more_is_forgotten(checkpoint, store, monkeypatch):
     """As after --accept-loss, or when Spark's checkpoint was made anew as somebody asked."""
     newest = next_manifest(store)
-    Begun(checkpoint).remember(newest, host(1, "which the next run repeats"))()
-    begun = Begun(checkpoint)
-    monkeypatch.setattr("watersmeet.engine.spark.checkpoint.elsewhere.are_others", lambda *_: True)
-    begun.fit(2, newest, None, 10, Moves())
+    TickIntent(checkpoint).remember(newest, host(1, "which the next run repeats"))()
+    begun = TickIntent(checkpoint)
+    monkeypatch.setattr("watersmeet.runtime.spark.checkpoint.remote_checkpoint.are_others", lambda *_: True)
+    begun.fit(2, newest, None, 10, MovedSources())
     assert begun.is_due
     monkeypatch.setattr(Checkpoint, "last_planned", lambda self: 1)
-    begun.recovered()
+    begun.forget_if_replanned()
     assert begun.is_due
     monkeypatch.setattr(Checkpoint, "last_planned", lambda self: 0)
-    begun.recovered()
+    begun.forget_if_replanned()
     assert not begun.is_due
     begun.remember(newest, host(1, "from other offsets"))()
 
@@ -102,10 +102,10 @@ def test_a_batch_that_is_planned_no_more_is_forgotten(checkpoint, store, monkeyp
 def test_an_intent_of_a_tick_after_those_that_went_is_dropped(tmp_path):
     """A restore that was killed in between has left it."""
     checkpoint = Checkpoint(tmp_path / "one")
-    with checkpoint.locked():
+    with checkpoint.lock():
         checkpoint.intend(Intent(9, 1, False))
         newest = next_manifest(checkpoint.store)
-        assert Begun(checkpoint).intent(newest) is None
+        assert TickIntent(checkpoint).intent(newest) is None
         assert checkpoint.intent() is None
 
 
@@ -113,16 +113,16 @@ def test_a_place_that_was_mistyped_is_not_held_on_to(tmp_path, store, endpoint):
     from tests.support.s3 import store_at
 
     wrong = Checkpoint(tmp_path / "one", store_at(endpoint, "bucket-nowhere"))
-    with pytest.raises(StateError) as raised, wrong.locked():
+    with pytest.raises(StateError) as raised, wrong.lock():
         pass
     assert raised.value.code == "no-bucket"
-    with Checkpoint(tmp_path / "one", store).locked():
+    with Checkpoint(tmp_path / "one", store).lock():
         assert (tmp_path / "one" / "store").exists()
 
 
 @pytest.mark.parametrize("now", ["empty", "another's"])
 def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, store, now):
-    with checkpoint.locked():
+    with checkpoint.lock():
         checkpoint.owner()
         newest = next_manifest(store)
         for folder in ("offsets", "commits"):
@@ -132,8 +132,8 @@ def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, sto
     checkpoint.stored_job.remove()
     if now == "another's":
         checkpoint.stored_job.owner(None)
-    with checkpoint.locked(), pytest.raises(StateError, match="committed ticks") as raised:
-        Begun(checkpoint).fit(1, None, None, 10, Moves())
+    with checkpoint.lock(), pytest.raises(StateError, match="committed ticks") as raised:
+        TickIntent(checkpoint).fit(1, None, None, 10, MovedSources())
     assert raised.value.code == "state-lost"
     assert (checkpoint.spark / "commits" / "0").exists()
     assert newest.tick == 1
@@ -144,9 +144,9 @@ def test_a_run_whose_next_tick_another_one_began_is_told_of_that(checkpoint, sto
     newest = next_manifest(store)
     driver = SimpleNamespace(store=store, manifest=newest)
     ahead = EngineError("ahead", code="sink-ahead")
-    begun = Begun(checkpoint)
+    begun = TickIntent(checkpoint)
     assert begun.told(ahead, driver) is ahead
-    Begun(checkpoint).remember(newest, host(1, "of another run"))()
+    TickIntent(checkpoint).remember(newest, host(1, "of another run"))()
     assert begun.told(ahead, driver).code == "state-fenced"
     begun.remember(newest, host(1, "of another run"))()
     assert begun.told(ahead, driver) is ahead

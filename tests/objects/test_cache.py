@@ -15,12 +15,12 @@ import pytest
 from tests.support.s3 import Proxy, store_at
 from watersmeet.objects import cache as cache_module
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectStore
 
 
 @pytest.fixture
 def cache(tmp_path):
-    cache_module.verified.clear()
+    cache_module.verified_files.clear()
     return Cache("s3://bucket/state", 1 << 20, str(tmp_path / "cache"))
 
 
@@ -150,5 +150,5 @@ def test_what_is_of_one_tick_goes_with_it(tmp_path):
     names = ["work/passing-3-a-b.arrow", "work/3-a-0-0.json", "runs/a-1.arrow"]
     for name in names:
         cache.add(name, pa.py_buffer(b"content"))
-    cache.drop_of_a_tick([*names, "work/passing-3-never.arrow"])
+    cache.drop_tick_files([*names, "work/passing-3-never.arrow"])
     assert [cache.read(name) is not None for name in names] == [False, True, True]

@@ -12,8 +12,8 @@ from tests.objects.test_job_over_objects import QUERY, outputs, ticks_of
 from tests.support.effort import at_effort
 from tests.support.s3 import FULL, FullBucket, Proxy, store_at
 from tests.support.ticks import bag, plan_of
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 TICKS = 3

@@ -7,12 +7,12 @@ import pytest
 
 from tests.support.s3 import ClientWith
 from watersmeet.errors import StateError
-from watersmeet.objects.requests import Place
-from watersmeet.state import behind
+from watersmeet.objects.object_store import ObjectLocation
+from watersmeet.state import garbage_collection
+from watersmeet.state.checksums import add_checksum
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import Manifest, load, load_newest, manifest_name, manifest_names
-from watersmeet.state.sealed import sealed
 from watersmeet.state.store import MemoryStore
 
 
@@ -20,7 +20,7 @@ class Driver:
     """What a driver does with a store, tick by tick: each writes a run, and keeps it."""
 
     def __init__(self, store, who, keep=3):
-        self.store, self.who, self.kept = store, who, KeptTicks(store, keep)
+        self.store, self.who, self.kept = store, who, TickRetention(store, keep)
         self.newest = load_newest(store)
 
     def write(self, tick):
@@ -94,7 +94,7 @@ def test_one_that_slept_deletes_nothing_once_others_went_back(store, begins, mon
     other = Driver(store, "other", keep=100)
     for _ in range(3):
         other.tick()
-    monkeypatch.setattr(behind, "EVERY", 1)  # it searches
+    monkeypatch.setattr(garbage_collection, "SEARCH_TICKS", 1)  # it searches
     sleeper.kept.commit(sleeper.newest)
     sleeper.kept.settle()
     assert load_newest(store) == other.newest
@@ -131,7 +131,7 @@ def test_a_manifest_that_came_late_is_refused_by_name(store, of_kind):
     for _ in range(2):
         other.tick()
     name = manifest_name(7)
-    store.create(name, sealed(name, late.model_dump_json()))
+    store.create(name, add_checksum(name, late.model_dump_json()))
     with pytest.raises(StateError, match=name) as raised:
         load_newest(store)
     assert raised.value.code == "state-forked"
@@ -172,7 +172,7 @@ def test_older_manifests_go_first_and_nothing_after_one_that_cannot_go(store, mo
         client.delete(names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=stuck))
+        patch.setattr(ObjectLocation, "client", lambda _: ClientWith(client, delete=stuck))
         assert driver.kept.commit(driver.newest) > 0
     assert ticks(store) == [2, 3, 4, 5, 6]
     assert is_whole(store)

@@ -10,15 +10,14 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.s3 import FAULTS, Proxy, store_at
 from tests.support.ticks import arriving, bag, plan_of
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.store import ObjectStore
-from watersmeet.state import behind as garbage_collection
-from watersmeet.state.behind import tick_of
+from watersmeet.objects.object_store import ObjectStore
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
+from watersmeet.state import garbage_collection
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention, tick_of
 from watersmeet.state.manifest import Manifest, load_newest, manifest_name, manifest_names
 from watersmeet.state.store import MemoryStore
 
@@ -103,7 +102,7 @@ def test_a_manifest_whose_name_is_free_again_is_not_created(store, behind):
     def manifest(tick):
         return Manifest(tick=tick, clock_us=0, fingerprints={}, sources=[], queries={})
 
-    kept = KeptTicks(store)
+    kept = TickRetention(store)
     for tick in range(1, 7):
         kept.commit(commit(store, manifest(tick)))
         kept.settle()
@@ -142,7 +141,7 @@ def test_requests_of_a_tick_are_few_and_none_is_a_list(endpoint, bucket, cached,
 
 def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
     """Work files and what dead attempts left: now and then, and when a driver begins."""
-    monkeypatch.setattr(garbage_collection, "EVERY", 8)
+    monkeypatch.setattr(garbage_collection, "SEARCH_TICKS", 8)
     store.write("runs/q.l-1-00ff.arrow", b"of an attempt that came to nothing")
     job, ticks = LocalJob(plan_of(QUERY), store), ticks_of(8, 5)
     job.tick(ticks[0])

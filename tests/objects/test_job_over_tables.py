@@ -22,18 +22,17 @@ from tests.support.tables import new_pipeline, tables_at
 from tests.support.ticks import bag, plan_of
 from watersmeet import parse_job, plan_job
 from watersmeet import postgres_server as client_module
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent, check_not_half_gone
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.setting import store_of
-from watersmeet.objects.tables_store import TablesStore
-from watersmeet.state import behind as garbage_collection
-from watersmeet.state.behind import tick_of
+from watersmeet.objects.postgres_store import TablesStore
+from watersmeet.objects.settings import store_of
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent, check_reset_finished
+from watersmeet.state import garbage_collection
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention, tick_of
 from watersmeet.state.manifest import BEGUN, Manifest, load_newest, manifest_name, manifest_names
 from watersmeet.state.store import LocalStore
 
@@ -148,7 +147,7 @@ def test_a_manifest_whose_name_is_free_again_is_not_created(store, behind):
     def manifest(tick):
         return Manifest(tick=tick, clock_us=0, fingerprints={}, sources=[], queries={})
 
-    kept = KeptTicks(store)
+    kept = TickRetention(store)
     for tick in range(1, 7):
         kept.commit(commit(store, manifest(tick)))
         kept.settle()
@@ -179,7 +178,7 @@ def test_messages_of_a_tick_are_few(postgres, cached, tmp_path):
 
 
 def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
-    monkeypatch.setattr(garbage_collection, "EVERY", 8)
+    monkeypatch.setattr(garbage_collection, "SEARCH_TICKS", 8)
     store.write("runs/q.l-1-00ff.arrow", b"of an attempt that came to nothing")
     job, ticks = LocalJob(plan_of(QUERY), store), ticks_of(8, 5)
     for rows in ticks:
@@ -201,7 +200,7 @@ def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
 
 def test_what_makes_a_job_the_same_is_in_the_tables(tmp_path, store):
     one, two = (Checkpoint(tmp_path / name, store) for name in ("one", "two"))
-    with one.locked(), two.locked():
+    with one.lock(), two.lock():
         assert one.owner() == two.owner()
         one.keep_settings("d1", {"lag": "1"})
         assert two.settings("d1") == ("d1", {"lag": "1"})
@@ -212,7 +211,7 @@ def test_what_makes_a_job_the_same_is_in_the_tables(tmp_path, store):
         assert "password" not in file.read_text()
     assert json.loads((tmp_path / "one" / "store").read_text().splitlines()[0])["url"] == store.place.url
     one.stored_job.remove()
-    check_not_half_gone(one, "watersmeet reset")
+    check_reset_finished(one, "watersmeet reset")
     assert [store.names(folder) for folder in ("manifests", "job", "begun")] == [[], [], []]
 
 
@@ -228,7 +227,7 @@ class Ran:
         sets = f"SET state_store = '{self.given['state_store']}';\n"
         (folder / "job.sql").write_text(sets + JOB)
         self.checkpoint = Checkpoint(folder / ".watersmeet" / "job", store_of(self.given))
-        with self.checkpoint.locked():
+        with self.checkpoint.lock():
             self.owner = self.checkpoint.owner()
         self.out = self.run(7)
 

@@ -10,11 +10,11 @@ import pytest
 import watersmeet as package
 from tests.cli.test_state_commands import JOB
 from watersmeet.cli.main import main
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.objects.setting import store_of
+from watersmeet.objects.settings import store_of
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.state.manifest import BEGUN, load_newest, manifest_names
 
 
@@ -28,7 +28,7 @@ class Ran:
         sets = "".join(f"SET {name} = '{value}';\n" for name, value in self.settings.items())
         (folder / "job.sql").write_text(sets + JOB)
         self.checkpoint = self.at(f"s3://{bucket}/job", folder / ".watersmeet" / "job")
-        with self.checkpoint.locked():
+        with self.checkpoint.lock():
             self.owner = self.checkpoint.owner()
         self.out = self.run(7)
 
@@ -100,16 +100,16 @@ def test_a_run_is_not_stopped_for_a_savepoint_in_a_store_that_cannot_be_written(
     """Its names can be asked for, and nothing can be put."""
     (ran.checkpoint.root.parent / "local").mkdir()
     local = Checkpoint(ran.checkpoint.root.parent / "local")
-    with local.locked():
+    with local.lock():
         local.forget_stop()
         words = ["stop", "job.sql", "--checkpoint", str(local.root), "--timeout", "0", "--savepoint"]
         for to in ("s3://no-such-bucket-of-ours/other", " "):
             assert command(*words, to) == 2
-            assert not local.stop_asked()
+            assert not local.is_stop_requested()
             captured = capsys.readouterr()
             assert captured.out == ""
         assert command(*words, f"s3://{bucket}/other") == 2
-        assert local.stop_asked()
+        assert local.is_stop_requested()
         assert "did-not-stop" in capsys.readouterr().err
 
 

@@ -15,9 +15,8 @@ import pytest
 
 from tests.support.s3 import FAULTS, ClientWith, Proxy, store_at
 from watersmeet.errors import SpecError, StateError
-from watersmeet.objects import store as store_module
-from watersmeet.objects.requests import Place, _client
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects import object_store as store_module
+from watersmeet.objects.object_store import ObjectLocation, ObjectStore, _client
 
 
 def test_what_is_written_is_read(store):
@@ -213,14 +212,14 @@ def test_what_is_denied_is_said_at_once_and_without_keys(endpoint, bucket):
 )
 def test_urls_that_name_no_bucket_or_hold_keys_are_refused(url):
     with pytest.raises(SpecError) as raised:
-        Place(url)
+        ObjectLocation(url)
     assert raised.value.code == "bad-store"
     assert "secret-word" not in str(raised.value)
 
 
 def test_options_that_the_client_does_not_know_are_refused():
     with pytest.raises(StateError, match="nonsense") as raised:
-        ObjectStore(Place("s3://bucket/a", (("nonsense", "x"),))).read("a")
+        ObjectStore(ObjectLocation("s3://bucket/a", (("nonsense", "x"),))).read("a")
     assert raised.value.code == "store-refused"
 
 
@@ -231,7 +230,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
     with pytest.raises(StateError) as raised:
-        ObjectStore(Place("s3://bucket/never-used")).read("a")
+        ObjectStore(ObjectLocation("s3://bucket/never-used")).read("a")
     assert raised.value.code == "missing-library"
     assert "pip install 'watersmeet[objects]'" in raised.value.hint
 
@@ -266,7 +265,7 @@ def test_who_sleeps_in_the_middle_of_a_create_is_told_what_is_so_then(store, mon
         monkeypatch.setattr(time, "monotonic", lambda: later)
         return client.get(name)
 
-    monkeypatch.setattr(Place, "client", lambda _: ClientWith(client, get=get))
+    monkeypatch.setattr(ObjectLocation, "client", lambda _: ClientWith(client, get=get))
     assert store.create("begun/1", b"mine")
     assert bytes(client.get("begun/1").bytes()) == b"mine"
 
@@ -284,7 +283,7 @@ def test_of_many_deletes_one_that_is_missing_stops_none(store, monkeypatch):
     for name in names[1:]:
         store.write(name, b"x")
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=delete))
+        patch.setattr(ObjectLocation, "client", lambda _: ClientWith(client, delete=delete))
         assert store.delete_all(names) == 0
     assert store.names("runs") == []
 
@@ -313,7 +312,7 @@ def test_what_is_written_while_all_is_removed_goes_too(store, monkeypatch):
             store.write(name, b"x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=with_one_more))
+        patch.setattr(ObjectLocation, "client", lambda _: ClientWith(client, delete=with_one_more))
         store.clear({"runs", "job"}, last="job/reset")
         assert store.names("runs") == []
         assert store.names("job") == []
@@ -327,11 +326,11 @@ def test_without_tls_a_server_is_asked_when_the_environment_says_so(endpoint, bu
     """For who names a store alone, as `state copy` does; the client's settings do not hide it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(StateError) as refused:
-        ObjectStore(Place(f"s3://{bucket}/refused")).has("a")
+        ObjectStore(ObjectLocation(f"s3://{bucket}/refused")).has("a")
     assert refused.value.code == "store-refused"
     assert "SET state_store_allow_http = true" in str(refused.value.hint)
     assert "AWS_ALLOW_HTTP=true" in str(refused.value.hint)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    store = ObjectStore(Place(f"s3://{bucket}/allowed"))
+    store = ObjectStore(ObjectLocation(f"s3://{bucket}/allowed"))
     store.create("a", b"x")
     assert store.has("a")

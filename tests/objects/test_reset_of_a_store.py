@@ -33,14 +33,14 @@ def test_no_run_begins_once_the_first_sink_is_touched(ran, monkeypatch, capsys):
     seen = []
 
     def killed(self, owner):
-        seen.append((owner, self.checkpoint.stored_job.is_half_gone()))
+        seen.append((owner, self.checkpoint.stored_job.is_reset_unfinished()))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(reset.Reset, "empty_sinks", killed)
         for _ in range(2):  # the second time without the job's id
             with pytest.raises(KeyboardInterrupt):
-                reset.planned(reset_job(ran), str(ran.checkpoint.root)).run()
+                reset.plan_reset(reset_job(ran), str(ran.checkpoint.root)).run()
             ran.checkpoint.store.delete("job/id")
     assert seen == [(ran.owner, True)] * 2
     assert command("reset", "job.sql", "--yes") == 0
@@ -50,6 +50,6 @@ def test_no_run_begins_once_the_first_sink_is_touched(ran, monkeypatch, capsys):
 def reset_job(ran):
     from pathlib import Path
 
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
 
     return parse_job(Path("job.sql").read_text())

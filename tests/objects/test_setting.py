@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent, check_not_half_gone
 from watersmeet.errors import SpecError, StateError
-from watersmeet.front.sql import run_settings
-from watersmeet.objects.setting import store_of
+from watersmeet.objects.settings import store_of
+from watersmeet.parser.statements import run_settings
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent, check_reset_finished
 
 
 def test_settings_name_a_store():
@@ -42,7 +42,7 @@ def test_what_names_none_is_refused(settings):
 
 def test_what_makes_a_job_the_same_is_in_the_store(tmp_path, store):
     one, two = (Checkpoint(tmp_path / name, store) for name in ("one", "two"))
-    with one.locked(), two.locked():
+    with one.lock(), two.lock():
         assert one.owner() == two.owner()
         one.keep_settings("d1", {"lag": "1"})
         one.keep_settings("d2", {"lag": "2"})
@@ -73,8 +73,8 @@ def test_a_reset_that_was_killed_is_known_and_done_again(tmp_path, store, monkey
         with pytest.raises(KeyboardInterrupt):
             checkpoint.stored_job.remove()
     with pytest.raises(StateError, match="was interrupted"):
-        check_not_half_gone(checkpoint, "watersmeet reset")
+        check_reset_finished(checkpoint, "watersmeet reset")
     checkpoint.stored_job.remove()
-    check_not_half_gone(checkpoint, "watersmeet reset")
+    check_reset_finished(checkpoint, "watersmeet reset")
     assert [store.names(folder) for folder in ("manifests", "runs", "job")] == [[], [], []]
     assert store.names("others") == ["others/a"]

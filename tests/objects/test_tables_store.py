@@ -21,19 +21,18 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
-from watersmeet import awaited
+from watersmeet import cancellable
 from watersmeet import postgres_server as client_module
 from watersmeet.errors import SpecError, StateError
-from watersmeet.front.sql import run_settings
-from watersmeet.objects import tables_rows, tables_store
+from watersmeet.objects import postgres_store
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.setting import store_of
-from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.objects.tables_rows import rows_from
-from watersmeet.objects.tables_store import TablesStore
-from watersmeet.postgres_errors import words
+from watersmeet.objects.postgres_location import TablesPlace
+from watersmeet.objects.postgres_store import TablesStore, rows_from
+from watersmeet.objects.settings import store_of
+from watersmeet.parser.statements import run_settings
+from watersmeet.postgres_server import words
 from watersmeet.spec.secrets import Secret
-from watersmeet.state.sections import Section
+from watersmeet.state.store import Section
 
 pytestmark = pytest.mark.postgres
 
@@ -89,7 +88,7 @@ def test_what_is_written_is_read(store):
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("parts", [1, 4, 9])
 def test_files_of_many_rows_are_whole(store, monkeypatch, parts, extra):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 1000)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 1000)
     data = random.Random(parts).randbytes(parts * 1000 + extra)
     store.write("runs/a", data)
     assert bytes(store.read("runs/a")) == data
@@ -100,7 +99,7 @@ def test_files_of_many_rows_are_whole(store, monkeypatch, parts, extra):
 
 
 def test_sections_are_read_of_the_rows_that_have_them(store, monkeypatch):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 1000)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 1000)
     draw = random.Random(1)
     data = draw.randbytes(7777)
     ends = [
@@ -127,8 +126,8 @@ def test_sections_are_read_of_the_rows_that_have_them(store, monkeypatch):
 def test_what_is_read_together_comes_whole_whatever_one_statement_gives(
     store, postgres, pipeline, monkeypatch, at_once, seed
 ):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
-    monkeypatch.setattr(tables_rows, "FETCH_BYTES", at_once)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 10)
+    monkeypatch.setattr(postgres_store, "FETCH_BYTES", at_once)
     draw = random.Random(seed)
     files = {
         f"runs/{number}.arrow": draw.randbytes(draw.choice([0, 1, 9, 10, 11, 50])) for number in range(12)
@@ -156,7 +155,7 @@ def test_what_is_read_together_comes_whole_whatever_one_statement_gives(
 def test_of_several_that_are_read_together_one_is_told_that_is_not_as_it_was(
     store, postgres, pipeline, monkeypatch
 ):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 10)
     for name in "abc":
         store.write(f"runs/{name}.arrow", bytes(35))
     for part, name, named in (
@@ -188,7 +187,7 @@ def test_what_is_read_together_takes_few_messages(postgres, pipeline):
 
 
 def test_a_section_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeypatch):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 10)
     store.write("runs/a.arrow", bytes(75))
     postgres.run(
         "DELETE FROM watersmeet_state.files"
@@ -202,7 +201,7 @@ def test_a_section_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeyp
 
 
 def test_a_file_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeypatch):
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 10)
     for part in (0, 1, 7):
         store.write(f"runs/{part}", bytes(75))
         postgres.run(
@@ -243,7 +242,7 @@ def test_what_is_written_together_goes_in_one_transaction_and_is_read_before(pos
 
 
 def test_of_what_is_written_together_little_is_held(store, monkeypatch):
-    monkeypatch.setattr(tables_store, "HELD_BYTES", 1000)
+    monkeypatch.setattr(postgres_store, "MAX_PENDING_BYTES", 1000)
     with store.together():
         for number in range(30):
             store.write(f"runs/{number}", bytes(100))
@@ -278,7 +277,7 @@ def test_what_is_written_while_all_is_removed_is_said(store, monkeypatch):
     store.write("runs/a", b"x")
     store.write("others/a", b"x")
     store.create("job/reset", b"{}")
-    real = tables_store.rows_of
+    real = postgres_store.rows_of
 
     def with_one_more(cursor, sql, *values):
         if sql.startswith("SELECT name"):  # what is left
@@ -286,7 +285,7 @@ def test_what_is_written_while_all_is_removed_is_said(store, monkeypatch):
         return real(cursor, sql, *values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tables_store, "rows_of", with_one_more)
+        patch.setattr(postgres_store, "rows_of", with_one_more)
         with pytest.raises(StateError, match="cannot be emptied"):
             store.clear({"runs", "job"}, last="job/reset")
     assert store.has("job/reset")
@@ -318,8 +317,8 @@ def steps(store):
 def test_session_lost_at_any_message_changes_nothing(postgres, fault, monkeypatch):
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""
-    monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
-    monkeypatch.setattr(tables_rows, "FETCH_BYTES", 4000)
+    monkeypatch.setattr(postgres_store, "PART_BYTES", 2000)
+    monkeypatch.setattr(postgres_store, "FETCH_BYTES", 4000)
     rounds = 0
     stride = at_effort(quick=19, full=1 if fault == "lost" else 2)
     for number in itertools.count(0, stride):
@@ -405,7 +404,7 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
     postgres, store, no_standby, monkeypatch, caplog
 ):
     monkeypatch.setattr(client_module, "MIN_ANSWER_S", 1.0)
-    monkeypatch.setattr(awaited, "NOTICE_S", 0.3)
+    monkeypatch.setattr(cancellable, "NOTICE_S", 0.3)
     store.check()
     impatient = TablesStore(TablesPlace(store.place.given, patience_s=0.3))
     no_standby()
@@ -421,15 +420,15 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
         cursor.execute("SET lock_timeout = '100ms'")
         connection.commit()
         with pytest.raises(client_module.client().Error) as timed_out:
-            store.create_within(cursor, "manifests/1", b"another's")
+            store.create_in_transaction(cursor, "manifests/1", b"another's")
         assert timed_out.value.sqlstate == "55P03"
-        said = tables_store._StateServer(store.place, "take it").away(1, words(timed_out.value, ""))
+        said = postgres_store._StateServer(store.place, "take it").away(1, words(timed_out.value, ""))
     assert "another run has an open transaction" in str(said)
     assert backend(postgres, waiting) == pid  # nobody cancelled it, which would have made it count
 
 
 def test_a_server_that_stands_still_is_given_up_and_nothing_comes_of_it_later(postgres, store, monkeypatch):
-    monkeypatch.setattr(tables_store, "ANSWER_S", 1.0)
+    monkeypatch.setattr(postgres_store, "ANSWER_S", 1.0)
     store.check()
     impatient = TablesStore(TablesPlace(store.place.given, patience_s=0.3))
     ((pid,),) = store._rows_of("ask", "SELECT pg_backend_pid()")
@@ -486,7 +485,7 @@ def test_one_that_holds_a_name_and_is_gone_does_not_stop_others_for_ever(postgre
     """Its transaction ends when the server notices; until then whoever comes waits."""
     store.check()
     with client_module.client().connect(postgres.url) as connection, connection.cursor() as cursor:
-        assert store.create_within(cursor, "manifests/1", b"never committed")
+        assert store.create_in_transaction(cursor, "manifests/1", b"never committed")
         waiting = ThreadPoolExecutor(1).submit(store.create, "manifests/1", b"mine")
         time.sleep(0.3)
         assert not waiting.done()

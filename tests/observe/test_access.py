@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.spec.watched.access import load_token
+from watersmeet.spec.monitoring import load_token
 
 GOOD = "a" * 16
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from watersmeet.front.sql import parse_job
-from watersmeet.observe import account as account_module
-from watersmeet.observe.account import LABELS, PLACES, Account, InputAccount, Lateness
+from watersmeet.observe import row_accounting as account_module
 from watersmeet.observe.reports import released_words
+from watersmeet.observe.row_accounting import LABELS, PLACES, Account, InputAccount, LatenessCounts
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 
@@ -85,8 +85,8 @@ def test_as_dict_is_for_json():
 
 
 def test_how_late_rows_were_is_a_line_per_input():
-    times = {"t": Lateness({"<1s": 3, "<10s": 9, "<1m": 2}, 42_000_000)}
-    both = {"t": Lateness({"<1s": 1}, 900_000), "n": Lateness({"<100": 1200}, 99, integer=True)}
+    times = {"t": LatenessCounts({"<1s": 3, "<10s": 9, "<1m": 2}, 42_000_000)}
+    both = {"t": LatenessCounts({"<1s": 1}, 900_000), "n": LatenessCounts({"<100": 1200}, 99, integer=True)}
     found = Account(
         (
             InputAccount("o", 20, late=14, late_by=times),

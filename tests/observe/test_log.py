@@ -10,22 +10,22 @@ from dataclasses import replace
 
 from tests.observe.watched import TICKS, WatchedJob
 from watersmeet.errors import EngineError
-from watersmeet.observe.held import Held, Waiting
-from watersmeet.observe.log import LoggedTo, LogWatcher, log_error
+from watersmeet.observe.listeners import ListenerGroup
+from watersmeet.observe.log import LogToStream, LogWatcher, log_error
 from watersmeet.observe.reports import account_of
-from watersmeet.observe.watching import Watching
+from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput
 
 
 def watched(job_name: str = "shop") -> WatchedJob:
     job = WatchedJob()
-    job.watching = Watching([LogWatcher(job.about(job_name))])
+    job.watching = ListenerGroup([LogWatcher(job.about(job_name))])
     return job
 
 
 def test_a_run_is_an_object_per_query_and_tick():
     out = io.StringIO()
     job = watched()
-    with LoggedTo("json", out):
+    with LogToStream("json", out):
         job.ticks()
         job.watching.notice("a broker is\naway")
         job.watching.end(None)
@@ -51,7 +51,7 @@ def test_a_run_is_an_object_per_query_and_tick():
 def test_what_it_failed_with_has_its_code_its_hint_and_its_tick():
     out = io.StringIO()
     job = watched()
-    with LoggedTo("json", out) as log:
+    with LogToStream("json", out) as log:
         job.ticks(TICKS[:1])
         job.watching.begin(2)
         assert not log.has_errors
@@ -75,9 +75,9 @@ def test_what_it_failed_with_has_its_code_its_hint_and_its_tick():
 def test_as_text_a_record_is_one_line_there_and_nowhere_else(caplog):
     out = io.StringIO()
     job = watched()
-    with LoggedTo("text", out):
+    with LogToStream("text", out):
         job.watching.start({}, None)
-        LogWatcher(job.about()).started([Waiting("o", (Held("orders", "2"),))], None)
+        LogWatcher(job.about()).started([WaitingInput("o", (SilentPartition("orders", "2"),))], None)
         job.tick({})
         job.watching.notice("two\nlines")
         job.watching.end(EngineError("the disk is full", code="disk-full", hint="make room"))
@@ -125,7 +125,7 @@ def test_of_several_that_are_open_one_has_each_record_once():
     one, two = io.StringIO(), io.StringIO()
     logger = logging.getLogger("watersmeet")
     before = logger.level, logger.propagate, list(logger.handlers)
-    first, second = LoggedTo("text", one), LoggedTo("text", two)
+    first, second = LogToStream("text", one), LogToStream("text", two)
     with second:
         with first:
             watched().watching.notice("both are open")
@@ -140,7 +140,7 @@ def test_deletes_of_nothing_are_told():
     job = watched()
     result = job.ticks(TICKS[:1])
     missed = replace(result.queries["delivered"], missing_deletes=(("o", '{"k":"b"}'),))
-    with LoggedTo("json", out):
+    with LogToStream("json", out):
         job.watching.tick(replace(result, queries={"delivered": missed}), 0.5, {})
     line = json.loads(out.getvalue().splitlines()[-1])
     assert (line["level"], line["query"], line["input"]) == ("warning", "delivered", "o")

@@ -16,12 +16,11 @@ import pytest
 
 import watersmeet as ws
 from tests.support.columns import column
-from watersmeet import started
+from watersmeet import background_job
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.observe.notebook import OUTPUTS, Displays
-from watersmeet.observe.page import running_page
-from watersmeet.observe.progress import InputReport, Recent, TickReport
-from watersmeet.observe.result import Result
+from watersmeet.observe.notebook import OUTPUTS, Displays, running_page
+from watersmeet.observe.progress import InputReport, RecentTicks, TickReport
+from watersmeet.observe.rows import Result
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
@@ -65,7 +64,7 @@ def report(tick: int, **inputs: Any) -> TickReport:
 
 
 def test_a_running_job_tells_rates_watermarks_and_what_is_kept():
-    recent = Recent()
+    recent = RecentTicks()
     for tick in (1, 2):
         recent.add(report(tick, watermarks={"t": 1_704_067_200_000_000, "n": 7}))
     text = harmless(running_page("running", recent, frozenset({"o.n"}), ["told"], None))
@@ -75,7 +74,7 @@ def test_a_running_job_tells_rates_watermarks_and_what_is_kept():
 
 
 def test_nothing_of_data_or_users_is_read_as_html():
-    recent = Recent()
+    recent = RecentTicks()
     marks = {EVIL: 1_704_067_200_000_000}
     recent.add(TickReport(1, 0.5, (InputReport(EVIL, 1, 0, 0, 0, 0, watermarks=marks),), {}, {}))
     text = harmless(running_page(EVIL, recent, frozenset(), [EVIL], ValueError(EVIL)))
@@ -173,7 +172,7 @@ def test_a_job_shows_how_it_ended(ipython, monkeypatch):
     def fails(*_: Any, **__: Any) -> None:
         raise EngineError("no broker", code="test")
 
-    monkeypatch.setattr(started, "run_planned", fails)
+    monkeypatch.setattr(background_job, "run_planned", fails)
     clicks = ws.stream({"t": "BIGINT"}, time="t", name="clicks")
     job = ws.job(clicks.to_sink(ws.memory("m")), checkpoint="state").start()
     job._ipython_display_()
@@ -288,7 +287,7 @@ def test_results_that_are_no_tables_are_refused(monkeypatch):
 
 
 def test_which_result_is_asked_for_is_said(monkeypatch):
-    monkeypatch.setattr(started, "run_planned", lambda *_, **__: None)
+    monkeypatch.setattr(background_job, "run_planned", lambda *_, **__: None)
     clicks = ws.stream({"t": "BIGINT"}, time="t", name="clicks")
     filled("one", {"t": "BIGINT"}, [{"t": 3}])
     alone = ws.job(clicks.to_sink(ws.memory("one")), checkpoint="state").start()

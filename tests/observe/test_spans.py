@@ -14,8 +14,8 @@ from opentelemetry.trace import StatusCode
 from tests.observe.watched import TICKS, WatchedJob
 from watersmeet.errors import EngineError
 from watersmeet.observe import spans
+from watersmeet.observe.listeners import ListenerGroup
 from watersmeet.observe.spans import SpanWatcher
-from watersmeet.observe.watching import Watching
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def exported(monkeypatch) -> InMemorySpanExporter:
 
 def watched() -> WatchedJob:
     job = WatchedJob()
-    job.watching = Watching([SpanWatcher(job.about())])
+    job.watching = ListenerGroup([SpanWatcher(job.about())])
     return job
 
 
@@ -80,6 +80,6 @@ def test_without_a_provider_no_span_is_begun(monkeypatch):
 
 
 def test_without_the_library_there_is_no_watcher(monkeypatch):
-    assert spans.is_there()
+    assert spans.is_installed()
     monkeypatch.setattr(spans, "find_spec", lambda name: None)
-    assert not spans.is_there()
+    assert not spans.is_installed()

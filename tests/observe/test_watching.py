@@ -8,16 +8,16 @@ import pytest
 
 from tests.observe.watched import TICKS, WatchedJob
 from watersmeet.errors import EngineError
-from watersmeet.observe import asked
-from watersmeet.observe.asked import asked_watchers
+from watersmeet.observe import listener_factory
+from watersmeet.observe.listener_factory import open_listeners
+from watersmeet.observe.listeners import Listener, ListenerGroup, run_with_listeners
 from watersmeet.observe.live.lines import PlainLines
 from watersmeet.observe.log import LogWatcher
-from watersmeet.observe.metrics.run import RunMetrics
+from watersmeet.observe.metrics.figures import RunMetrics
 from watersmeet.observe.spans import SpanWatcher
-from watersmeet.observe.watching import Watcher, Watching, watched
 
 
-class Telling(Watcher):
+class Telling(Listener):
     """Notes what it is told."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Telling(Watcher):
 
 def test_all_are_told_the_same_in_order():
     one, two = Telling(), Telling()
-    job = WatchedJob(one, two, Watcher())
+    job = WatchedJob(one, two, Listener())
     job.ticks(TICKS[:2])
     job.watching.notice("so")
     job.watching.end(None)
@@ -65,17 +65,17 @@ def test_how_a_run_ends_is_told():
     told = Telling()
     error = EngineError("no", code="no")
 
-    def fail(watching: Watching) -> None:
+    def fail(watching: ListenerGroup) -> None:
         raise error
 
-    def interrupt(watching: Watching) -> None:
+    def interrupt(watching: ListenerGroup) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(EngineError):
-        watched([told], fail)
+        run_with_listeners([told], fail)
     with pytest.raises(KeyboardInterrupt):
-        watched([told], interrupt)
-    assert watched([told], lambda watching: 7) == 7
+        run_with_listeners([told], interrupt)
+    assert run_with_listeners([told], lambda watching: 7) == 7
     assert told.told == [("ended", error), ("ended", None), ("ended", None)]
 
 
@@ -87,10 +87,10 @@ def test_lines_of_ticks_are_a_watcher():
 
 def test_who_watches_is_what_is_asked_for(monkeypatch, capfd):
     run, said = WatchedJob().about(), list[str]()
-    with asked_watchers({}, run, said.append) as watchers:
+    with open_listeners({}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, SpanWatcher]
-    monkeypatch.setattr(asked.spans, "is_there", lambda: False)
-    with asked_watchers({"metrics": "0", "log_format": "text"}, run, said.append) as watchers:
+    monkeypatch.setattr(listener_factory.spans, "is_there", lambda: False)
+    with open_listeners({"metrics": "0", "log_format": "text"}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, RunMetrics]
         watchers[1].ended(None)
     (shown,) = said

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from watersmeet.engine.local.job import LocalJob
-from watersmeet.front.sql import parse_job
-from watersmeet.observe.watching import Watched, Watcher, Watching
+from watersmeet.observe.listeners import Listener, ListenerGroup, WatchedRun
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local.job import LocalJob
 from watersmeet.state.store import MemoryStore
 
 TEXT = """
@@ -58,14 +58,14 @@ def _plan_of(text: str) -> JobPlan:
 class WatchedJob:
     """Its ticks are told to watchers; ``results``: what each was."""
 
-    def __init__(self, *watchers: Watcher, text: str = TEXT) -> None:
+    def __init__(self, *watchers: Listener, text: str = TEXT) -> None:
         self.plan = _plan_of(text)
         self._job = LocalJob(self.plan, MemoryStore(), partitions=2)
-        self.watching = Watching(watchers)
+        self.watching = ListenerGroup(watchers)
         self.results: list[Any] = []
 
-    def about(self, job: str = "shop", trigger_s: float = 1.0) -> Watched:
-        return Watched(job, self.plan, trigger_s)
+    def about(self, job: str = "shop", trigger_s: float = 1.0) -> WatchedRun:
+        return WatchedRun(job, self.plan, trigger_s)
 
     def tick(self, rows: dict[str, Any], seconds: float = 0.5) -> Any:
         """One, as an engine tells of it; its result."""

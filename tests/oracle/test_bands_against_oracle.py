@@ -13,9 +13,8 @@ import pytest
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settling import kept_after, next_index
-from watersmeet.engine.nodes import orders
+from watersmeet.runtime.coordinator import merge_policy, retained_runs
+from watersmeet.runtime.operators import ranges
 
 CASES = at_effort(quick=12, full=144)
 CHUNKS = 4
@@ -25,9 +24,9 @@ KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 @pytest.fixture(params=["by its own choice", "by any"])
 def choosing(request, monkeypatch):
     """How indexes are chosen: for so few rows too, or at random."""
-    monkeypatch.setattr(orders, "FEW_PAIRS", 0)
-    monkeypatch.setattr(next_index, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(orders, "SORTING", 0)
+    monkeypatch.setattr(ranges, "MIN_ESTIMATED_PAIRS", 0)
+    monkeypatch.setattr(retained_runs, "MIN_CANDIDATE_DIFFERENCE", 0)
+    monkeypatch.setattr(ranges, "SORTING", 0)
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     if request.param == "by any":
         rng = random.Random(7)
@@ -36,7 +35,7 @@ def choosing(request, monkeypatch):
             names = [each.name for each in layout.indexes]
             return (rng.choice(names) if names else None), {}
 
-        monkeypatch.setattr(kept_after, "next_index", any_index)
+        monkeypatch.setattr(retained_runs, "next_index", any_index)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

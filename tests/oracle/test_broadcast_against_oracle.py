@@ -17,10 +17,9 @@ from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
 from tests.support.split_keys import settle_without_asking
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settling import kept_after
-from watersmeet.engine.local import replay
-from watersmeet.engine.nodes import broadcast, join
+from watersmeet.runtime.coordinator import merge_policy, retained_runs
+from watersmeet.runtime.local import replay
+from watersmeet.runtime.operators import broadcast, join
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
@@ -90,14 +89,14 @@ LEFT_OF_TWO = {
 @pytest.mark.parametrize("broken", [None, "marks are not united", "owners do not ask"])
 def test_planted_bug_is_found(broken, monkeypatch):
     if broken == "marks are not united":
-        settle = broadcast.settle
+        settle = broadcast.settle_broadcast_marks
 
         def as_if_alone(shape, share, side, *more):
             settle(shape, share, side, *more)
             share.report.side(side).together = False
 
-        monkeypatch.setattr(join, "settle", as_if_alone)
-        monkeypatch.setattr(kept_after, "overlap", lambda of_tick: False)
+        monkeypatch.setattr(join, "settle_broadcast_marks", as_if_alone)
+        monkeypatch.setattr(retained_runs, "overlap", lambda of_tick: False)
     if broken == "owners do not ask":
-        monkeypatch.setattr(join, "settle", settle_without_asking)
+        monkeypatch.setattr(join, "settle_broadcast_marks", settle_without_asking)
     assert bool(disagreements(LEFT_OF_TWO, 3, None)) == (broken is not None)

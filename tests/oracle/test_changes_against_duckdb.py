@@ -15,8 +15,8 @@ import pytest
 from tests.support.duckdb_batch import answer_up_to, connected, fill
 from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.engine.local import replay_case
-from watersmeet.testing.cases import bag
+from watersmeet.runtime.local import replay_case
+from watersmeet.testing.cases import row_multiset
 
 CASES = at_effort(quick=10, full=460)
 CHUNKS = at_effort(quick=1, full=4)
@@ -34,7 +34,7 @@ def problems(
         return None
     sums: Counter[Any] = Counter()
     for wanted, line in zip(joined, replay_case(case, partitions=partitions), strict=True):
-        for row, diff in bag(line["rows"], changelog=True).items():
+        for row, diff in row_multiset(line["rows"], changelog=True).items():
             sums[row] += diff
         found = Counter({row: total for row, total in sums.items() if total})
         if found != wanted:
@@ -61,7 +61,7 @@ def after_each_step(case: dict[str, Any], connection: duckdb.DuckDBPyConnection)
             if rows_now is None:
                 return None
             count += len(rows_now)
-            joined.append(bag(rows_now, changelog=False))
+            joined.append(row_multiset(rows_now, changelog=False))
         except (duckdb.BinderException, duckdb.InvalidInputException, duckdb.ConversionException):
             # half a character is no text there, and its timestamps end before its dates
             return None

@@ -17,9 +17,9 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.opening import plan_for_state as opening
-from watersmeet.kernel.match import prefixes
-from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.kernel.match import probe
+from watersmeet.plan.model.nodes import DeltaPlan
+from watersmeet.runtime.coordinator.restore import plan_for_state as opening
 
 JOINS = {
     "star": "FROM f JOIN a ON a.k = f.k JOIN b ON b.m = f.m JOIN e ON e.n = f.n",
@@ -86,7 +86,7 @@ def summed(rows: Any) -> Counter[Row]:
 def test_sums_are_the_join_and_ticks_the_same_in_any_order(
     seed: int, join: str, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefixes, "FEW_ROWS", 1 << 16 if bits == 16 else 0)
+    monkeypatch.setattr(probe, "MAX_ROWS_16_BITS", 1 << 16 if bits == 16 else 0)
     columns = ", ".join(f"{name}.{column} AS {name}{column}" for name in "fabe" for column in "kmn")
     job = f"SET output_mode = changelog; {TABLES} SELECT {columns} {JOINS[join]}"
     plan, orders, most = plan_job(parse_job(job)), set(), 0

@@ -19,18 +19,18 @@ from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settling import kept_after
-from watersmeet.engine.local import replay
-from watersmeet.engine.messages.reports import SideReport
-from watersmeet.engine.nodes import changelog, dealing
-from watersmeet.engine.nodes.dealing import Between
-from watersmeet.engine.tasks import changes, equal_rows
-from watersmeet.engine.tasks.cut import Nothing
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy, retained_runs
+from watersmeet.runtime.local import replay
+from watersmeet.runtime.messages.reports import SideReport
+from watersmeet.runtime.operators import changelog, repartition
+from watersmeet.runtime.operators.repartition import BorderRange
+from watersmeet.runtime.tasks import changes
+from watersmeet.runtime.tasks import side as equal_rows
+from watersmeet.runtime.tasks.partition import Nothing
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
@@ -47,8 +47,8 @@ def merging(monkeypatch):
 @pytest.fixture
 def by_content(monkeypatch):
     """Rows that go are told apart by the hash of what they hold, however few there are."""
-    monkeypatch.setattr(equal_rows, "FEW", -1)
-    monkeypatch.setattr(equal_rows, "MANY", 0)
+    monkeypatch.setattr(equal_rows, "FREE_CANDIDATES", -1)
+    monkeypatch.setattr(equal_rows, "MAX_CANDIDATES_PER_ROW", 0)
 
 
 def is_keyless(case: dict[str, Any]) -> bool:
@@ -171,19 +171,19 @@ def _take_nothing(take):
 
 
 BUGS = {
-    "pairs are found in two ranges": ("a band", Between, "of", lambda self, rows: (0, len(rows))),
+    "pairs are found in two ranges": ("a band", BorderRange, "of", lambda self, rows: (0, len(rows))),
     "deletes are judged by owners alone": (
         "two values",
         changes,
         "_take_away",
-        _take_nothing(changes._take_away),
+        _take_nothing(changes._retract_rows),
     ),
-    "changes near are not seen": ("a band", dealing, "_reached", lambda shape, own, side: Nothing()),
-    "marks are not united": ("two indexes", kept_after, "overlap", lambda segments: False),
+    "changes near are not seen": ("a band", repartition, "_reached", lambda shape, own, side: Nothing()),
+    "marks are not united": ("two indexes", retained_runs, "overlap", lambda segments: False),
     "nobody counts": ("a hot key", changelog, "_is_counted", lambda shape, side: False),
     "equal rows are of two tasks": (
         "a hot key",
-        dealing,
+        repartition,
         "_content",
         lambda rows, chosen, names: chosen % 7 / 7,
     ),

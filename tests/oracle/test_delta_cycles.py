@@ -15,7 +15,7 @@ import pytest
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.event_time import Side
-from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.plan.model.nodes import DeltaPlan
 
 COLUMNS = {
     "e": ("id", "nation"),

@@ -17,11 +17,11 @@ from tests.oracle.test_engine_against_oracle import check
 from tests.support.duckdb_batch import connected
 from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.case_file import case_job
-from watersmeet.plan.model.delta import ArrangePlan
+from watersmeet.parser.case_file import case_job
+from watersmeet.plan.model.nodes import ArrangePlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
 
 CASES = at_effort(quick=32, full=1840)
 CHUNKS = at_effort(quick=1, full=4)

@@ -17,7 +17,7 @@ from tests.support.oracle.case import Unsupported, run_case_with_account
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import shrink
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.testing.cases import compare_step
 
 CASES = at_effort(quick=40, full=1840)
@@ -176,7 +176,7 @@ def test_engine_agrees_on_changes_of_many_inputs(seed: int, chunk: int) -> None:
     """Chains and trees of joins over streams and tables with deletes.
 
     Output watermarks may lag behind the oracle's: a pair of joins beneath that comes to no result may stay
-    until it is released, where its row was released before it was deleted (`kernel.match.lasting`).
+    until it is released, where its row was released before it was deleted (`kernel.match.pairs`).
     """
     first = seed + 2 * 10**6
     for number in range(first + chunk, first + CASES // 2, CHUNKS):

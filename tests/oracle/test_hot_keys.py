@@ -17,8 +17,8 @@ from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
 from tests.support.split_keys import Splits, split_every_key
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import replay
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import replay
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 

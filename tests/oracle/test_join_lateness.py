@@ -19,8 +19,8 @@ from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.random_lookups import random_lookup_case
-from watersmeet.engine import local
-from watersmeet.engine.driver import merge_policy
+from watersmeet.runtime import local
+from watersmeet.runtime.coordinator import merge_policy
 from watersmeet.testing.cases import compare_step
 
 CASES = at_effort(quick=20, full=920)

@@ -8,7 +8,7 @@ from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreem
 from tests.support.effort import at_effort
 from tests.support.oracle.case import run_case, run_case_with_account
 from tests.support.random_lookups import random_lookup_case
-from watersmeet.engine.values import HeldTables
+from watersmeet.runtime.values import InMemoryTables
 
 CASES = at_effort(quick=18, full=402)
 CHUNKS = 6
@@ -44,5 +44,5 @@ def test_account_of_the_oracle_adds_up(seed):
 @pytest.mark.full
 def test_stale_copy_of_a_table_is_found(seed, monkeypatch):
     """An engine that never reads a table twice does otherwise than the oracle."""
-    monkeypatch.setattr(HeldTables, "version", lambda self, source: "always")
+    monkeypatch.setattr(InMemoryTables, "version", lambda self, source: "always")
     assert any(disagreements(random_lookup_case(number), 2, None) for number in range(seed, seed + 60))

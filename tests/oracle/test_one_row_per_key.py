@@ -11,7 +11,7 @@ import pytest
 import watersmeet
 from tests.support.duckdb_batch import as_duckdb
 from tests.support.effort import at_effort
-from watersmeet.plan.checks.one_row import has_one_row_per
+from watersmeet.plan.checks.unique_keys import has_one_row_per
 
 KEYS = {"p": ["a"], "q": ["a", "b"], "r": [], "s": ["c"]}
 """The primary keys of the tables; each table has the columns a, b and c."""

@@ -15,7 +15,7 @@ from tests.support.duckdb_batch import answer, connected, fill
 from tests.support.oracle.case import Oracle, run_case, run_case_with_account
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.testing.cases import bag, check_case
+from watersmeet.testing.cases import check_case, row_multiset
 
 pytestmark = pytest.mark.full
 
@@ -46,7 +46,7 @@ def on_time(seed: int, count: int, draw: Draw, **profile: Any) -> list[Case]:
 
 
 def all_rows(outputs: list[dict[str, Any]]) -> Any:
-    return bag([row for line in outputs for row in line["rows"]], changelog=False)
+    return row_multiset([row for line in outputs for row in line["rows"]], changelog=False)
 
 
 @both
@@ -135,7 +135,7 @@ def test_changelog_sums_to_the_append_result(seed: int) -> None:
             continue
         case["options"]["output_mode"] = "changelog"
         rows = [row for line in run_case(case) for row in line["rows"]]
-        assert bag(rows, changelog=True) == all_rows(append), case
+        assert row_multiset(rows, changelog=True) == all_rows(append), case
 
 
 def without_watermarks(case: Case, outputs: list[dict[str, Any]]) -> Case:
@@ -249,6 +249,6 @@ def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) 
         except duckdb.BinderException:
             continue
         compared += 1
-        assert bag(rows, changelog=False) == got, case
+        assert row_multiset(rows, changelog=False) == got, case
     connection.close()
     assert compared > CASES // 10

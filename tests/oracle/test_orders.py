@@ -15,10 +15,10 @@ from tests.support.effort import at_effort
 from tests.support.oracle.case import run_case_with_account
 from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_orders import random_order_case
-from watersmeet.engine.local import replay_case
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.testing.cases import bag
+from watersmeet.runtime.local import replay_case
+from watersmeet.testing.cases import row_multiset
 
 CASES = at_effort(quick=8, full=80)
 CHUNKS = 4
@@ -36,7 +36,9 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
     if "step" not in want[0] or "step" not in got[0]:
         return [] if "step" not in want[0] and "step" not in got[0] else [f"{want[0]}\n{got[0]}"]
     assert not any(line.get("late") for line in want)
-    found, wanted = ([bag(line.get("rows", []), changelog=False) for line in lines] for lines in (got, want))
+    found, wanted = (
+        [row_multiset(line.get("rows", []), changelog=False) for line in lines] for lines in (got, want)
+    )
     if case["windowed"]:
         found, wanted = ([sum(rows, Counter())] for rows in (found, wanted))
     return [

@@ -11,7 +11,7 @@ from tests.support.oracle.case import Refused
 from tests.support.oracle.query import read_query
 from tests.support.random_cases import random_case
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
 
 CASES = at_effort(quick=40, full=400)

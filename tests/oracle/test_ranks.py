@@ -13,8 +13,8 @@ from tests.oracle.test_groups_against_duckdb import problems
 from tests.support.effort import at_effort
 from tests.support.oracle.ranked import run_ranked_case
 from tests.support.random_ranks import random_rank_case, random_rank_query
-from watersmeet.engine.local import replay_case
-from watersmeet.testing.cases import bag
+from watersmeet.runtime.local import replay_case
+from watersmeet.testing.cases import row_multiset
 
 CASES = at_effort(quick=2, full=32)
 CHUNKS = at_effort(quick=2, full=4)
@@ -35,7 +35,7 @@ def test_every_step_puts_out_what_the_oracle_does(seed: int, chunk: int) -> None
     """Not only the sums: nothing that stays goes out."""
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         case = random_rank_case(number)
-        wanted = [bag(line["rows"], changelog=True) for line in run_ranked_case(case)]
+        wanted = [row_multiset(line["rows"], changelog=True) for line in run_ranked_case(case)]
         lines = replay_case(case, partitions=(1, 2, 3)[number % 3])
-        found = [bag(line["rows"], changelog=True) for line in lines]
+        found = [row_multiset(line["rows"], changelog=True) for line in lines]
         assert found == wanted, (number, json.dumps(case))

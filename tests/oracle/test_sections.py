@@ -23,11 +23,11 @@ from tests.support.random_ranks import random_rank_case
 from tests.support.random_unions import random_union_case
 from tests.support.random_window_changes import random_changing_sessions, random_changing_windows
 from tests.support.random_windows import random_window_case
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import replay
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import replay
 from watersmeet.state.manifest import FOLDERS, load_newest
-from watersmeet.state.runs.opened import verify_run
-from watersmeet.state.sections import section_of
+from watersmeet.state.runs.reader import verify_run
+from watersmeet.state.store import section_of
 
 CASES = at_effort(quick=10, full=240)
 KINDS = {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 
 CASES = at_effort(quick=6, full=184)
 KEYS = 3

@@ -14,8 +14,8 @@ from tests.oracle.test_engine_against_oracle import run_chunk
 from tests.support.effort import at_effort
 from tests.support.oracle.case import run_case_with_account
 from tests.support.random_unions import random_union_case
-from watersmeet.engine.local import replay_case
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.runtime.local import replay_case
 from watersmeet.trace.record import TickTrace
 from watersmeet.trace.recorder import Tracer
 

@@ -14,7 +14,7 @@ from tests.oracle.test_engine_against_oracle import check, differences
 from tests.support.effort import at_effort
 from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_window_changes import random_changing_sessions, random_changing_windows
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.testing.cases import compare_step
 
 CASES = at_effort(quick=4, full=120)

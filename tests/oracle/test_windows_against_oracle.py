@@ -14,7 +14,7 @@ from tests.oracle.test_engine_against_oracle import check, differences
 from tests.support.effort import at_effort
 from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_windows import random_window_case
-from watersmeet.engine.local import replay_case
+from watersmeet.runtime.local import replay_case
 from watersmeet.testing.cases import compare_step
 
 CASES = at_effort(quick=20, full=400)

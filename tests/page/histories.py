@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import watersmeet
-from watersmeet.history import runs
-from watersmeet.history.keeping import Keeping
-from watersmeet.history.planned import Drawing, limits_of
+from watersmeet.history import segments
+from watersmeet.history.plan_document import Drawing, limits_of
 from watersmeet.history.points import Figures, subject_of
-from watersmeet.history.runs import Begun, Ended
+from watersmeet.history.segments import RunEnd, RunStart
+from watersmeet.history.writer import HistoryWriter
 from watersmeet.plan.explain import explain
 from watersmeet.state.store import MemoryStore
 
@@ -36,7 +36,7 @@ def plan_of(queries):
 
 
 def begun_of(plan, explained="", **more):
-    return Begun(
+    return RunStart(
         **{"started_us": START_US, "version": "1", "machine": "here"} | more,
         plan=explained or explain(plan),
         drawing=Drawing.of_plan(plan),
@@ -51,8 +51,8 @@ class Large:
     def __init__(self, queries=QUERIES, ticks=TICKS, late_files=None):
         self.store = MemoryStore()
         self.plan = plan_of(queries)
-        runs.begin(self.store, "0" * 8, begun_of(self.plan, late_files=late_files))
-        self.keeping = Keeping(self.store, _failed, pause_s=1e9)
+        segments.begin(self.store, "0" * 8, begun_of(self.plan, late_files=late_files))
+        self.keeping = HistoryWriter(self.store, _failed, pause_s=1e9)
         self.tick = 0
         for _ in range(ticks):
             self.add()
@@ -116,8 +116,8 @@ def hostile():
     begun = begun.model_copy(
         update={"limits": limits, "drawing": drawing.model_copy(update={"nodes": nodes})}
     )
-    run = runs.begin(store, "0" * 8, begun)
-    keeping = Keeping(store, _failed, pause_s=1e9)
+    run = segments.begin(store, "0" * 8, begun)
+    keeping = HistoryWriter(store, _failed, pause_s=1e9)
     of, side = subject_of("input", HOSTILE, HOSTILE), subject_of("side", HOSTILE, HOSTILE)
     partition = subject_of("partition", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     counts = subject_of("partitions", HOSTILE, HOSTILE)
@@ -136,8 +136,8 @@ def hostile():
         keys = {(side, "hot_keys", HOSTILE): 1}
         keeping.add(tick, mark, Figures(amounts | {("job", "elapsed_us"): US}, levels, told, keys))
     keeping.close()
-    ended = Ended(ended_us=START_US + 9 * US, how="failed", error=f"{HOSTILE}\nHint: {HOSTILE}")
-    runs.end(store, run, ended.model_copy(update={"notices": (HOSTILE,)}))
+    ended = RunEnd(ended_us=START_US + 9 * US, how="failed", error=f"{HOSTILE}\nHint: {HOSTILE}")
+    segments.end(store, run, ended.model_copy(update={"notices": (HOSTILE,)}))
     return store
 
 
@@ -185,15 +185,17 @@ def odd(ticks, *, scale=10**12, pause_s=1, ended=None):
     if it has."""
     store, plan = MemoryStore(), odd_plan()
     integers = (subject_of("time", "small", "d", "at"),)
-    run = runs.begin(store, "0" * 8, begun_of(plan, integer_times=integers))
-    keeping = Keeping(store, _failed, pause_s=1e9)
+    run = segments.begin(store, "0" * 8, begun_of(plan, integer_times=integers))
+    keeping = HistoryWriter(store, _failed, pause_s=1e9)
     for tick in range(1, ticks + 1):
         clock_us = START_US + tick * pause_s * US
         keeping.add(tick, clock_us, _odd_figures(plan, tick, clock_us, scale))
     keeping.close()
     if ended is not None:
         error = "the disk is full: /var/lib/" + LONG + "\nHint: make room"
-        runs.end(store, run, Ended(ended_us=START_US + (ticks + 1) * pause_s * US, how=ended, error=error))
+        segments.end(
+            store, run, RunEnd(ended_us=START_US + (ticks + 1) * pause_s * US, how=ended, error=error)
+        )
     return store
 
 

@@ -14,14 +14,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from watersmeet.history.past import Reader
-from watersmeet.page.asking import MOST_ASKED, AskedJob, Asker
-from watersmeet.page.served import Feed
-from watersmeet.page.serving import Serving
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.history.reader import HistoryReader
+from watersmeet.page.lifecycle import ServedPage
+from watersmeet.page.questions import MAX_QUESTION_CHARACTERS, JobReference, QuestionRunner
+from watersmeet.page.server import PageFeed
+from watersmeet.spec.monitoring import Address
 from watersmeet.state.store import MemoryStore
 
-JOB = AskedJob("SELECT 1", "a job's.sql", "state/x", {"trigger": "1s"})
+JOB = JobReference("SELECT 1", "a job's.sql", "state/x", {"trigger": "1s"})
 ECHO = "import sys, json; json.dump({'asked': json.load(sys.stdin)}, sys.stdout)"
 SLOW = (
     "import os, sys, time, pathlib; pathlib.Path({!r}).write_text(str(os.getpid()) + chr(10)); time.sleep(60)"
@@ -29,10 +29,12 @@ SLOW = (
 
 
 @contextmanager
-def served(code: str, job: AskedJob = JOB, **limits: Any):
-    asker = Asker(job, command=("-c", code), **limits)
-    serving = Serving.of(Feed(Reader(MemoryStore()), "job", asker=asker), Address("127.0.0.1", 0), None)
-    with serving.beside():
+def served(code: str, job: JobReference = JOB, **limits: Any):
+    asker = QuestionRunner(job, command=("-c", code), **limits)
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(MemoryStore()), "job", asker=asker), Address("127.0.0.1", 0), None
+    )
+    with serving.serve_in_thread():
         yield serving.url.removeprefix("http://").rstrip("/")
 
 
@@ -86,17 +88,17 @@ def test_what_is_asked_comes_to_the_process_as_it_was_said():
 def test_pages_of_others_and_what_is_too_long_are_refused():
     with served("raise SystemExit('no process is to be started')") as host:
         assert asked(host, "/why.json?input=a", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
-        status, told = asked(host, f"/why.json?input=a&key={'x' * MOST_ASKED}")
+        status, told = asked(host, f"/why.json?input=a&key={'x' * MAX_QUESTION_CHARACTERS}")
         assert (status, told) == (413, "the question has more than 2,000 characters")
-    with served(ECHO, AskedJob(None, "state/x", "state/x")) as host:
+    with served(ECHO, JobReference(None, "state/x", "state/x")) as host:
         status, told = asked(host, "/why.json?input=a")
         assert (status, told) == (
             409,
             "the text of the job is not known here: watersmeet ui JOB.sql --checkpoint state/x",
         )
         assert not asked(host, "/document.json")[1]["why"]["answers"]
-    serving = Serving.of(Feed(Reader(MemoryStore()), "job"), Address("127.0.0.1", 0), None)
-    with serving.beside():
+    serving = ServedPage.of(PageFeed(HistoryReader(MemoryStore()), "job"), Address("127.0.0.1", 0), None)
+    with serving.serve_in_thread():
         assert asked(serving.url.removeprefix("http://").rstrip("/"), "/why.json?input=a")[0] == 404
 
 
@@ -166,7 +168,7 @@ def test_a_process_that_fails_is_told_of(code, status, said):
 
 
 def test_no_process_can_be_started(monkeypatch):
-    monkeypatch.setattr("watersmeet.page.asking.sys.executable", "/none")
+    monkeypatch.setattr("watersmeet.page.questions.sys.executable", "/none")
     with served(ECHO) as host:
         status, told = asked(host, "/why.json?input=a")
     assert (status, told) == (503, "no process can be started for it: No such file or directory")

@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
-from watersmeet.page import listening
-from watersmeet.page.listening import page_beside
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.page import live_server
+from watersmeet.page.live_server import serve_run_page
+from watersmeet.spec.monitoring import Address
 from watersmeet.state.store import MemoryStore
 
 TEXT = """
@@ -23,7 +23,7 @@ INSERT INTO out SELECT t FROM a;
 
 
 def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
-    monkeypatch.setattr(listening, "BESIDE_LOOK_S", 1.2)  # longer than connections are given to end
+    monkeypatch.setattr(live_server, "LIVE_POLL_S", 1.2)  # longer than connections are given to end
     store, told, looks = MemoryStore(), bytearray(), threading.Event()
     job = RecordedJob(TEXT, store)
 
@@ -35,7 +35,7 @@ def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
 
     with (
         suppress(EngineError),
-        page_beside(Address("127.0.0.1", 0), store, "shop", token=None) as page,
+        serve_run_page(Address("127.0.0.1", 0), store, "shop", token=None) as page,
         job.run(None),
     ):
         browser = threading.Thread(target=look, args=(page.url,), daemon=True)
@@ -49,6 +49,6 @@ def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
 
 
 def test_nobody_is_waited_for_who_does_not_look():
-    with page_beside(Address("127.0.0.1", 0), MemoryStore(), "shop", token=None):
+    with serve_run_page(Address("127.0.0.1", 0), MemoryStore(), "shop", token=None):
         began = time.monotonic()
-    assert time.monotonic() - began < listening.BESIDE_LOOK_S
+    assert time.monotonic() - began < live_server.LIVE_POLL_S

@@ -27,15 +27,14 @@ from tests.page.histories import (
     odd,
 )
 from tests.support.browser import browser, faults
-from watersmeet.history.past import Reader, read
-from watersmeet.history.planned import SideFiles
-from watersmeet.page.asking import AskedJob, Asker
+from watersmeet.history.plan_document import SideFiles
+from watersmeet.history.reader import HistoryReader, read
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
-from watersmeet.page.served import Feed
-from watersmeet.page.serving import Serving
-from watersmeet.spec.watched.access import load_token
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.page.lifecycle import ServedPage
+from watersmeet.page.questions import JobReference, QuestionRunner
+from watersmeet.page.server import PageFeed
+from watersmeet.spec.monitoring import Address, load_token
 
 pytestmark = pytest.mark.browser
 
@@ -58,8 +57,10 @@ def large(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(large):
-    serving = Serving.of(Feed(Reader(large.store), "large", look_s=0.2), Address("127.0.0.1", 0), None)
-    with serving.beside():
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(large.store), "large", look_s=0.2), Address("127.0.0.1", 0), None
+    )
+    with serving.serve_in_thread():
         yield serving.url
 
 
@@ -105,11 +106,11 @@ def asking():
     """The page of a job of two queries, whose questions are answered with words that want to be markup."""
     made = Large(queries=2, ticks=10)
     made.keeping.close()
-    asker = Asker(AskedJob(HOSTILE, "job.sql", "state"), command=("-c", ANSWERING))
-    serving = Serving.of(
-        Feed(Reader(made.store), "asking", look_s=0.2, asker=asker), Address("127.0.0.1", 0), None
+    asker = QuestionRunner(JobReference(HOSTILE, "job.sql", "state"), command=("-c", ANSWERING))
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(made.store), "asking", look_s=0.2, asker=asker), Address("127.0.0.1", 0), None
     )
-    with serving.beside():
+    with serving.serve_in_thread():
         yield serving.url
 
 
@@ -258,9 +259,11 @@ def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, wid
 def test_a_page_that_does_not_know_the_job_says_what_to_run(chromium, small):
     made = Large(queries=1, ticks=3)
     made.keeping.close()
-    asker = Asker(AskedJob(None, "state/x y", "state/x y"))
-    serving = Serving.of(Feed(Reader(made.store), "x", asker=asker), Address("127.0.0.1", 0), None)
-    with serving.beside(), opened(chromium, serving.url) as page:
+    asker = QuestionRunner(JobReference(None, "state/x y", "state/x y"))
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(made.store), "x", asker=asker), Address("127.0.0.1", 0), None
+    )
+    with serving.serve_in_thread(), opened(chromium, serving.url) as page:
         page.get_by_label("is", exact=True).fill("17")
         form = page.locator("form")
         expect(form).to_contain_text("served by watersmeet ui JOB.sql --checkpoint 'state/x y'.")
@@ -277,14 +280,14 @@ def test_a_link_shows_the_page_also_from_a_page_of_others(chromium, tmp_path):
     made = Large(queries=1, ticks=3)
     made.keeping.close()
     token = load_token(str(tmp_path / "token"))
-    serving = Serving.of(Feed(Reader(made.store), "x"), Address("127.0.0.1", 0), token)
+    serving = ServedPage.of(PageFeed(HistoryReader(made.store), "x"), Address("127.0.0.1", 0), token)
     elsewhere = tmp_path / "message.html"
     elsewhere.write_text(f'<a href="{serving.link}">the page</a>')
     server = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     context = chromium.new_context()
     try:
-        with serving.beside():
+        with serving.serve_in_thread():
             page = context.new_page()
             page.goto(f"http://localhost:{server.server_port}/message.html")
             page.get_by_role("link").click()
@@ -455,12 +458,12 @@ def axis_labels(page, title):
 @contextmanager
 def followed(chromium, store, is_held):
     """A page of a job that goes on, with a clock of its own, and its server's."""
-    feed = Feed(Reader(store), "job", look_s=0.05, is_held=is_held)
-    serving = Serving.of(feed, Address("127.0.0.1", 0), None)
+    feed = PageFeed(HistoryReader(store), "job", look_s=0.05, is_held=is_held)
+    serving = ServedPage.of(feed, Address("127.0.0.1", 0), None)
     context = chromium.new_context()
     page = context.new_page()
     try:
-        with serving.beside():
+        with serving.serve_in_thread():
             page.clock.install()
             page.goto(serving.url)
             page.wait_for_selector("#plan")
@@ -471,7 +474,7 @@ def followed(chromium, store, is_held):
 
 
 def test_a_job_that_waits_runs_and_its_watermarks_fall_behind(chromium, monkeypatch):
-    monkeypatch.setattr("watersmeet.page.served.time.time", lambda: START_US / US + 43)
+    monkeypatch.setattr("watersmeet.page.server.time.time", lambda: START_US / US + 43)
     monkeypatch.setattr("watersmeet.page.document.time.time", lambda: START_US / US + 43)
     made = Large(queries=1, ticks=40)
     held = threading.Event()

@@ -7,12 +7,11 @@ from itertools import product
 
 import pytest
 
-from watersmeet.history import runs
-from watersmeet.history.keeping import Keeping
-from watersmeet.history.past import read
+from watersmeet.history import segments
 from watersmeet.history.points import Figures, subject_of
-from watersmeet.history.runs import Begun, Ended, Run
-from watersmeet.history.segments import FOLDER
+from watersmeet.history.reader import read
+from watersmeet.history.segments import FOLDER, RunEnd, RunRecord, RunStart
+from watersmeet.history.writer import HistoryWriter
 from watersmeet.page.document import document_of, status_of
 from watersmeet.page.html import static
 from watersmeet.state.store import MemoryStore
@@ -21,7 +20,7 @@ from watersmeet.state.store import MemoryStore
 def kept(*ticks: dict[tuple[str, str], int]) -> MemoryStore:
     """A history with these levels, tick by tick."""
     store = MemoryStore()
-    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    keeping = HistoryWriter(store, pytest.fail, pause_s=1e9)
     for number, levels in enumerate(ticks, 1):
         keeping.add(number, number * 1_000_000, Figures(levels=levels))
     keeping.close()
@@ -53,8 +52,8 @@ def test_whatever_is_in_names_inputs_are_told_apart():
 
 def test_a_run_whose_end_cannot_be_read_is_there_without_it():
     store = MemoryStore()
-    run = runs.begin(store, "0" * 8, Begun(started_us=1_000_000, version="1", machine="here"))
-    runs.end(store, run, Ended(ended_us=2_000_000, how="stopped"))
+    run = segments.begin(store, "0" * 8, RunStart(started_us=1_000_000, version="1", machine="here"))
+    segments.end(store, run, RunEnd(ended_us=2_000_000, how="stopped"))
     (name,) = [name for name in store.names(FOLDER) if name.endswith("-ended.json")]
     data = bytes(store.read(name))
     store.delete(name)
@@ -79,16 +78,16 @@ def test_a_run_whose_end_cannot_be_read_is_there_without_it():
     ],
 )
 def test_a_run_is_what_it_wrote_and_whether_a_process_holds_its_checkpoint(how, is_held, status):
-    begun = Begun(started_us=1, version="1", machine="here")
-    ended = None if how is None else Ended(ended_us=2, how=how)
-    run = None if how == "no run" else Run(id="a", begun=begun, ended=ended)
+    begun = RunStart(started_us=1, version="1", machine="here")
+    ended = None if how is None else RunEnd(ended_us=2, how=how)
+    run = None if how == "no run" else RunRecord(id="a", begun=begun, ended=ended)
     assert status_of(run, is_held) == status
 
 
 def test_a_run_that_wrote_no_end_and_was_followed_by_another_was_killed():
     store = MemoryStore()
     for number in (1, 2):
-        runs.begin(store, str(number) * 8, Begun(started_us=number, version="1", machine="here"))
+        segments.begin(store, str(number) * 8, RunStart(started_us=number, version="1", machine="here"))
     document = document_of(read(store), "job", is_held=True)
     assert [run["status"] for run in document["runs"]] == ["killed", "running"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import watersmeet
 from tests.support.package_paths import find_paths
 from watersmeet.errors import WatersmeetError
-from watersmeet.history.planned import Drawing, DrawnEdge, DrawnNode
-from watersmeet.page.layout import MOST_CHARACTERS, MOST_LINES, PORT, laid_out
+from watersmeet.history.plan_document import Drawing, DrawnEdge, DrawnNode
+from watersmeet.page.layout import MAX_NODE_LINES, MOST_CHARACTERS, PORT, lay_out_drawing
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -27,7 +27,7 @@ def drawings():
 def test_nothing_overlaps_and_everything_goes_to_the_right():
     seen = 0
     for name, drawing in drawings():
-        drawn = laid_out(drawing)
+        drawn = lay_out_drawing(drawing)
         seen += 1
         boxes = {placed.node.id: placed for placed in drawn.nodes}
         assert set(boxes) == {node.id for node in drawing.nodes}, name
@@ -54,17 +54,17 @@ def test_nothing_overlaps_and_everything_goes_to_the_right():
 
 def test_long_texts_are_cut_and_an_empty_plan_is_nothing():
     node = DrawnNode(id="a", kind="join", lines=("x" * 99,) * 20)
-    (placed,) = laid_out(Drawing(nodes=(node,))).nodes
-    assert len(placed.lines) == MOST_LINES
+    (placed,) = lay_out_drawing(Drawing(nodes=(node,))).nodes
+    assert len(placed.lines) == MAX_NODE_LINES
     assert placed.lines[-1] == "…"
     assert {len(line) for line in placed.lines[:-1]} == {MOST_CHARACTERS}
     most = MOST_CHARACTERS // 2
     wide = DrawnNode(id="a", kind="join", lines=("注" * most, "注" * (most + 1), "x" + "注" * most))
-    (placed,) = laid_out(Drawing(nodes=(wide,))).nodes
+    (placed,) = lay_out_drawing(Drawing(nodes=(wide,))).nodes
     assert placed.lines == ("注" * most, "注" * (most - 1) + "…", "x" + "注" * (most - 1) + "…")
-    assert laid_out(Drawing()).nodes == ()
+    assert lay_out_drawing(Drawing()).nodes == ()
 
 
 def test_an_edge_to_what_is_not_there_is_not_drawn():
     nodes = (DrawnNode(id="a", kind="join", lines=("a",)),)
-    assert laid_out(Drawing(nodes=nodes, edges=(DrawnEdge(start="a", end="x"),))).edges == ()
+    assert lay_out_drawing(Drawing(nodes=nodes, edges=(DrawnEdge(start="a", end="x"),))).edges == ()

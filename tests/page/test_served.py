@@ -15,22 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from watersmeet.cli.ui import ui
+from watersmeet.cli.page_commands import ui
 from watersmeet.errors import EngineError, SpecError, StateError
-from watersmeet.history import runs
-from watersmeet.history.keeping import Keeping
-from watersmeet.history.past import Reader, read
-from watersmeet.history.planned import SideFiles
+from watersmeet.history import segments
+from watersmeet.history.plan_document import SideFiles
 from watersmeet.history.points import Figures
-from watersmeet.history.runs import Begun, Ended
-from watersmeet.page.aside import samples_of
-from watersmeet.page.document import document_of
+from watersmeet.history.reader import HistoryReader, read
+from watersmeet.history.segments import RunEnd, RunStart
+from watersmeet.history.writer import HistoryWriter
+from watersmeet.page.document import document_of, samples_of
 from watersmeet.page.html import static
-from watersmeet.page.listening import listening_at
-from watersmeet.page.served import STATIC, Feed
-from watersmeet.page.serving import Serving
-from watersmeet.spec.watched.access import load_token
-from watersmeet.spec.watched.addresses import Address, address_in
+from watersmeet.page.lifecycle import ServedPage
+from watersmeet.page.live_server import listening_at
+from watersmeet.page.server import STATIC, PageFeed
+from watersmeet.spec.monitoring import Address, address_in, load_token
 from watersmeet.state.store import MemoryStore
 
 
@@ -39,7 +37,7 @@ class History:
 
     def __init__(self):
         self.store = MemoryStore()
-        self.keeping = Keeping(self.store, pytest.fail, pause_s=0)
+        self.keeping = HistoryWriter(self.store, pytest.fail, pause_s=0)
         self.tick = 0
 
     def grow(self) -> None:
@@ -60,8 +58,10 @@ def history():
 
 @pytest.fixture(scope="module")
 def url(history):
-    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address("127.0.0.1", 0), None)
-    with serving.beside():
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(history.store), "<job>", look_s=0.05), Address("127.0.0.1", 0), None
+    )
+    with serving.serve_in_thread():
         yield serving.url
 
 
@@ -139,8 +139,8 @@ def test_a_state_that_cannot_be_read_is_told_in_its_words():
         def names(self, folder):
             raise StateError("the store does not answer", code="store-away")
 
-    serving = Serving.of(Feed(Reader(Away()), "job"), Address("127.0.0.1", 0), None)
-    with serving.beside():
+    serving = ServedPage.of(PageFeed(HistoryReader(Away()), "job"), Address("127.0.0.1", 0), None)
+    with serving.serve_in_thread():
         status, _, told = asked(serving.url + "document.json")
         assert (status, told) == (503, "the store does not answer")
         with urllib.request.urlopen(serving.url + "events", timeout=20) as stream:
@@ -167,8 +167,8 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
             pq.write_table(pa.Table.from_pylist(own), file)
     store = MemoryStore()
     files = SideFiles(path=str(tmp_path), format=kind)
-    runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here", late_files=files))
-    feed = Feed(Reader(store), "job")
+    segments.begin(store, "0" * 8, RunStart(started_us=1, version="1", machine="here", late_files=files))
+    feed = PageFeed(HistoryReader(store), "job")
     samples = json.loads(feed.document(0.0))["samples"]
     assert samples == [*rows[15:], *rows[:5]]
     assert str(tmp_path) not in feed.document(0.0)
@@ -190,28 +190,28 @@ def test_samples_of_broken_records_are_served_beside_late_rows(tmp_path):
     same = dict.fromkeys(files, files["late_files"])
     for begun, reasons in ((files, ["late", "broken"]), (same, ["late"])):
         store = MemoryStore()
-        runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here", **begun))
-        samples = json.loads(Feed(Reader(store), "job").document(0.0))["samples"]
+        segments.begin(store, "0" * 8, RunStart(started_us=1, version="1", machine="here", **begun))
+        samples = json.loads(PageFeed(HistoryReader(store), "job").document(0.0))["samples"]
         assert [one["reason"] for one in samples] == reasons
 
 
 def test_a_run_is_killed_when_its_process_has_gone_and_not_while_it_ends():
     store, held = MemoryStore(), [True, True, False, False, True, False]
-    run = runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here"))
-    feed = Feed(Reader(store), "job", look_s=0, is_held=lambda: held.pop(0))
+    run = segments.begin(store, "0" * 8, RunStart(started_us=1, version="1", machine="here"))
+    feed = PageFeed(HistoryReader(store), "job", look_s=0, is_held=lambda: held.pop(0))
 
     def status():
         return json.loads(feed.document(0.0))["status"]
 
     assert [status() for _ in range(5)] == ["running", "running", "running", "killed", "running"]
-    runs.end(store, run, Ended(ended_us=2, how="stopped"))
+    segments.end(store, run, RunEnd(ended_us=2, how="stopped"))
     assert status() == "stopped"
 
 
 def test_the_clock_of_a_document_is_never_old(history, monkeypatch):
-    feed = Feed(Reader(history.store), "job")
+    feed = PageFeed(HistoryReader(history.store), "job")
     for now in (5.0, 6.5):
-        monkeypatch.setattr("watersmeet.page.served.time.time", lambda now=now: now)
+        monkeypatch.setattr("watersmeet.page.server.time.time", lambda now=now: now)
         assert json.loads(feed.document(0.0))["now"] == now
 
 
@@ -223,8 +223,10 @@ def token(tmp_path_factory):
 @pytest.fixture(scope="module", params=["127.0.0.1", "0.0.0.0"])
 def guarded(request, history, token):
     """A page that asks for a token; its address."""
-    serving = Serving.of(Feed(Reader(history.store), "job", look_s=0.05), Address(request.param, 0), token)
-    with serving.beside():
+    serving = ServedPage.of(
+        PageFeed(HistoryReader(history.store), "job", look_s=0.05), Address(request.param, 0), token
+    )
+    with serving.serve_in_thread():
         yield serving, serving.url.replace("0.0.0.0", "127.0.0.1")
 
 
@@ -289,7 +291,7 @@ def test_the_link_is_shown_on_a_terminal_and_stands_in_no_log(guarded, token):
     [("127.0.0.1", "every user of this machine"), ("0.0.0.0", "everyone who can reach this address")],
 )
 def test_a_page_without_a_token_says_who_may_see_it(history, host, who):
-    serving = Serving.of(Feed(Reader(history.store), "job"), Address(host, 0), None)
+    serving = ServedPage.of(PageFeed(HistoryReader(history.store), "job"), Address(host, 0), None)
     serving.listening.close()
     assert serving.describe(StringIO()) == f"{serving.url} (no token: open to {who})"
 
@@ -307,7 +309,7 @@ def test_what_is_no_address_is_refused(text):
 def test_ctrl_c_stops_the_page_unless_the_process_ignores_it(history, handler, is_stopped):
     before = signal.signal(signal.SIGINT, handler)
     try:
-        serving = Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", 0), None)
+        serving = ServedPage.of(PageFeed(HistoryReader(history.store), "job"), Address("127.0.0.1", 0), None)
         server = serving._server()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -320,7 +322,7 @@ def test_ctrl_c_stops_the_page_unless_the_process_ignores_it(history, handler, i
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "watersmeet.page.serving")
+    monkeypatch.delitem(sys.modules, "watersmeet.page.lifecycle")
     with pytest.raises(EngineError, match="not installed: uvicorn") as refused:
         listening_at(Address("127.0.0.1", 0), MemoryStore(), "job", token=None)
     assert refused.value.code == "missing-library"
@@ -345,5 +347,5 @@ def test_a_port_that_is_taken_is_said(history):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(EngineError) as refused:
-            Serving.of(Feed(Reader(history.store), "job"), address, None)
+            ServedPage.of(PageFeed(HistoryReader(history.store), "job"), address, None)
     assert refused.value.code == "port-taken"

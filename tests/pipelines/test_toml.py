@@ -28,9 +28,9 @@ from watersmeet.pipelines import (
     pipeline,
     run_streaming_pipeline,
 )
+from watersmeet.pipelines.connection_options import Elsewhere
 from watersmeet.pipelines.model import EVENT_TS
-from watersmeet.pipelines.places import Places
-from watersmeet.pipelines.values import Elsewhere
+from watersmeet.pipelines.toml import Places
 from watersmeet.spec.job_options import Options
 
 MODEL = Path(model.__file__)

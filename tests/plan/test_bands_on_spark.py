@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 NAN, INFINITE = float("nan"), float("inf")

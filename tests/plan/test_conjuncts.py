@@ -4,7 +4,7 @@ import pytest
 import sqlglot
 
 from watersmeet.plan.conditions.conjuncts import join_all, split, text_of
-from watersmeet.plan.conditions.rewritten import conjuncts_of
+from watersmeet.plan.conditions.rewrites import conjuncts_of
 
 
 def conjuncts(sql):

@@ -8,8 +8,8 @@ import random
 import pytest
 import sqlglot
 
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.plan.conditions.constants import constant_is_true
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.plan.conditions.conjuncts import constant_is_true
 
 POOL = [
     *("TRUE", "FALSE", "NULL", "CAST(NULL AS INT)", "0", "1", "-1", "1L", "1.0", "-0.0", "0e0", "-0D", "1e0", "0.1", "1e-1"),

@@ -8,13 +8,13 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet.errors import SqlError
-from watersmeet.front.sql import parse_job
-from watersmeet.plan.delta.counted import Counts
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.delta.paths import Counts
 from watersmeet.plan.explain import explain
-from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.identity.settings import settings_of
-from watersmeet.plan.model.delta import ArrangePlan, CountedKey, DeltaPlan
-from watersmeet.plan.planner import in_counted_order, plan_job
+from watersmeet.plan.model.nodes import ArrangePlan, CountedKey, DeltaPlan
+from watersmeet.plan.planner import plan_job, reorder_by_counts
 
 TABLES = """
 CREATE TABLE c (id BIGINT, seg STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -250,7 +250,7 @@ def counted(plan, **rows_of_keys):
         for number, key in enumerate((own, *own.others))
         if side.name in rows_of_keys
     ]
-    return in_counted_order(plan, {"console": Counts(tuple(keys))})
+    return reorder_by_counts(plan, {"console": Counts(tuple(keys))})
 
 
 STAR = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from watersmeet.plan.explain.durations import duration, shifted
+from watersmeet.plan.explain.wording import duration, format_shift
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ def test_durations_in_words(us, text):
 
 
 def test_the_sign_stands_before_the_distance():
-    assert shifted("l.t", -3, False) == "l.t - 3"
-    assert shifted("l.t", 60_000_000, True) == "l.t + 1 min"
-    assert shifted("l.t", 0, True) == "l.t"
+    assert format_shift("l.t", -3, False) == "l.t - 3"
+    assert format_shift("l.t", 60_000_000, True) == "l.t + 1 min"
+    assert format_shift("l.t", 0, True) == "l.t"

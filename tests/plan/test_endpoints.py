@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.errors import PlanError, SeveralErrors, SpecError, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Sink, Source

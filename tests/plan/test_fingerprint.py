@@ -1,9 +1,9 @@
 """What state depends on changes a fingerprint, and nothing else does."""
 
 from tests.plan.building import INTS, planned, stream
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.identity.settings import digest_of, settings_of
-from watersmeet.plan.model.delta import ArrangePlan
+from watersmeet.plan.model.nodes import ArrangePlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.plan.query_evolution import describe_query, differences
 from watersmeet.spec.model import Options, OutputMode, WatermarkRule

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from watersmeet.engine.local import LocalJob
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
 from watersmeet.plan.order.forecast import flows, row_bytes, side_forecasts
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from watersmeet.errors import SeveralErrors, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 DECLARED = """

@@ -7,7 +7,7 @@ import pytest
 from watersmeet.conditions import Horizon
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
 from watersmeet.plan.identity.settings import differences, settings_of
 from watersmeet.plan.model.job import JobPlan

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
+from watersmeet.spec.options.kafka import CONSUMER, PRODUCER
 from watersmeet.spec.options.names import sink_option_problems, source_option_problems
 
 NEEDED = {"topic": "x", "bootstrap.servers": "x:1"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.text import sql_of
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.sql_text import to_spark_sql
 
 LEFT = {"n": "BIGINT", "m": "DECIMAL(10,2)", "i": "INT"}
 RIGHT = {"k": "BIGINT", "v": "DECIMAL(38,2)", "w": "DECIMAL(20,4)"}
@@ -42,7 +42,7 @@ def key_of(condition: str) -> str:
     root = plan_job(parse_job(declared("l", LEFT) + declared("r", RIGHT) + query)).queries[0].root
     (key,) = (each for each in root.keys if (each.columns.left, each.columns.right) != ("t", "t"))
     sides = ((root.left, key.columns.left), (root.right, key.columns.right))
-    return " = ".join(sql_of(dict(side.branches[0].columns)[name]) for side, name in sides)
+    return " = ".join(to_spark_sql(dict(side.branches[0].columns)[name]) for side, name in sides)
 
 
 def values(rows, types) -> str:

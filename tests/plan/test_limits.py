@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 DECLARED = """

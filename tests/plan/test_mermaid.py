@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from watersmeet.front.sql import parse_job
-from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.planner import plan_job
 
 DECLARED = """

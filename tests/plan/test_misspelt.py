@@ -8,11 +8,11 @@ import dataclasses
 import pytest
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.ddl.options import SourceFields
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.ddl.options import SourceFields
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.options import changes
-from watersmeet.spec.options.names import OF_ALL_SOURCES
 
 DECLARED = (
     "CREATE TABLE orders (order_time BIGINT, amount INT, a STRUCT<price: INT>, WATERMARK FOR order_time AS order_time)"

@@ -72,7 +72,7 @@ SAMPLED = at_effort(quick=20, full=40)
 
 @pytest.mark.spark
 def test_values_are_refused_where_spark_refuses_them(spark, tmp_path, seed):
-    from watersmeet.engine.spark.sources.frames import read_records
+    from watersmeet.runtime.spark.sources.frames import read_records
 
     lines = {
         "csv": "a,2024-01-01 00:00:00,2024-01-01,1\n",

@@ -9,10 +9,10 @@ from itertools import permutations
 import pytest
 
 import watersmeet
-from watersmeet.engine.local import LocalJob
 from watersmeet.plan import passes
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.order.forecast import state_bytes
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 UNCONNECTED = "SELECT a.n AS an, b.n AS bn, c.n AS cn FROM a, b, c WHERE {ac} AND {cb}"

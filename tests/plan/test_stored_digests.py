@@ -22,8 +22,8 @@ from tests.support.case_files import OWN_CASE_FILES
 from tests.support.package_paths import find_paths
 from watersmeet import local
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.pipelines import Pipeline
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.job import JobPlan

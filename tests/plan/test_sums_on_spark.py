@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 BITS = {"b": 8, "s": 16, "i": 32, "n": 64}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, LookupPlan

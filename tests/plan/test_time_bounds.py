@@ -6,9 +6,9 @@ import sqlglot
 
 from tests.plan.building import INTS, STAMPS, bounds, joined, planned, stream
 from watersmeet.errors import PlanError, SeveralErrors
-from watersmeet.event_time import Side, holds
+from watersmeet.event_time import Side, evaluate_comparison
 from watersmeet.plan.conditions.linear import linear_form
-from watersmeet.plan.join_inputs import JoinInputs, Unit
+from watersmeet.plan.query_inputs import JoinInputs, Unit
 
 H = 3_600_000_000
 D = 24 * H
@@ -165,7 +165,7 @@ def test_weeks_begin_on_monday():
     (week,) = joined("date_trunc('WEEK', l.ts) = date_trunc('WEEK', r.ts)", STAMPS, STAMPS).rechecks
     days = np.array([-4, -3, 3, 4]) * D  # Sunday, Monday, Sunday, Monday
     columns = {(Side.LEFT, "ts"): days[:-1], (Side.RIGHT, "ts"): days[1:]}
-    assert holds(week, columns, 3).tolist() == [False, True, False]
+    assert evaluate_comparison(week, columns, 3).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(

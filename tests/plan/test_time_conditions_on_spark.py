@@ -21,10 +21,10 @@ from tests.engine.spark.running import until_caught_up
 from tests.support.effort import at_effort
 from tests.support.ordered_files import put_rows
 from tests.support.ticks import QUERY, arriving
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.case_file import case_job
 from watersmeet.names import SHOWN_DIFF
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.state.store import MemoryStore
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.package_paths import find_paths
 from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 
 STREAMS = "".join(

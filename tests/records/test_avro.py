@@ -19,10 +19,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.columns import column
-from watersmeet.engine.records.avro import decode_avro
-from watersmeet.engine.records.cursor import Cursor
-from watersmeet.spec.records.avro import BadSchema, parse_avro
-from watersmeet.spec.records.avro_fit import Misfit, fit_avro
+from watersmeet.runtime.records.avro import decode_avro
+from watersmeet.runtime.records.cursor import BytesCursor
+from watersmeet.spec.records.avro import BadSchema, Misfit, fit_avro, parse_avro
 
 UTC = dt.UTC
 ROWS = 60
@@ -34,7 +33,7 @@ def decoded(schema: Any, types: list[str], records: list[bytes], reader: Any = N
     reading = fit_avro(
         parse_avro(json.dumps(schema)), columns, None if reader is None else parse_avro(json.dumps(reader))
     )
-    cursor = Cursor.of(pa.array(records, pa.binary()))
+    cursor = BytesCursor.of(pa.array(records, pa.binary()))
     rows = decode_avro(cursor, cursor.all(), reading)
     rows.validate(full=True)
     return [
@@ -363,7 +362,7 @@ def test_texts_are_looked_at_each_for_itself():
 @pytest.mark.parametrize("number", range(10))
 def test_few_records_and_many_are_read_alike(seed, number, few, monkeypatch):
     """Whether all lists are read item by item, or one list after the other."""
-    monkeypatch.setattr("watersmeet.engine.records.avro.FEW", few)
+    monkeypatch.setattr("watersmeet.runtime.records.avro.MAX_SEQUENTIAL_RECORDS", few)
     draw = Draw(random.Random(f"lists {seed} {number}"), part=1)
     schema, type_, values = draw.rng.choice([draw.array, draw.map])(1)
     rows = [{"f0": values()} for _ in range(ROWS)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.records.test_avro import ROWS, Draw, decoded, encoded, same
-from watersmeet.spec.records.avro_fit import Misfit
+from watersmeet.spec.records.avro import Misfit
 
 
 class Evolved:

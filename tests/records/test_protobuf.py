@@ -15,11 +15,10 @@ import pytest
 from tests.support.columns import column
 from tests.support.effort import at_effort
 from tests.support.protobuf import classes, descriptors, file_of
-from watersmeet.engine.records.cursor import FEW, Cursor
-from watersmeet.engine.records.protobuf import decode_protobuf
-from watersmeet.spec.records.avro_fit import Misfit
-from watersmeet.spec.records.protobuf import BadDescriptor, parse_descriptors
-from watersmeet.spec.records.protobuf_fit import fit_protobuf
+from watersmeet.runtime.records.cursor import MAX_SEQUENTIAL_RECORDS, BytesCursor
+from watersmeet.runtime.records.protobuf import decode_protobuf
+from watersmeet.spec.records.avro import Misfit
+from watersmeet.spec.records.protobuf import BadDescriptor, fit_protobuf, parse_descriptors
 
 ROWS = 80
 SCALARS = {
@@ -81,7 +80,7 @@ def decoded(file: Any, name: str, types: dict[str, str], records: list[bytes]):
     reading = fit_protobuf(
         parse_descriptors(descriptors(file)), f"t.{name}", [column(n, t) for n, t in types.items()]
     )
-    cursor = Cursor.of(pa.array(records, pa.binary()))
+    cursor = BytesCursor.of(pa.array(records, pa.binary()))
     rows = decode_protobuf(cursor, cursor.all(), reading)
     rows.validate(full=True)
     bad = cursor.bad.tolist()
@@ -209,10 +208,10 @@ def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @pytest.mark.parametrize("number", range(at_effort(quick=1, full=3)))
-@pytest.mark.parametrize("few", [0, FEW, 10**9])
+@pytest.mark.parametrize("few", [0, MAX_SEQUENTIAL_RECORDS, 10**9])
 def test_random_records(seed, syntax, number, few, monkeypatch):
     """Whether all messages are read field by field, or one message after the other."""
-    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
+    monkeypatch.setattr("watersmeet.runtime.records.protobuf.MAX_SEQUENTIAL_RECORDS", few)
     rng = random.Random(f"{seed} {syntax} {number}")
     file, types = FILES[syntax]
     made = classes(file)["Outer"]
@@ -307,7 +306,7 @@ def test_a_length_that_no_record_has_is_of_one_record(seed, size, field):
     made, rng = classes(file)["Outer"], random.Random(f"{seed} {size} {field}")
     number = made.DESCRIPTOR.fields_by_name[field].number
     poison = _varint(number << 3 | 2) + _varint(size) + b"abc"
-    records = [drawn(rng, made, file).SerializeToString() * 2 for _ in range(FEW)]
+    records = [drawn(rng, made, file).SerializeToString() * 2 for _ in range(MAX_SEQUENTIAL_RECORDS)]
     for found in decoded(file, "Outer", types, [poison, *records, poison])[1:-1]:
         assert isinstance(found, dict), found
     for found, raw in zip(decoded(file, "Outer", types, [*records, poison]), records, strict=False):
@@ -380,7 +379,7 @@ CHOICE = file_of(
 
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_a_member_that_comes_again_is_not_merged_with_what_another_took_away(few, monkeypatch):
-    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
+    monkeypatch.setattr("watersmeet.runtime.records.protobuf.MAX_SEQUENTIAL_RECORDS", few)
     made = classes(CHOICE)
     one = made["Out"](one=made["In"](a=1)).SerializeToString()
     two = made["Out"](two=5).SerializeToString()
@@ -410,7 +409,7 @@ def test_a_member_that_comes_again_is_not_merged_with_what_another_took_away(few
 
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_numbers_packed_and_not_are_in_their_order(few, monkeypatch):
-    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
+    monkeypatch.setattr("watersmeet.runtime.records.protobuf.MAX_SEQUENTIAL_RECORDS", few)
     raw = b"\x22\x02\x02\x04" + b"\x20\x06" + b"\x22\x00" + b"\x22\x03\x80\x01\x08" + b"\x20\x0a"
     assert list(classes(CHOICE)["Out"].FromString(raw).n) == [1, 2, 3, 64, 4, 5]
     assert decoded(CHOICE, "Out", {"n": "ARRAY<INT>"}, [raw]) == [{"n": [1, 2, 3, 64, 4, 5]}]

@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.columns import column
 from tests.support.registry import SchemaRegistry
-from watersmeet.engine.records.decoding import VALUE, Decoding, RegistryDecoder
-from watersmeet.engine.records.registry import Registry
 from watersmeet.errors import EngineError
+from watersmeet.runtime.records.decoding import VALUE, Decoding, RegistryDecoder
+from watersmeet.runtime.records.schema_registry import Registry
 from watersmeet.spec.secrets import Secret
 
 LONG = {"name": "id", "type": "long"}
@@ -118,7 +118,7 @@ def test_a_registry_that_comes_back_and_one_that_does_not():
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"])
 def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(monkeypatch, head):
     """Each drop comes in time: of the answer's head, or of what follows."""
-    monkeypatch.setattr("watersmeet.engine.records.registry.WHOLE_S", 0.3)
+    monkeypatch.setattr("watersmeet.runtime.records.schema_registry.WHOLE_S", 0.3)
     ended = threading.Event()
 
     def drip(connection: socket.socket) -> None:

@@ -17,15 +17,14 @@ from sqlglot import exp
 from tests.support.as_calls import NoCall, relation_of
 from tests.support.case_files import OWN_CASE_FILES, file_id
 from tests.support.package_paths import find_paths
-from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import WatersmeetError
-from watersmeet.front import sql as front
-from watersmeet.front.case_file import case_job
-from watersmeet.front.query import select
-from watersmeet.front.query.flow import Flow, flow_of
-from watersmeet.front.query.joined import Joined
+from watersmeet.parser import statements as front
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.query import select
+from watersmeet.parser.query.flow import Flow, JoinedView, flow_of
 from watersmeet.relations import inputs
 from watersmeet.relations.relation import Relation as Called
+from watersmeet.runtime.spark.sql_text import to_spark_sql
 from watersmeet.spec.model import Expr, Join, Query, Relation, StageBranch, inputs_of, with_inputs
 from watersmeet.testing.cases import load_cases
 
@@ -64,7 +63,7 @@ class Both:
 
         return relation_of(tree, named)
 
-    def of_flow(self, flow: Flow | Joined, name: str, text) -> Called:
+    def of_flow(self, flow: Flow | JoinedView, name: str, text) -> Called:
         if id(flow) in self.views:
             tree, catalog = self.views[id(flow)][1]
             return self.relation(tree, catalog, text)
@@ -119,7 +118,7 @@ def check(both: Both) -> None:
     for by_sql, by_calls in both.pairs:
         assert plain(by_calls) == plain(by_sql)
         for condition in conditions(by_calls):
-            again = sqlglot.parse_one(sql_of(condition), dialect="spark")
+            again = sqlglot.parse_one(to_spark_sql(condition), dialect="spark")
             assert ands(again) == ands(condition), "the text that Spark gets says the same"
 
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 import watersmeet as ws
-from watersmeet import started
-from watersmeet.engine.spark.text import sql_of
+from watersmeet import background_job
 from watersmeet.relations.terms import length_node
+from watersmeet.runtime.spark.sql_text import to_spark_sql
 from watersmeet.spec.options.function import NAMED, named_among
 from watersmeet.types.intervals import interval_us
 
@@ -69,12 +69,17 @@ def test_a_filter_of_an_or_stays_one():
         orders.where("order_id = 1 OR order_id = 2", "item_id = 3"),
     ):
         got = relation.alias("v").query()
-        assert sql_of(got.inputs[0].branches[0].above) == sql_of(wanted.inputs[0].branches[0].above)
+        assert to_spark_sql(got.inputs[0].branches[0].above) == to_spark_sql(
+            wanted.inputs[0].branches[0].above
+        )
 
 
 def test_what_stands_beside_a_bound_is_one_operand():
     on = ticks.alias("a").join(ticks.alias("b"), within=ws.between("b.at | 1", "a.at | 8", -1, 1)).query()
-    assert sql_of(on.relation.on).replace("`", "") == "(b.at | 1) BETWEEN (a.at | 8) + -1 AND (a.at | 8) + 1"
+    assert (
+        to_spark_sql(on.relation.on).replace("`", "")
+        == "(b.at | 1) BETWEEN (a.at | 8) + -1 AND (a.at | 8) + 1"
+    )
 
 
 def test_an_alias_stays_with_an_order():
@@ -102,7 +107,9 @@ def test_one_name_is_a_list_of_it():
 
 
 def test_a_started_job_tells_what_its_plan_warns_of(monkeypatch):
-    monkeypatch.setattr(started, "run_planned", lambda job, plan, how, **_: how.on_notice("told later"))
+    monkeypatch.setattr(
+        background_job, "run_planned", lambda job, plan, how, **_: how.on_notice("told later")
+    )
     never = ws.between("d.delivery_time", "o.order_time", "1h", "0s")
     joined = orders.alias("o").join(deliveries.alias("d"), on="o.order_id = d.order_id", within=never)
     job = ws.job(joined.select("o.order_id").to_sink(ws.memory("none")), checkpoint="state")
@@ -152,7 +159,7 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
         with pytest.raises(ws.SpecError, match="own on_tick"):
             made[0].await_termination()
 
-    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(background_job, "run_planned", run)
     job = ws.job(ticks.select("n").to_sink(ws.memory("q")), checkpoint="state")
     made.append(job.start(on_tick=told))
     gate.set()
@@ -174,7 +181,7 @@ def test_a_function_of_batches_is_run_with_the_parameters_that_it_has(monkeypatc
         functions["put"]("rows", 7, **asked)
         return SimpleNamespace(stopped=False)
 
-    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(background_job, "run_planned", run)
     job = ws.job(ticks.select("n").foreach_batch(put), checkpoint="state")
     assert job.start().await_termination(5)
     assert seen == [("rows", 7, "JOB", "INSERT")]
@@ -192,10 +199,10 @@ def test_what_makes_a_table_does_not_wait_for_its_job(monkeypatch):
 
     def run(job, plan, settings, **_):
         assert gate.wait(5)
-        settings.makers["known"]()
+        settings.table_functions["known"]()
         return SimpleNamespace(stopped=settings.stop.is_set())
 
-    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(background_job, "run_planned", run)
     known = ws.table(makes, name="known").alias("k").as_of()
     met = orders.alias("o").join(known, on="o.order_id = k.order_id").select("o.order_id")
     made.append(ws.job(met.to_sink(ws.memory("q")), checkpoint="state").start())

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import watersmeet as ws
 from watersmeet import local
-from watersmeet.engine.spark.sources.frames import may_be_broken
+from watersmeet.runtime.spark.sources.frames import can_have_broken_records
 
 COLUMNS = {"id": "BIGINT", "name": "STRING", "op": "STRING", "n": "INT", "v": "BIGINT", "at": "TIMESTAMP"}
 DECLARED = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
@@ -230,4 +230,4 @@ def test_a_key_of_rows_in_no_order_needs_a_sequence(op):
     )
     assert made.connector == "dataframe"
     assert replace(made, connector="spark", options=of_spark.options) == of_spark
-    assert may_be_broken(made), "a record without a key, or without a sequence"
+    assert can_have_broken_records(made), "a record without a key, or without a sequence"

@@ -11,8 +11,7 @@ import pytest
 from sqlglot import exp
 
 import watersmeet as ws
-from watersmeet.relations.fragments import read_fragment
-from watersmeet.relations.spark_columns import NoText, is_column, text_of
+from watersmeet.relations.expressions import NoText, is_column, read_fragment, text_of
 
 
 class Answers:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as ws
-from watersmeet import started
+from watersmeet import background_job
 from watersmeet.errors import EngineError, PlanError, SeveralErrors
 
 TICKS = ws.stream({"n": "BIGINT", "at": "BIGINT"}, time="at", name="ticks")
@@ -33,7 +33,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert opened.wait(10)
         raise FAILURE
 
-    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(background_job, "run_planned", run)
     yield opened
     opened.set()
 
@@ -88,7 +88,7 @@ def test_another_exception_has_its_type_and_place(
     def run(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(background_job, "run_planned", run)
     until_failed(begun())
     told = capsys.readouterr().err
     assert "KeyError: 'no such thing'" in told

@@ -17,27 +17,27 @@ from pyarrow import parquet
 from tests.support.columns import column
 from tests.support.parquet_rows import table_in
 from tests.support.ticks import QUERY, Rows
-from watersmeet.engine.driver.driver import Restored, TickDriver
-from watersmeet.engine.driver.identity import Identity
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.output import as_written
-from watersmeet.engine.local.tick import ToSinks
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.engine.spark.checkpoint.restart import (
-    BATCH,
-    check_checkpoint,
-    check_settings,
-    host_of,
-    is_committed,
-    told_of,
-)
-from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.sinks.files import FileSink
+from watersmeet.runtime.coordinator.commit import StagedParts
+from watersmeet.runtime.coordinator.driver import Restored, TickDriver
+from watersmeet.runtime.coordinator.ledger import Identity
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.output import format_case_rows
+from watersmeet.runtime.local.tick import SinkStaging
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.runtime.spark.checkpoint.restart import (
+    build_batch_identity,
+    build_host,
+    check_checkpoint,
+    check_settings,
+    is_committed,
+)
+from watersmeet.runtime.spark.checkpoint.spark_positions import BATCH
+from watersmeet.runtime.spark.sources.files.progress import BatchFiles
+from watersmeet.sinks.file_sink import FileSink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import Sink
 
@@ -104,7 +104,7 @@ class Hosted:
     def run(
         self, *, until: int | None = None, kill: tuple[int, str] | None = None, finish: bool = False
     ) -> None:
-        """One run, as `engine.spark.job.run.JobRun` does it.
+        """One run, as `runtime.spark.job.run.JobRun` does it.
 
         Args:
             until: it stops when so many batches are planned.
@@ -113,7 +113,7 @@ class Hosted:
         """
         checkpoint = Checkpoint(self.folder / "checkpoint")
         sink = FileSink(Sink("out", "file", {"path": str(self.folder / "out")}))
-        with checkpoint.locked():
+        with checkpoint.lock():
             try:
                 _Run(self, checkpoint, sink, kill).execute(until, finish)
             finally:
@@ -142,7 +142,7 @@ class _Run:
         self.repeated = intent if intent is not None and intent.tick == restored.tick + 1 else None
         planned = self.checkpoint.last_planned()
         pending = self.repeated is not None or (planned is not None and planned > self.host.get(BATCH, -1))
-        begun = restored.begun_with() if pending else None
+        begun = restored.load_pending_settings() if pending else None
         out = ["part"] if begun is not None and self.sink.has_part(QUERY, restored.tick + 1) else []
         as_begun = check_settings(self.checkpoint, settings_of(self.plan), begun, out)
         if not as_begun:
@@ -162,9 +162,9 @@ class _Run:
         if self.driver.manifest is not None and self.driver.manifest.finished:
             return
         if until is None:
-            self.own_tick(self.intended(end=False))  # as one that a source's idleness brings about
+            self.own_tick(self.record_intent(end=False))  # as one that a source's idleness brings about
         if finish:
-            self.own_tick(self.intended(end=True))
+            self.own_tick(self.record_intent(end=True))
 
     def stream(self, until: int) -> None:
         """Spark's part: the batch that was planned and not committed, then the next ones."""
@@ -181,14 +181,14 @@ class _Run:
             offsets = self.checkpoint.offsets(batch)
             query_id = self.checkpoint.query_id() or ""
             if not is_committed(self.driver.manifest, query_id, offsets, self.plan):
-                host = host_of(query_id, offsets, self.plan, {}, BatchFiles([], [], {}))
+                host = build_host(query_id, offsets, self.plan, {}, BatchFiles([], [], {}))
                 self.tick(self.batches[batch], offsets.clock_us, host)
                 self.host = host
             self.killed("spark-commit")
             self._write(f"commits/{batch}", "v1\n{}", anew=False)
             batch += 1
 
-    def intended(self, *, end: bool) -> Intent:
+    def record_intent(self, *, end: bool) -> Intent:
         intent = Intent(self.driver.tick + 1, 1_000_000 * (self.driver.tick + 1), end)
         self.checkpoint.intend(intent)
         return intent
@@ -200,15 +200,15 @@ class _Run:
         self.number = self.driver.tick + 1
         self.killed("begin")
 
-        def stage(tick: RunningTick, outputs: Mapping[str, tuple[list[str], Any]]) -> Staged:
+        def stage(tick: RunningTick, outputs: Mapping[str, tuple[list[str], Any]]) -> StagedParts:
             names, table = outputs.get(QUERY, ([], None))
             self.killed("write")
-            frame = Frame([] if table is None else as_written(table.rename_columns(names)))
+            frame = Frame([] if table is None else format_case_rows(table.rename_columns(names)))
             self.sink.write(frame, QUERY, self.number, tick.start.attempt)
-            return Staged([(self, QUERY)])
+            return StagedParts([(self, QUERY)])
 
-        told = told_of(host, self.driver.settings.digest)
-        self.job.tick(rows, clock_us=clock_us, end=end, to_sinks=ToSinks(stage, host, told))
+        told = build_batch_identity(host, self.driver.settings.digest)
+        self.job.tick(rows, clock_us=clock_us, end=end, to_sinks=SinkStaging(stage, host, told))
         self.driver.ledger.check()
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:

@@ -21,11 +21,11 @@ from tests.support.ticks import (
     plan_of,
     stream,
 )
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.names import CHANGE_COLUMNS, is_ours
-from watersmeet.state.runs.opened import schema_of
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
+from watersmeet.state.runs.reader import schema_of
 from watersmeet.state.store import MemoryStore, Store
 
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "i": "BIGINT"}

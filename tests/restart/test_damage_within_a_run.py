@@ -14,9 +14,9 @@ import pytest
 from tests.restart.test_damaged_files import QUERY_TEXT, batches, joined
 from tests.support.effort import at_effort
 from tests.support.ticks import plan_of, stream
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import LocalStore
 
 DAMAGES = at_effort(quick=80, full=800)

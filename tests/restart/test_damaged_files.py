@@ -17,10 +17,10 @@ import pytest
 from tests.restart.hosted import Hosted, Killed
 from tests.support.effort import at_effort
 from tests.support.ticks import Rows, arriving, plan_of, stream
-from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.state.checksums import add_checksum, verify_checksum
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5 AND l.v > 0"
 QUERY_TEXT = f"SELECT l.i AS a, r.i AS b FROM l FULL JOIN r ON {ON}"
@@ -195,9 +195,9 @@ def test_wrong_rows_would_be_seen(plan: JobPlan, tmp_path: Path) -> None:
     hosted = stood_still(tmp_path / "job", plan, MOMENTS["stopped"])
     file = max((hosted.folder / "checkpoint" / "state" / "manifests").iterdir())
     name = f"manifests/{file.name}"
-    manifest = json.loads(unsealed(name, file.read_bytes()))
+    manifest = json.loads(verify_checksum(name, file.read_bytes()))
     (query,) = manifest["queries"].values()
     assert query["late_below"]
     query["late_below"] = {key: time + 10 for key, time in query["late_below"].items()}
-    file.write_bytes(sealed(name, json.dumps(manifest)))
+    file.write_bytes(add_checksum(name, json.dumps(manifest)))
     assert outcome(hosted, joined(batches()))[0] == "WRONG"

@@ -12,10 +12,10 @@ from tests.restart.test_restart import FailingStore, Killed, what_comes_out
 from tests.support.effort import at_effort
 from tests.support.phases import PHASES, replaced
 from tests.support.ticks import QUERY, Rows, arriving, bag, check_account, plan_of, stream
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 2 AND l.t + 5"

@@ -12,17 +12,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from watersmeet.engine.driver.opening.changed_queries import check_same_job, identify_queries
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.elsewhere import Begun
-from watersmeet.engine.spark.checkpoint.moved_files import Moves, moves_of, unknown_moves
-from watersmeet.engine.spark.checkpoint.spark_files import log_lines, log_text
-from watersmeet.engine.spark.sources.files.there import stat_of
 from watersmeet.errors import EngineError, StateError, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.restore.changed_queries import check_same_job, identify_queries
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.moved_files import (
+    MovedSources,
+    find_moved_sources,
+    unknown_move_errors,
+)
+from watersmeet.runtime.spark.checkpoint.remote_checkpoint import TickIntent
+from watersmeet.runtime.spark.checkpoint.spark_log import log_lines, log_text
+from watersmeet.runtime.spark.sources.files.listing import read_file_stat
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.manifest import Manifest
@@ -53,7 +57,7 @@ class State:
             at = self.old / name
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_text(text)
-            size, changed_ns = stat_of(str(at))
+            size, changed_ns = read_file_stat(str(at))
             url = f"file://{str(at).replace(' ', '%20')}"
             read.append(FileRead(0, 0, url, changed_ns // 1_000_000, size, changed_ns))
         lists = [one.model_dump() for one in file_lists.add(self.store, [], read)]
@@ -78,8 +82,8 @@ class State:
             for number in range(len(numbered))
         ]
 
-    def moves(self, plan: JobPlan) -> Moves:
-        return moves_of(self.manifest, plan, self.store)
+    def moves(self, plan: JobPlan) -> MovedSources:
+        return find_moved_sources(self.manifest, plan, self.store)
 
     def files(self, host: Mapping) -> list[FileRead]:
         return list(file_lists.read(self.store, file_lists.lists_of(host)))
@@ -227,10 +231,10 @@ def test_files_that_may_be_several_are_refused(tmp_path, monkeypatch):
 
 def test_only_sources_of_local_files_are_accepted():
     plan = planned("s3a://bucket/in", "s", "r", "t")
-    assert [error.message.split(":")[0] for error in unknown_moves(plan)] == [
+    assert [error.message.split(":")[0] for error in unknown_move_errors(plan)] == [
         f"--accept-moved {name}" for name in "rst"
     ]
-    assert unknown_moves(planned("in", "s")) == []
+    assert unknown_move_errors(planned("in", "s")) == []
 
 
 def spark_log(checkpoint: Checkpoint, steps: Sequence[Sequence[FileRead]], compacted: int) -> None:
@@ -275,7 +279,7 @@ def test_the_lists_of_spark_get_the_new_paths(tmp_path, monkeypatch):
     ]
     assert [line["timestamp"] for line in lines] == [file.time_ms for file in read]
     again = [FileRead(0, n, line["path"], *read[n][3:]) for n, line in enumerate(lines)]
-    assert [moves.at_old_path(file)[2:] for file in again] == [file[2:] for file in read]
+    assert [moves.to_old_path(file)[2:] for file in again] == [file[2:] for file in read]
     assert not list(checkpoint.spark.rglob(".*.crc"))
     assert (checkpoint.spark / "metadata").read_text() == "m"
 
@@ -311,12 +315,12 @@ def test_a_state_in_a_store_begins_with_the_new_paths(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "store", state.store)
     monkeypatch.setattr(Checkpoint, "check_not_lost", lambda self: None)
     monkeypatch.setattr(checkpoint.stored_job, "begun", lambda tick, follows: hosts[1])
-    moves = moves_of(manifest, plan, state.store)
+    moves = find_moved_sources(manifest, plan, state.store)
     moved = manifest.model_copy(update={"host": moves.relocate(manifest.host, state.store)})
-    assert "which the next run repeats" in Begun(checkpoint).fit(2, moved, plan, 10, moves)[0]
+    assert "which the next run repeats" in TickIntent(checkpoint).fit(2, moved, plan, 10, moves)[0]
     assert [log_lines(checkpoint.spark / "sources" / "0" / name)[0]["path"] for name in "01"] == [
         f"file://{tmp_path}/ä%20new/in/{name}.json" for name in "ab"
     ]
     os.utime("in/b.json", ns=(5, 5))
     with pytest.raises(EngineError, match="another modification time"):
-        Begun(checkpoint).fit(2, moved, plan, 10, moves)
+        TickIntent(checkpoint).fit(2, moved, plan, 10, moves)

@@ -26,10 +26,10 @@ from tests.support.ticks import (
     stored_names,
     stream,
 )
-from watersmeet.engine.driver import ledger, merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator import ledger, merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.commits import commit
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
@@ -202,7 +202,7 @@ def test_killed_between_the_manifest_and_the_deletion(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.KeptTicks, "commit", killed)
+        patch.setattr(ledger.TickRetention, "commit", killed)
         with pytest.raises(Killed):
             LocalJob(plan, store).tick(ticks()[1])
     again = LocalJob(plan, store)

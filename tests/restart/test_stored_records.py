@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.state.checksums import add_checksum, verify_checksum
 from watersmeet.state.store import MemoryStore
 
 INTENT = Intent(8, 99, True)
@@ -25,9 +25,9 @@ BATCH = {"query_id": "q", "batch": 6, "offsets": "o"}
 
 def test_those_of_a_directory_are_read(tmp_path):
     for name, text in IN_DIRECTORY.items():
-        (tmp_path / name).write_bytes(sealed(name, text))
+        (tmp_path / name).write_bytes(add_checksum(name, text))
     checkpoint = Checkpoint(tmp_path)
-    assert checkpoint.owner("abc") == checkpoint.owner_there() == "abc"
+    assert checkpoint.owner("abc") == checkpoint.find_owner() == "abc"
     assert checkpoint.intent() == INTENT
     assert checkpoint.settings() == ("d", {"lag": "1"})
 
@@ -37,7 +37,7 @@ def test_those_of_a_directory_are_written(tmp_path):
     checkpoint.owner("abc")
     checkpoint.intend(INTENT)
     checkpoint.keep_settings("d", {"lag": "1"})
-    assert {n: unsealed(n, (tmp_path / n).read_bytes()).decode() for n in IN_DIRECTORY} == IN_DIRECTORY
+    assert {n: verify_checksum(n, (tmp_path / n).read_bytes()).decode() for n in IN_DIRECTORY} == IN_DIRECTORY
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def store():
 
 def test_those_of_a_store_are_read(tmp_path, store):
     for name, text in IN_STORE.items():
-        store.create(name, sealed(name, text))
+        store.create(name, add_checksum(name, text))
     checkpoint = Checkpoint(tmp_path, store)
     assert checkpoint.owner() == "abc"
     assert checkpoint.settings("d") == ("d", {"lag": "1"})
@@ -63,4 +63,4 @@ def test_those_of_a_store_are_written(tmp_path, store, monkeypatch):
     checkpoint.keep_settings("d", {"lag": "1"})
     checkpoint.stored_job.begin(7, BATCH, "w")
     checkpoint.intend(INTENT, "w")
-    assert {n: unsealed(n, bytes(store.read(n))).decode() for n in IN_STORE} == IN_STORE
+    assert {n: verify_checksum(n, bytes(store.read(n))).decode() for n in IN_STORE} == IN_STORE

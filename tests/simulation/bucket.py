@@ -1,4 +1,4 @@
-"""An object store in a world: the client that `objects.store` asks, and what goes wrong on the way.
+"""An object store in a world: the client that `objects.object_store` asks, and what goes wrong on the way.
 
 Faults of a request: refused (503), reset, refused though it was done, the answer lost, done when the client
 has given up long since (``late``), and of a request for many a part alone done.
@@ -16,7 +16,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 
 from tests.simulation.steps import Aim, step_of
 from tests.simulation.world import Process, World
-from watersmeet.objects.requests import Place
+from watersmeet.objects.object_store import ObjectLocation
 
 UNAVAILABLE = "Generic S3 error: response error: status code: 503 Service Unavailable"
 LOST = "Generic S3 error: error sending request: operation timed out"
@@ -173,8 +173,8 @@ class Client:
             raise FileNotFoundError(f"Object at location {name} not found") from None
 
 
-class SimulatedPlace(Place):
-    """Of the bucket of this world. A `Place` holds texts alone, so that it can be sent to tasks."""
+class SimulatedPlace(ObjectLocation):
+    """Of the bucket of this world. A `ObjectLocation` holds texts alone, so that it can be sent to tasks."""
 
     clients: dict[str, Client] = {}  # noqa: RUF012
 

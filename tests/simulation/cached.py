@@ -21,7 +21,7 @@ class SpoiltCache:
 
     def begin(self) -> Cache:
         """For a process that begins: it has compared no file yet."""
-        cache.verified.clear()
+        cache.verified_files.clear()
         files = sorted(self.folder.glob("*.object"))
         for file in files:
             if self._draw.random() < 0.3:

@@ -16,8 +16,8 @@ from unittest.mock import patch
 from tests.simulation.files import SimulatedFiles
 from tests.simulation.table import SimulatedStorage
 from tests.simulation.world import SECOND_US, Threads, World
-from watersmeet.engine.driver import merge_policy
-from watersmeet.state.runs import written
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.state.runs import writer
 
 
 class _Os:
@@ -71,22 +71,22 @@ def simulated(seed: int) -> Iterator[World]:
             "tenacity.nap.time": fake_time,
             "tenacity.time": fake_time,
             "watersmeet.sinks.lake.commits.time": fake_time,
-            "watersmeet.sinks.lake.lake_part.time": fake_time,
-            "watersmeet.sinks.lake.lake_part.Storage": SimulatedStorage,
-            "watersmeet.sinks.lake.lake_sink.randbits": ids.getrandbits,
-            "watersmeet.sinks.files.time": fake_time,
-            "watersmeet.sinks.files.os": _Os(),
-            "watersmeet.sinks.files.shutil": SimulatedFiles,
-            "watersmeet.sinks.files.sync": _no_disk,
-            "watersmeet.sinks.files.sync_all": _no_disk,
-            "watersmeet.sinks.files.make_folders": _folders,
-            "watersmeet.sinks.ownership.sync": _no_disk,
-            "watersmeet.sinks.parquet_part.os": _Os(),
-            "watersmeet.objects.store.ThreadPoolExecutor": Threads,
-            "watersmeet.state.behind.ThreadPoolExecutor": Threads,
+            "watersmeet.sinks.lake.data_files.time": fake_time,
+            "watersmeet.sinks.lake.data_files.Storage": SimulatedStorage,
+            "watersmeet.sinks.lake.table_sink.randbits": ids.getrandbits,
+            "watersmeet.sinks.file_sink.time": fake_time,
+            "watersmeet.sinks.file_sink.os": _Os(),
+            "watersmeet.sinks.file_sink.shutil": SimulatedFiles,
+            "watersmeet.sinks.file_sink.sync": _no_disk,
+            "watersmeet.sinks.file_sink.sync_all": _no_disk,
+            "watersmeet.sinks.file_sink.make_folders": _folders,
+            "watersmeet.sinks.directory.sync": _no_disk,
+            "watersmeet.sinks.parquet.os": _Os(),
+            "watersmeet.objects.object_store.ThreadPoolExecutor": Threads,
+            "watersmeet.state.garbage_collection.ThreadPoolExecutor": Threads,
             "watersmeet.state.commits.ThreadPoolExecutor": Threads,
-            "watersmeet.engine.driver.merge_policy.FAN_IN": merge_policy.FAN_IN,
-            "watersmeet.state.runs.written.SECTION_BYTES": written.SECTION_BYTES,
+            "watersmeet.runtime.coordinator.merge_policy.FAN_IN": merge_policy.FAN_IN,
+            "watersmeet.state.runs.writer.SECTION_BYTES": writer.SECTION_BYTES,
         }.items():
             patches.enter_context(patch(where, value))
         World.current = world

@@ -14,27 +14,27 @@ from unittest.mock import patch
 
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
-from watersmeet.engine import tick as tick_module
-from watersmeet.engine.driver import driver as driver_module
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.inputs.states import InputStates
-from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick
-from watersmeet.engine.driver.query_tick import QueryTick
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import StateError
-from watersmeet.sinks.lake.commits import Commit, Seen, Writer, committed, number_of
-from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.runtime import tick as tick_module
+from watersmeet.runtime.coordinator import driver as driver_module
+from watersmeet.runtime.coordinator.commit import StagedParts
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.input_watermarks import InputStates
+from watersmeet.runtime.coordinator.query_tick import QueryTick
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, StartedTick
+from watersmeet.runtime.spark.checkpoint.job_record import StoredJob
+from watersmeet.sinks.lake.commits import Commit, TableWriter, Writer, commit_once, number_of
+from watersmeet.sinks.lake.table_sink import LakeSink
 from watersmeet.state import manifest as manifests
+from watersmeet.state.checksums import add_checksum
 from watersmeet.state.commits import Commits
-from watersmeet.state.sealed import sealed
 
 
 @contextmanager
 def commit_before_publish() -> Iterator[None]:
     """The manifest is created, and then the sink shows the rows."""
 
-    def end_tick(tick: ConcludedTick, staged: Staged, host: Any, **_: Any) -> None:
+    def end_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
         tick.commit(host, [insert for _, insert in staged.parts])
         for sink, insert in staged.parts:
             sink.publish(insert, tick.result.tick, tick.begun.start.attempt, tick.identity)
@@ -47,7 +47,7 @@ def commit_before_publish() -> Iterator[None]:
 def second_sink_after_commit() -> Iterator[None]:
     """Of several inserts the last one is published when the manifest is there."""
 
-    def end_tick(tick: ConcludedTick, staged: Staged, host: Any, **_: Any) -> None:
+    def end_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
         number, attempt = tick.result.tick, tick.begun.start.attempt
         before = staged.parts[: max(1, len(staged.parts) - 1)]
         for sink, insert in before:
@@ -100,7 +100,7 @@ def fences_ignored() -> Iterator[None]:
         assert World.current is not None
         name, number = manifests.manifest_name(manifest.tick), World.current.points
         stored = manifest.model_copy(update={"writer": f"{number:032x}"})
-        self._store.create(name, sealed(name, stored.model_dump_json()))
+        self._store.create(name, add_checksum(name, stored.model_dump_json()))
         return stored
 
     def begun(self: Any, tick: int, record: Any, follows: str = "") -> None:
@@ -110,8 +110,8 @@ def fences_ignored() -> Iterator[None]:
     def fence(self: Any, writer: Writer, number: int) -> None:
         fences[id(self), writer] = number
 
-    def seen(self: Any, writer: Writer) -> Seen:
-        return Seen(look(self, writer).last, fences.get((id(self), writer)))
+    def seen(self: Any, writer: Writer) -> TableWriter:
+        return TableWriter(look(self, writer).last, fences.get((id(self), writer)))
 
     with (
         patch.object(Commits, "commit", commit),
@@ -119,7 +119,7 @@ def fences_ignored() -> Iterator[None]:
         patch.object(SimulatedTable, "fence", fence),
         patch.object(SimulatedTable, "look", seen),
         patch("watersmeet.sinks.lake.commits.check_before", lambda *_: None),
-        patch("watersmeet.sinks.lake.lake_sink.check_before", lambda *_: None),
+        patch("watersmeet.sinks.lake.table_sink.check_before", lambda *_: None),
     ):
         yield
 
@@ -151,23 +151,23 @@ def repeated_with_other_files() -> Iterator[None]:
     """A tick that the table has is put into it once more, when it is another attempt that publishes it."""
 
     def again(table: Any, commit: Commit, put: Any, *of: Any) -> Any:
-        there = committed(table, commit, put, *of)
+        there = commit_once(table, commit, put, *of)
         if there is not None and there.tick == commit.tick and there.attempt != number_of(commit.attempt):
             put()
             return None
         return there
 
-    with patch("watersmeet.sinks.lake.lake_sink.committed", again):
+    with patch("watersmeet.sinks.lake.table_sink.commit_once", again):
         yield
 
 
 @contextmanager
 def watermark_of_what_came_to_nothing() -> Iterator[None]:
     """A run that repeats a tick begins with the watermarks to which an attempt before had moved them."""
-    advance, states = BegunTick.advance, InputStates.at
+    advance, states = StartedTick.advance, InputStates.at
     moved: dict[tuple[int, int], Any] = {}
 
-    def advanced(self: BegunTick, *of: Any, **named: Any) -> Any:
+    def advanced(self: StartedTick, *of: Any, **named: Any) -> Any:
         running = advance(self, *of, **named)
         moved[id(World.current), self.start.tick] = deepcopy(self.inputs)
         return running
@@ -177,7 +177,7 @@ def watermark_of_what_came_to_nothing() -> Iterator[None]:
         there = moved.get((id(World.current), tick))
         return states(self, manifest, clock_us) if there is None else deepcopy(there)
 
-    with patch.object(BegunTick, "advance", advanced), patch.object(InputStates, "at", taken):
+    with patch.object(StartedTick, "advance", advanced), patch.object(InputStates, "at", taken):
         yield
 
 
@@ -230,7 +230,7 @@ def narrowed_from_nothing() -> Iterator[None]:
                         kept.runs.clear()
         return restored
 
-    with patch("watersmeet.engine.local.job.restore", emptied):
+    with patch("watersmeet.runtime.local.job.restore", emptied):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A run of a job in a world, step by step as `engine.spark.job.run.JobRun` does it: what is left of Spark
+"""A run of a job in a world, step by step as `runtime.spark.job.run.JobRun` does it: what is left of Spark
 is that tasks run somewhere, more than once perhaps."""
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from tests.simulation.jobs import INSERTS, Log, plan_for, query_of
 from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.driver import Restored, TickDriver
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.driver.settling.overtaken import GoesOnFrom, unless_overtaken
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.evaluate import near_borders
-from watersmeet.engine.local.tick import ToSinks, rows_aside
-from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import WatersmeetError
 from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectStore
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.commit import ResumePoint, StagedParts, explain_fencing
+from watersmeet.runtime.coordinator.driver import Restored, TickDriver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.evaluate import move_to_borders
+from watersmeet.runtime.local.tick import SinkStaging, read_side_outputs
+from watersmeet.runtime.spark.checkpoint.job_record import StoredJob
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Resumed
 
@@ -88,7 +87,7 @@ def _sent(value: Any) -> Any:
 class Run:
     """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
     per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
-    of tasks. ``set_aside``: parts of later ticks are moved out of sight. ``shed``: where rows
+    of tasks. ``list_side_outputs``: parts of later ticks are moved out of sight. ``shed``: where rows
     go that were shed. ``change_queries``: the query may be another one than that of the state.
     ``stops_after``: so many ticks, before the input has ended."""
 
@@ -105,7 +104,7 @@ class Run:
     change_queries: bool = False
     stops_after: int | None = None
     job: Any = None
-    goes_on_from: GoesOnFrom | None = None
+    goes_on_from: ResumePoint | None = None
     is_anew: bool = False
     """Nobody has begun the next tick, as far as it knows."""
 
@@ -115,7 +114,7 @@ class Run:
             return self._execute()
         except WatersmeetError as error:
             begun = StoredJob(self.store).begun if self.is_anew else None
-            raise unless_overtaken(error, self.goes_on_from, begun) from None
+            raise explain_fencing(error, self.goes_on_from, begun) from None
 
     def _execute(self) -> bool:
         plan, draw = plan_for(self.queries), self.draw
@@ -137,7 +136,7 @@ class Run:
             plan,
             self.store,
             partitions=draw.choice(TASKS),
-            settings=TickSettings(digest=SETTINGS, placing=near_borders if self.near else None),
+            settings=TickSettings(digest=SETTINGS, placing=move_to_borders if self.near else None),
             drive=drive,
             clock_us=self.world.now_us,
             tasks=attempts,
@@ -194,7 +193,7 @@ class Run:
             {"input": f"{query.name}/{alias}", "reason": reason, "record": json.dumps(row)}
             for query in self.job.plan.queries
             for reason in (query.options.at_limit.value,)
-            for alias, row in rows_aside(tick, query, reason)
+            for alias, row in read_side_outputs(tick, query, reason)
         ]
         return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in SHED_COLUMNS]))
 
@@ -223,7 +222,7 @@ class Run:
         told = {"offsets": record["offsets"], "settings": SETTINGS}
         queries = dict(zip(INSERTS, self.queries, strict=False))
 
-        def staged_of(tick: RunningTick, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> Staged:
+        def staged_of(tick: RunningTick, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> StagedParts:
             start = tick.start
             self.world.point("before it is staged")
             try:
@@ -244,14 +243,14 @@ class Run:
             self.world.point("staged")
             staged = [(self.sinks[insert], insert) for insert in queries]
             staged += [(self.shed, SHED_INSERT)] if shed is not None and shed.num_rows else []
-            return Staged(staged)
+            return StagedParts(staged)
 
         job.tick(
             rows,
             clock_us=record["clock_us"],
             end=record["end"],
             check=remembered.result,
-            to_sinks=ToSinks(staged_of, host, told),
+            to_sinks=SinkStaging(staged_of, host, told),
         )
         self.world.counts["ticks"] += 1
         self.world.point("ticked")

@@ -25,14 +25,14 @@ from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
 from tests.support.in_memory import folder_in_memory
 from tests.support.parquet_rows import table_in
 from watersmeet.errors import WatersmeetError
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectStore
 from watersmeet.sinks.base import Sink
-from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.file_sink import FileSink
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.state.checksums import verify_checksum
 from watersmeet.state.manifest import is_manifest, load_newest
-from watersmeet.state.runs import written
-from watersmeet.state.sealed import unsealed
-from watersmeet.state.whole import verify_files
+from watersmeet.state.runs import writer
+from watersmeet.state.verification import verify_files
 
 OF_OTHERS = frozenset({"state-fenced", "sink-taken"})
 """So a run may end that others were at work beside, or whose requests came late."""
@@ -125,7 +125,7 @@ class Schedule:
         self.aims = self._aims()
         self.near = draw.random() < 0.2
         self.ended: Counter[str] = Counter()
-        self.unexpected: list[str] = []
+        self.syntax_error: list[str] = []
         self.finished = False
         self.runs: list[Process] = []
         self.overlapped: set[str] = set()
@@ -134,7 +134,7 @@ class Schedule:
         self.narrows = self.queries == ("inner",) and more.random() < _NARROWED
         self.narrowed = False
         if more.random() < _IN_SECTIONS:
-            written.SECTION_BYTES = 1
+            writer.SECTION_BYTES = 1
         into = "files" if self.folder else "a table"
         world.note(f"{' and '.join(self.queries)} into {into} ({len(self.servers)}), {self.trouble}")
 
@@ -166,7 +166,7 @@ class Schedule:
         fiber = world.spawn(last, partial(self.run, last))
         world.wait(lambda: fiber.done)
         if not self.finished:
-            self.unexpected.append(f"a run alone did not come to the end: {fiber.error!r}")
+            self.syntax_error.append(f"a run alone did not come to the end: {fiber.error!r}")
         world.wait(lambda: all(f.process.name == "supervisor" for f in world.fibers))
 
     def _change(self) -> None:
@@ -234,13 +234,13 @@ class Schedule:
             if process.name == "run alone":
                 raise
             if not self._may_end(process, error.code):
-                self.unexpected.append(f"{process.name} ended by {error.code}: {error.message}")
+                self.syntax_error.append(f"{process.name} ended by {error.code}: {error.message}")
         except AwayError:
             self.ended["files-away"] += 1
             if not self._faults():
-                self.unexpected.append(f"{process.name}: the files were away, and nothing failed")
+                self.syntax_error.append(f"{process.name}: the files were away, and nothing failed")
         except Exception as error:
-            self.unexpected.append(f"{process.name}: {type(error).__name__}: {error}")
+            self.syntax_error.append(f"{process.name}: {type(error).__name__}: {error}")
             raise
         finally:
             process.die()
@@ -276,8 +276,8 @@ class Schedule:
 
     def check(self) -> None:
         """Raises: WrongError."""
-        if self.unexpected:
-            raise WrongError("; ".join(self.unexpected))
+        if self.syntax_error:
+            raise WrongError("; ".join(self.syntax_error))
         store = ObjectStore(self.store_place)
         manifest = load_newest(store)
         if manifest is None or not manifest.finished:
@@ -312,7 +312,7 @@ class Schedule:
     def _cuts(self) -> dict[str, list[tuple[int, int]]]:
         """In which parts each source was read, as the first manifest of each tick says."""
         ticks = sorted(filter(is_manifest, self.bucket.created))
-        hosts = [json.loads(unsealed(name, self.bucket.created[name]))["host"] for name in ticks]
+        hosts = [json.loads(verify_checksum(name, self.bucket.created[name]))["host"] for name in ticks]
         offsets = [json.loads(host["offsets"]) for host in hosts]
         return {side: [tuple(each[side]) for each in offsets] for side in "lr"}
 

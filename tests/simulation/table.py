@@ -13,8 +13,8 @@ import pyarrow as pa
 from tests.simulation.bucket import Network
 from tests.simulation.world import World
 from tests.support.parquet_rows import table_in
-from watersmeet.sinks.lake.commits import Commit, Committed, OvertakenError, Seen, Writer
-from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.sinks.lake.commits import Commit, CommittedTick, OvertakenError, TableWriter, Writer
+from watersmeet.sinks.lake.table_sink import LakeSink
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -32,7 +32,7 @@ class TableServer:
     files: dict[str, bytes] = field(default_factory=dict)
     version: int = 0
     named: list[str] = field(default_factory=list)
-    marks: dict[Writer, Committed] = field(default_factory=dict)
+    marks: dict[Writer, CommittedTick] = field(default_factory=dict)
     fences: dict[Writer, int] = field(default_factory=dict)
     identities: dict[tuple[Writer, int], Mapping[str, str]] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ class SimulatedTable:
     def open(self, columns: Sequence[Column]) -> None:
         """It is there."""
 
-    def peek(self, writer: Writer) -> Committed | None:
+    def peek(self, writer: Writer) -> CommittedTick | None:
         return self._server.marks.get(writer)
 
     def shown(self, error: object) -> str:
@@ -119,14 +119,14 @@ class SimulatedTable:
     def named(self) -> set[str]:
         return {path.rsplit("/", 1)[-1] for path in self._ask("names", lambda: list(self._server.named))}
 
-    def look(self, writer: Writer) -> Seen:
-        def look() -> Seen:
+    def look(self, writer: Writer) -> TableWriter:
+        def look() -> TableWriter:
             server, self._seen = self._server, self._server.version
-            return Seen(server.marks.get(writer), server.fences.get(writer))
+            return TableWriter(server.marks.get(writer), server.fences.get(writer))
 
         return self._ask("look at the table", look)
 
-    def made_from(self, writer: Writer, tick: int) -> Mapping[str, str] | None:
+    def tick_identity(self, writer: Writer, tick: int) -> Mapping[str, str] | None:
         return self._server.identities.get((writer, tick))
 
     def append(self, files: Sequence[Mapping[str, Any]], commit: Commit) -> None:
@@ -147,7 +147,7 @@ class SimulatedTable:
 
     def _mark(self, commit: Commit) -> None:
         self._server.marks[commit.writer] = commit.as_committed
-        self._server.identities[commit.writer, commit.tick] = dict(commit.made_from)
+        self._server.identities[commit.writer, commit.tick] = dict(commit.tick_identity)
 
     def _commit(self, what: str, change: Any) -> None:
         server, seen = self._server, self._seen

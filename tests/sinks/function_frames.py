@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tests.sinks.postgres_frames import ArrowFrame
 from tests.support.columns import column
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.sinks.function import FunctionSink
 from watersmeet.spec.model import Sink
 from watersmeet.state.store import LocalStore, Store
 

@@ -11,7 +11,7 @@ import pytest
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks import registry
-from watersmeet.sinks.by_tasks import staged_by_tasks
+from watersmeet.sinks.staging import staged_by_tasks
 
 STAGED: dict[str, list[int]] = {}
 

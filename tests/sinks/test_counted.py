@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
-from watersmeet.sinks import counted
-from watersmeet.sinks.counted import lines_in, records_in
+from watersmeet.sinks import row_counts
+from watersmeet.sinks.row_counts import lines_in, records_in
 
 PARTS = ['"', "\\", "\n", ",", "\r", "a", "é", "\u2028", " ", "#"]
 
@@ -28,7 +28,7 @@ def as_spark_writes(value: str | None) -> str:
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1 << 20])
 def test_records_of_csv(seed, piece, tmp_path, monkeypatch):
-    monkeypatch.setattr(counted, "CHUNK_BYTES", piece)
+    monkeypatch.setattr(row_counts, "CHUNK_BYTES", piece)
     source = random.Random(seed)
     for number in range(40):
         rows = [

@@ -10,12 +10,17 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from watersmeet.sinks import parquet_part
-from watersmeet.sinks.dictionaries import LOOK_FROM, dictionaries_of, encodings_of_own, worth_a_dictionary
-from watersmeet.sinks.lake.lake_part import LakePart
-from watersmeet.sinks.parquet_part import ParquetPart
+from watersmeet.sinks import parquet as parquet_part
+from watersmeet.sinks.lake.data_files import LakePart
+from watersmeet.sinks.parquet import (
+    MIN_SAMPLED_ROWS,
+    ParquetPart,
+    dictionaries_of,
+    dictionary_columns,
+    encodings_of_own,
+)
 
-ROWS = 3 * LOOK_FROM
+ROWS = 3 * MIN_SAMPLED_ROWS
 EPOCH_US = 1_650_000_000_000_000
 FEW = ["few", "code", "day", "minute", "price", "rate", "half NULL", "no text"]
 """Columns of `rows` with few different values."""
@@ -60,7 +65,7 @@ def coded(file):
 
 
 def test_columns_of_few_values_get_one():
-    assert set(worth_a_dictionary(rows())) == set(FEW)
+    assert set(dictionary_columns(rows())) == set(FEW)
 
 
 @pytest.mark.parametrize(("different", "worth"), [(20, False), (5, True), (2, True)])
@@ -70,13 +75,13 @@ def test_texts_by_how_many_rows_have_each(different, worth):
     numbers = np.arange(count) * different // 40
     for given in (numbers, np.random.default_rng(3).permutation(numbers)):
         table = pa.table({"t": pc.cast(pa.array(given), pa.string())})
-        assert bool(worth_a_dictionary(table)) is worth
+        assert bool(dictionary_columns(table)) is worth
 
 
 def test_first_rows_without_values_do_not_make_one(tmp_path):
     """Those that an outer join puts out unmatched may come first: the numbers behind them get none."""
-    table = rows(count=LOOK_FROM)
-    first = pa.table({f.name: pa.nulls(LOOK_FROM, f.type) for f in table.schema}, schema=table.schema)
+    table = rows(count=MIN_SAMPLED_ROWS)
+    first = pa.table({f.name: pa.nulls(MIN_SAMPLED_ROWS, f.type) for f in table.schema}, schema=table.schema)
     ParquetPart(str(tmp_path)).write(0, table.schema, iter([*first.to_batches(), *table.to_batches()]))
     (file,) = tmp_path.iterdir()
     assert coded(file) == {"code", "reference", "no text"}
@@ -84,9 +89,9 @@ def test_first_rows_without_values_do_not_make_one(tmp_path):
 
 
 def test_few_rows_are_not_looked_at():
-    table = rows(count=LOOK_FROM - 1)
-    assert worth_a_dictionary(table) == ["code", "reference", "no text"]
-    assert worth_a_dictionary(pa.table({"a": []})) == []
+    table = rows(count=MIN_SAMPLED_ROWS - 1)
+    assert dictionary_columns(table) == ["code", "reference", "no text"]
+    assert dictionary_columns(pa.table({"a": []})) == []
 
 
 def test_columns_within_others_keep_theirs():

@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.sinks import files
-from watersmeet.sinks.files import FileSink
+from watersmeet.sinks import file_sink
+from watersmeet.sinks.file_sink import FileSink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
 
@@ -209,7 +209,7 @@ def calls_of_a_publish(tmp_path, monkeypatch, kill_at: int | None) -> int:
 
     with monkeypatch.context() as patch:
         for name in STEPS:
-            patch.setattr(files.os, name, counting(getattr(os, name)))
+            patch.setattr(file_sink.os, name, counting(getattr(os, name)))
         sink.publish("delivered", 7, "a1", ORIGIN)
     return count
 
@@ -246,7 +246,7 @@ def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
         done.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
 
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(files.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
+    monkeypatch.setattr(file_sink.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
     sink.publish("delivered", 7, "a1", ORIGIN)
     assert sorted(done[:4]) == ["_tick", "delivered-7", "part-00000.parquet", "part-00001.parquet"]
     assert done[4:] == [tmp_path.name, "RENAME", "_ticks", "RENAME", "RENAME", tmp_path.name]
@@ -271,8 +271,8 @@ def test_parts_in_directories_of_their_own_are_moved_up(tmp_path):
 
 def test_old_marks_go_and_their_rows_stay(tmp_path, monkeypatch):
     """As a run that never ends would gather a directory per tick."""
-    monkeypatch.setattr(files, "MOST_MARKS", 3)
-    monkeypatch.setattr(files, "MARKS_APART", 4)
+    monkeypatch.setattr(file_sink, "MOST_MARKS", 3)
+    monkeypatch.setattr(file_sink, "MARKS_APART", 4)
     sink = prepared(tmp_path)
     for tick in range(1, 8):
         run_tick(sink, "a1", tick=tick)
@@ -303,10 +303,10 @@ def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp
 
     def then_gone(staged, final):
         rename(staged, final)
-        monkeypatch.setattr(files, "sync", lambda path: None)
+        monkeypatch.setattr(file_sink, "sync", lambda path: None)
         rename(tmp_path / "out", tmp_path / "away")
 
-    monkeypatch.setattr(files.os, "rename", then_gone)
+    monkeypatch.setattr(file_sink.os, "rename", then_gone)
     assert sink.publish("delivered", 7, "a1", ORIGIN) is True
 
 

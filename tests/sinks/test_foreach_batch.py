@@ -13,7 +13,7 @@ from tests.sinks.function_frames import COLUMNS, identity_of
 from tests.sinks.postgres_frames import ArrowFrame
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.base import CallsInTasks, NeedsSession, StagesInState
-from watersmeet.sinks.function.batches import ForeachBatchSink
+from watersmeet.sinks.function import ForeachBatchSink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import Sink

@@ -14,9 +14,9 @@ from tests.sinks.function_frames import COLUMNS, identity_of, prepared, sink_of,
 from tests.sinks.given_functions import CALLS
 from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError, StateError
-from watersmeet.sinks import staged_rows
+from watersmeet.sinks import staging
 from watersmeet.sinks.base import KeyedRows
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.sinks.function import FunctionSink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import Sink
 from watersmeet.state.store import LocalStore
@@ -258,7 +258,7 @@ def test_staged_rows_that_are_gone_are_not_the_functions_fault(tmp_path, name):
 
 
 def test_wide_rows_are_cut_into_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(staged_rows, "MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(staging, "MAX_FILE_BYTES", 1 << 20)
     wide = [(f"k{n}", "x" * 400_000) for n in range(7)]
     sink = prepared(sink_of("keep"), tmp_path)
     assert put_out(sink, 1, wide, 1)
@@ -291,7 +291,7 @@ def test_arrows_types_stay(tmp_path):
     sink = prepared(sink_of("keep"), tmp_path)
     table = pa.table({"t": pa.array([0], pa.timestamp("us", tz="UTC")), "l": [[1, None]], "b": [b"\x00"]})
     files, folder = sink._there(), "work/passing-1-a-"
-    said = staged_rows.RowsPart(files, folder, lasting=True).write(0, table.schema, iter(table.to_batches()))
+    said = staging.RowsPart(files, folder, lasting=True).write(0, table.schema, iter(table.to_batches()))
     sink.take_parts("q", 1, "a", [said])
     assert sink.publish("q", 1, "a", identity_of(1))
     assert CALLS[0][1].equals(table)

@@ -11,12 +11,12 @@ import pytest
 
 from tests.sinks.kafka_frames import COLUMNS, identity_of, prepared, sink_of, stage, stopping_at
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.sinks.kafka import producing
+from watersmeet.sinks.kafka import transactions
 from watersmeet.sinks.kafka.client import Client, library
-from watersmeet.sinks.kafka.producing import Producing
-from watersmeet.sinks.kafka.records import Records
+from watersmeet.sinks.kafka.records import TopicRecords
+from watersmeet.sinks.kafka.transactions import TransactionalProducer
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.kafka import SINK_OURS
@@ -189,7 +189,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
     """The other one begins, and sends, when this one has read the control topic and not said that it has the
     sink."""
     made().close()
-    note, begun = Producing.record_run, []
+    note, begun = TransactionalProducer.record_run, []
 
     def later(self, **told):
         if not begun:
@@ -198,7 +198,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
             assert publish(begun[0], 1)
         note(self, **told)
 
-    monkeypatch.setattr(Producing, "record_run", later)
+    monkeypatch.setattr(TransactionalProducer, "record_run", later)
     sink = made(begins=False, **{"transactional.id": "own"})
     sink.resume(["q"], Resumed(0, True, {}))
     assert publish(sink, 1)
@@ -210,7 +210,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
 
 @real
 def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, topic, made, monkeypatch):
-    note, begun = Producing.record_run, []
+    note, begun = TransactionalProducer.record_run, []
 
     def sooner(self, **told):
         note(self, **told)
@@ -218,7 +218,7 @@ def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, 
             begun.append(None)
             begun[0] = made(**{"transactional.id": "other"})
 
-    monkeypatch.setattr(Producing, "record_run", sooner)
+    monkeypatch.setattr(TransactionalProducer, "record_run", sooner)
     assert refused(lambda: made(**{"transactional.id": "own"})).code == "sink-taken"
     assert publish(begun[0], 1)
     assert held(kafka_broker, topic) == times(1)
@@ -314,7 +314,7 @@ def test_a_topic_that_was_made_anew_is_told_of(kafka_broker, topic, made, caplog
 
 @real
 def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic, made, monkeypatch):
-    sink, transaction, tries = made(), Producing.run_transaction, []
+    sink, transaction, tries = made(), TransactionalProducer.run_transaction, []
 
     def unknown(self, *told):
         tries.append(1)
@@ -324,11 +324,11 @@ def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic
             )
         transaction(self, *told)
 
-    monkeypatch.setattr(Producing, "run_transaction", unknown)
+    monkeypatch.setattr(TransactionalProducer, "run_transaction", unknown)
     assert publish(sink, 1)
     assert len(tries) == 3
     assert held(kafka_broker, topic) == times(1)
-    monkeypatch.setattr(producing, "TOPIC_READY_S", 0.0)
+    monkeypatch.setattr(transactions, "TOPIC_READY_S", 0.0)
     tries.clear()
     assert refused(lambda: publish(sink, 2)).code == "sink-refused"
 
@@ -536,7 +536,7 @@ def test_settings_are_those_of_the_library():
 def test_prepare_without_an_owner_asks_no_broker():
     sink = sink_of("127.0.0.1:9", "x")
     sink.prepare(COLUMNS)
-    assert isinstance(sink._records, Records)
+    assert isinstance(sink._records, TopicRecords)
     assert json.dumps(dict(sink.secrets)) == "{}"
 
 
@@ -607,7 +607,7 @@ def test_what_the_client_said_long_ago_stops_nothing(kafka_broker, topic, made):
     from confluent_kafka import KafkaError
 
     sink = made()
-    sink._client._heard(KafkaError(KafkaError._AUTHENTICATION))
+    sink._client._on_client_error(KafkaError(KafkaError._AUTHENTICATION))
     slept = threading.Event()
 
     def fail():

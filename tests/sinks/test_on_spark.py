@@ -13,8 +13,8 @@ import pytest
 from tests.support.columns import column
 from tests.support.effort import at_effort
 from watersmeet.errors import SpecError
-from watersmeet.sinks.files import FileSink
-from watersmeet.sinks.kafka.records import Records
+from watersmeet.sinks.file_sink import FileSink
+from watersmeet.sinks.kafka.records import TopicRecords
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
@@ -224,7 +224,7 @@ def test_memory_has_the_rows(frame):
     ],
 )
 def test_kafka_values(frame, kind, values):
-    sink = Records(Sink("out", "kafka", {**SERVERS, "format": kind, "key": "id"}))
+    sink = TopicRecords(Sink("out", "kafka", {**SERVERS, "format": kind, "key": "id"}))
     columns = [(f.name, f.dataType.simpleString()) for f in frame.schema.fields]
     key, value = sink._expressions(columns)
     found = frame.where("id = 0").selectExpr(f"{key} AS key", f"{value} AS value").collect()
@@ -233,7 +233,7 @@ def test_kafka_values(frame, kind, values):
 
 
 def test_kafka_json_keeps_nulls(frame):
-    sink = Records(Sink("out", "kafka", SERVERS))
+    sink = TopicRecords(Sink("out", "kafka", SERVERS))
     _, value = sink._expressions([("id", "bigint")])
     (row,) = frame.where("id = 1").selectExpr(f"{value} AS value").collect()
     assert json.loads(row.value)["s"] is None

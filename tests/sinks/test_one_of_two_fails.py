@@ -18,8 +18,7 @@ from tests.support.columns import column
 from tests.support.kafka import consume_all
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.sinks.base import StagesInState
-from watersmeet.sinks.postgres.sink import PostgresSink
-from watersmeet.sinks.postgres.together import publish_together
+from watersmeet.sinks.postgres.sink import PostgresSink, publish_together
 from watersmeet.sinks.registry import make_sink, part_from, plain_part
 from watersmeet.spec.model import Sink
 from watersmeet.state.store import LocalStore

@@ -23,8 +23,8 @@ from watersmeet import postgres_server as client
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.sinks.postgres import ledger, part
-from watersmeet.sinks.postgres import lock as postgres_lock
+from watersmeet.sinks.postgres import copy, ledger
+from watersmeet.sinks.postgres import ledger as postgres_lock
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.registry import part_from, plain_part
 from watersmeet.spec.model import Sink
@@ -261,7 +261,7 @@ def test_an_empty_tick_is_no_part(postgres, table):
 
 def test_rows_of_attempts_that_do_not_count_stay_out(postgres, table, monkeypatch):
     """And so do pieces that were sent, and whose answer was lost."""
-    monkeypatch.setattr(part, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(copy, "CHUNK_ROWS", 2)
     sink = prepared(postgres, table, {"n": "BIGINT"})
     made = sink.arrow_part(numbers().schema, "q", 1, "a")
     once = client.Server.run_once
@@ -433,7 +433,7 @@ def test_the_last_tick_may_be_made_again(postgres, table):
 
 def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
     prepared(postgres, table, {"n": "BIGINT"}).close()
-    own = ledger.Ledger("out", "public", table)
+    own = ledger.PostgresLedger("out", "public", table)
     said = []
 
     def take():
@@ -463,7 +463,7 @@ def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
 def test_staging_tables_without_rows_are_left_alone(postgres, table):
     """The server keeps the rows of a table in another file once it was emptied."""
     sink = prepared(postgres, table, {"n": "BIGINT"})
-    begin = ledger.Ledger("out", "public", table).staging
+    begin = ledger.PostgresLedger("out", "public", table).staging
     asked = f"SELECT relname, relfilenode FROM pg_class WHERE relkind = 'r' AND relname LIKE '{begin}%'"
     files = set()
     for tick, rows in enumerate([(), (1,), (), ()], 1):
@@ -476,7 +476,7 @@ def test_staging_tables_without_rows_are_left_alone(postgres, table):
 
 
 def test_old_ticks_are_forgotten(postgres, table, monkeypatch):
-    monkeypatch.setattr(ledger, "KEPT", 2)
+    monkeypatch.setattr(ledger, "RETAINED_TICKS", 2)
     sink = prepared(postgres, table, {"n": "BIGINT"})
     for tick in range(1, 6):
         put(sink, numbers(tick), tick)

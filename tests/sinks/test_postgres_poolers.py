@@ -13,7 +13,7 @@ from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import EngineError, StateError
 from watersmeet.postgres_server import close_idle
 from watersmeet.sinks.postgres import sink as postgres_sink
-from watersmeet.sinks.postgres.lock import session_of
+from watersmeet.sinks.postgres.ledger import session_of
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"k": "BIGINT"}

@@ -16,10 +16,9 @@ from tests.support.certificates import made
 from tests.support.postgres import Postgres, _hand_over
 from watersmeet import postgres_server as client_module
 from watersmeet.errors import EngineError, SpecError, StateError
-from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.objects.tables_store import TablesStore
-from watersmeet.postgres_errors import advice, is_away
-from watersmeet.postgres_server import client
+from watersmeet.objects.postgres_location import TablesPlace
+from watersmeet.objects.postgres_store import TablesStore
+from watersmeet.postgres_server import advice, client, is_away
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.postgres import database_of, sink_problems
 from watersmeet.spec.secrets import Secret, without_secrets

@@ -14,7 +14,7 @@ from tests.sinks.test_postgres import NUMBER, ORIGIN, numbers, prepared, put, st
 from watersmeet import run
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.sinks.postgres.refused import REFUSED
+from watersmeet.sinks.postgres.publishing import REFUSED
 
 pytestmark = pytest.mark.postgres
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.sinks.read_hint import read_hint
+from watersmeet.sinks.read_hints import read_hint
 from watersmeet.spec.model import Sink
 
 KAFKA = {"topic": "delivered", "kafka.bootstrap.servers": "h:9092"}

@@ -24,9 +24,8 @@ from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import SHOWN_DIFF
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.sinks.postgres import part, refused
-from watersmeet.sinks.postgres.sink import PostgresSink
-from watersmeet.sinks.postgres.together import publish_together
+from watersmeet.sinks.postgres import copy, publishing
+from watersmeet.sinks.postgres.sink import PostgresSink, publish_together
 
 pytestmark = pytest.mark.postgres
 ORIGIN = {"rows": "of one tick"}
@@ -196,8 +195,8 @@ def test_a_tick_that_is_repeated_by_another_run(postgres, table):
 
 
 def test_too_many_stop_the_job(postgres, table, monkeypatch):
-    monkeypatch.setattr(refused, "MOST_REFUSED", 3)
-    monkeypatch.setattr(part, "MOST_REFUSED", 3)
+    monkeypatch.setattr(publishing, "MAX_REJECTED_ROWS", 3)
+    monkeypatch.setattr(copy, "MAX_REJECTED_ROWS", 3)
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5), s text)")
     sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
     put(sink, pa.table({"n": [7, 8, 9, 1], "s": ["a"] * 4}), 1)

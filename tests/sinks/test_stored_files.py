@@ -17,12 +17,12 @@ from tests.support.effort import at_effort
 from tests.support.s3 import FAULTS, FULL, KEYS, TIMEOUT_S, FullBucket, Proxy, make_bucket, s3_server
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
-from watersmeet.objects import requests
-from watersmeet.objects.requests import Place
+from watersmeet.objects import object_store
+from watersmeet.objects.object_store import ObjectLocation
+from watersmeet.sinks import object_store as module
+from watersmeet.sinks import object_store as places
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink, part_from, plain_part
-from watersmeet.sinks.stored import place as places
-from watersmeet.sinks.stored import sink as module
 from watersmeet.spec.model import Column, Sink
 from watersmeet.types.parser import sql_type
 
@@ -51,9 +51,9 @@ def _environment(monkeypatch):
 
     def place(url, endpoint, region):
         made = patient(url, endpoint, region)
-        return Place(made.url, made.options, allow_http=made.allow_http, **WAITS)
+        return ObjectLocation(made.url, made.options, allow_http=made.allow_http, **WAITS)
 
-    for where in ("watersmeet.sinks.stored.sink", "watersmeet.sinks.stored.stored_part"):
+    for where in ("watersmeet.sinks.object_store", "watersmeet.sinks.object_store"):
         monkeypatch.setattr(f"{where}.stored_place", place)
     monkeypatch.setattr(places, "extend_timeout", lambda place, size: place)
 
@@ -225,14 +225,14 @@ def test_failed_requests_are_repeated(server, fault, monkeypatch):
 
 def test_killed_at_each_request(server, monkeypatch):
     """And the one that comes after it repeats the tick."""
-    real, count, at = requests.asked, itertools.count(), -1
+    real, count, at = object_store.send_request, itertools.count(), -1
 
     def killing(*args, **named):
         if next(count) == at:
             raise Killed
         return real(*args, **named)
 
-    for where in ("watersmeet.sinks.stored.place", "watersmeet.objects.store"):
+    for where in ("watersmeet.sinks.object_store", "watersmeet.objects.object_store"):
         monkeypatch.setattr(f"{where}.asked", killing)
     killed, stride = 0, at_effort(quick=5, full=1)
     for at_request in itertools.count(0, stride):

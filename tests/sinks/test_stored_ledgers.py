@@ -25,12 +25,12 @@ from tests.sinks.lake.lake_runs import COLUMNS, staged
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.sinks.test_files import Frame
 from watersmeet.errors import EngineError
-from watersmeet.objects.requests import Place
-from watersmeet.sinks.kafka.control import Control, Marks, Run
+from watersmeet.objects.object_store import ObjectLocation
+from watersmeet.sinks.kafka.control_topic import Control, ProducerRun, TickMarks
 from watersmeet.sinks.kafka.sink import KafkaSink
 from watersmeet.sinks.lake.commits import Writer
 from watersmeet.sinks.part_mark import Resumed
-from watersmeet.sinks.postgres.ledger import Ledger
+from watersmeet.sinks.postgres.ledger import PostgresLedger
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink
 
@@ -126,7 +126,7 @@ def test_objects(monkeypatch):
     from obstore.store import MemoryStore
 
     client = MemoryStore()
-    monkeypatch.setattr(Place, "client", lambda place: client)
+    monkeypatch.setattr(ObjectLocation, "client", lambda place: client)
 
     def made(owner: str) -> Any:
         sink = make_sink(Sink("out", "file", {"path": "s3://bucket/out", "region": "x"}))
@@ -179,7 +179,7 @@ def test_tables(kind, tmp_path):
             transaction.set_properties({n: t for n, t in texts.items() if not n.startswith("snapshot: ")})
     else:
         lay_out(texts, table.path)
-    assert made(OWNER, table).table.made_from(Writer(OWNER, INSERT), TICK) == IDENTITY
+    assert made(OWNER, table).table.tick_identity(Writer(OWNER, INSERT), TICK) == IDENTITY
     check_is_out(lambda owner: made(owner, table), owner_is_of_table=False)
 
 
@@ -240,14 +240,14 @@ def message(key: bytes | None, value: bytes | None, offset: int = 0, error: int 
 
 
 def test_kafka():
-    run = Run("a" * 32, "watersmeet-before")
+    run = ProducerRun("a" * 32, "watersmeet-before")
 
     def control(owner: str, records: list[list[str]]) -> Control:
         return Control(Topic(records), "watersmeet-ticks", "the topic", owner)
 
     def write() -> Texts:
         own = control(OWNER, [])
-        marks = Marks(ticks={INSERT: (TICK - 1, IDENTITY)})
+        marks = TickMarks(ticks={INSERT: (TICK - 1, IDENTITY)})
         records = [
             own.run_record(run, marks, has_all=True, topic_id="id of the topic"),
             own.tick_record(INSERT, TICK, IDENTITY),
@@ -289,7 +289,7 @@ class Cursor:
 
 
 def test_postgres():
-    ledger = Ledger("out", "main", "the table")
+    ledger = PostgresLedger("out", "main", "the table")
     tables = {"_watersmeet_sinks": "target, owner, run, written_to"}
     tables["_watersmeet_ticks"] = "target, insert_name, tick, identity, rows"
 
@@ -297,7 +297,7 @@ def test_postgres():
         cursor = Cursor()
         ledger.make(cursor)
         ledger.take(cursor, OWNER, "a" * 32, "1/2/3", accepts=False)
-        ledger.write_down(cursor, "1/2/3")
+        ledger.record_table(cursor, "1/2/3")
         ledger.add(cursor, INSERT, TICK, IDENTITY, 2)
         rows = {}
         made = [sql for sql in cursor.statements if sql.startswith("CREATE")]
@@ -317,8 +317,8 @@ def test_postgres():
             cursor.execute(f"INSERT INTO {table} ({tables[table]}) VALUES ({marks})", row)
     assert ledger.ticks(cursor) == {(INSERT, TICK): IDENTITY}
     assert ledger.tick(cursor, INSERT, TICK) == IDENTITY
-    assert ledger.ticks_to(cursor, INSERT, TICK + 1) == (TICK, None)
-    assert ledger.ticks_to(cursor, INSERT, TICK) == (None, IDENTITY)
+    assert ledger.last_ticks(cursor, INSERT, TICK + 1) == (TICK, None)
+    assert ledger.last_ticks(cursor, INSERT, TICK) == (None, IDENTITY)
     assert ledger.fence(cursor, OWNER, "a" * 32) == 42
     assert not ledger.take(cursor, OWNER, "b" * 32, "1/2/3", accepts=False)
     assert refused(lambda: ledger.take(cursor, OWNER, "b" * 32, "1/2/4", accepts=False)) == "sink-replaced"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.sinks.test_files import BAG, ORIGIN, ROWS, Frame, prepared, run_tick, visible
 from watersmeet.errors import EngineError
-from watersmeet.sinks import ownership
+from watersmeet.sinks import directory
 from watersmeet.sinks.part_mark import Resumed
 
 KNOWN = {"delivered": (2, ORIGIN)}
@@ -152,7 +152,7 @@ def test_a_file_system_that_lacks_something_still_keeps_two_jobs_apart(tmp_path,
     def lacking(*_):
         raise OSError(95, "Operation not supported")
 
-    module, name = (ownership.fcntl, "flock") if without == "locks" else (ownership.os, "link")
+    module, name = (directory.fcntl, "flock") if without == "locks" else (directory.os, "link")
     monkeypatch.setattr(module, name, lacking)
     first = prepared(tmp_path, owner="state-1")
     assert refused(lambda: prepared(tmp_path, owner="state-2")).code in ("sink-of-another-run", "sink-in-use")

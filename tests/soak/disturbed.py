@@ -122,7 +122,7 @@ class Disturbed:
         code = self._job.run.await_end(END_S)
         if code == 0:
             self.account = self._job.run.account
-        _, errors = self._job.let_go()
+        _, errors = self._job.detach()
         if code != 0:
             self.wrong.append(f"the last run ended by {code}: {errors[-2000:]}")
 
@@ -144,7 +144,7 @@ class Disturbed:
     def _kill(self, whom: str) -> None:
         if self._job.run is not None:
             self._job.run.kill(whom)
-            self._job.let_go(lingers=whom == "python")
+            self._job.detach(lingers=whom == "python")
         self._job.start()
 
     def _rescale(self) -> None:
@@ -161,7 +161,7 @@ class Disturbed:
             run.await_end(STOP_S)
         if run.process.poll() is None:
             self.wrong.append(f"told to stop, it did not in {STOP_S:.0f} s")
-        code, errors = self._job.let_go()
+        code, errors = self._job.detach()
         if code not in (0, -signal.SIGTERM):  # it may be too young to know that it can be told
             self._note(code, errors)
 
@@ -215,7 +215,7 @@ class Disturbed:
             self._job.look()
             self._look_at_ticks()
             if self._job.ended:
-                self._note(*self._job.let_go())
+                self._note(*self._job.detach())
                 self._job.start()
             if time.monotonic() >= moment:
                 if or_tick:

@@ -114,7 +114,7 @@ class Job:
     def ended(self) -> bool:
         return self.run is not None and self.run.process.poll() is not None
 
-    def let_go(self, *, lingers: bool = False) -> tuple[int, str]:
+    def detach(self, *, lingers: bool = False) -> tuple[int, str]:
         """Of a run that has ended or was killed: its ticks are counted. What it returned, and what it said on
         its standard error. ``lingers``: what is left of it may be at work beside the next run."""
         assert self.run is not None

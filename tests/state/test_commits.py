@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.far_store import FarStore
 from tests.support.ticks import arriving, plan_of
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.tick import ToSinks
 from watersmeet.errors import StateError
+from watersmeet.runtime.coordinator.commit import StagedParts
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.tick import SinkStaging
 from watersmeet.state.commits import Commits, commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import Manifest, manifest_name, manifest_names
 
 QUERY = "SELECT l.i AS a, r.i AS b FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
@@ -108,7 +108,7 @@ def test_what_the_store_does_not_say_is_not_taken_for_an_answer(store, monkeypat
 
 
 def test_nothing_is_deleted_before_it_is_known(store):
-    commits, kept = Commits(store), KeptTicks(store, 2)
+    commits, kept = Commits(store), TickRetention(store, 2)
     newest = commits.commit(manifest(1))
     kept.commit(newest, commits.check)
     for tick in (2, 3):
@@ -142,7 +142,7 @@ class Ends:
         self.job = job
 
     def tick(self, number):
-        to_sinks = ToSinks(lambda tick, rows: Staged(), host={"clock_us": 0})
+        to_sinks = SinkStaging(lambda tick, rows: StagedParts(), host={"clock_us": 0})
         self.job.tick(rows(number), to_sinks=to_sinks)
 
 

@@ -8,7 +8,7 @@ from watersmeet.errors import StateError
 from watersmeet.state import file_lists
 from watersmeet.state.commits import commit
 from watersmeet.state.file_lists import FileList, FileRead
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import MemoryStore
 
@@ -71,7 +71,7 @@ def test_garbage_collection_keeps_what_manifests_name():
     store = MemoryStore()
     lists: list[FileList] = []
     manifests = []
-    kept = KeptTicks(store)
+    kept = TickRetention(store)
     for tick in range(1, 40):
         lists = file_lists.add(store, lists, files(tick, 1))
         host = {file_lists.KEY: [each.model_dump() for each in lists]}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.state.test_manifest import live, manifest
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import load, manifest_name, manifest_names
 from watersmeet.state.store import LocalStore, MemoryStore
 
@@ -37,7 +37,7 @@ def test_kept_are_the_newest_ones_with_all_that_they_name(seed, count):
         each = commit(store, each)
         before.append(each)
         if kept is None or rng.random() < 0.3:
-            kept = KeptTicks(store, count)
+            kept = TickRetention(store, count)
         assert kept.commit(each) == 0
         assert manifest_names(store) == [manifest_name(m.tick) for m in before[-count:]]
         assert set(store.names("runs")) == set().union(*(m.files() for m in before[-count:]))
@@ -48,7 +48,7 @@ def test_fewer_are_kept_once_fewer_are_asked_for_and_more_as_they_come():
     store, counts = MemoryStore(), []
     for each, count in zip(history(1, 12), [5] * 6 + [2] * 2 + [4] * 4, strict=True):
         commit(store, each)
-        KeptTicks(store, count).commit(each)
+        TickRetention(store, count).commit(each)
         counts.append(len(manifest_names(store)))
     assert counts == [1, 2, 3, 4, 5, 5, 2, 2, 3, 4, 4, 4]
 
@@ -57,7 +57,7 @@ def test_fewer_are_kept_once_fewer_are_asked_for_and_more_as_they_come():
 def test_what_is_left_goes_with_the_next_tick(why, tmp_path, monkeypatch):
     store = LocalStore(tmp_path)
     first, second, third = history(1, 3)
-    kept = KeptTicks(store)
+    kept = TickRetention(store)
     assert kept.commit(commit(store, first)) == 0
     if why == "another process wrote it":
         pickle.loads(pickle.dumps(store)).write("runs/orphan", b"x")
@@ -84,5 +84,5 @@ def test_one_that_cannot_be_read_is_not_kept():
     store.create(manifest_name(2), b"damaged")
     last = list(history(2, 4))[-1]
     commit(store, last)
-    KeptTicks(store, 3).commit(last)
+    TickRetention(store, 3).commit(last)
     assert manifest_names(store) == [manifest_name(3), manifest_name(4)]

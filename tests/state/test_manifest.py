@@ -6,8 +6,9 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
+from watersmeet.state.checksums import add_checksum
 from watersmeet.state.commits import commit
-from watersmeet.state.kept_ticks import KeptTicks
+from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import (
     Arrangement,
     LiveRun,
@@ -19,8 +20,7 @@ from watersmeet.state.manifest import (
     manifest_names,
 )
 from watersmeet.state.marks import Segment
-from watersmeet.state.runs.run import Run
-from watersmeet.state.sealed import sealed
+from watersmeet.state.runs.layout import Run
 from watersmeet.state.store import LocalStore, MemoryStore
 from watersmeet.watermark.tracker import BranchState, InputState, PartitionState
 
@@ -37,7 +37,7 @@ def live(name, *mark_files):
 
 
 def stored(written):
-    return sealed(manifest_name(written.tick), written.model_dump_json())
+    return add_checksum(manifest_name(written.tick), written.model_dump_json())
 
 
 def manifest(tick, *runs, **changes):
@@ -106,7 +106,7 @@ def test_nor_can_one_that_is_many_ticks_behind():
     """By then the manifest of its tick has been deleted: its name is free again."""
     store = MemoryStore()
     commit(store, manifest(7))
-    KeptTicks(store).commit(manifest(7))
+    TickRetention(store).commit(manifest(7))
     with pytest.raises(StateError, match="another process"):
         commit(store, manifest(4))
     assert store.names("manifests") == [manifest_name(7)]
@@ -190,7 +190,7 @@ def test_files_of_others_among_the_manifests_are_left_alone(tmp_path):
     newest = load_newest(store)
     assert newest.tick == 3
     commit(store, manifest(4))
-    KeptTicks(store).commit(manifest(4))
+    TickRetention(store).commit(manifest(4))
     left = {file.name for file in (tmp_path / "manifests").iterdir()}
     assert left == {*others, "000000000003.json", "000000000004.json"}
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_deleted_is_counted_and_tried_again(tmp_path):
     (tmp_path / "runs" / "a-directory").mkdir(parents=True)
     store.write("runs/orphan", b"x")
     store.write("runs/.nfs0001", b"x")
-    assert KeptTicks(store).commit(manifest(1)) == 1
+    assert TickRetention(store).commit(manifest(1)) == 1
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == [".nfs0001", "a-directory"]
 
 
@@ -251,7 +251,7 @@ def test_deletion_spares_the_kept_manifests_and_all_that_they_name(kind, tmp_pat
     ]
     for each in history:
         commit(store, each)
-    KeptTicks(store).commit(history[-1])
+    TickRetention(store).commit(history[-1])
     left = {
         name for folder in ("manifests", "runs", "marks", "aside", "work") for name in store.names(folder)
     }

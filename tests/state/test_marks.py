@@ -10,8 +10,16 @@ import pytest
 from tests.support.far_store import FarStore
 from watersmeet.errors import StateError
 from watersmeet.state import marks as marks_module
-from watersmeet.state.fetched import AT_ONCE
-from watersmeet.state.marks import MarkWriter, damaged_marks, marks_at, overlap, overlay, read_marks, unite
+from watersmeet.state.bulk_read import AT_ONCE
+from watersmeet.state.marks import (
+    MarkWriter,
+    damaged_marks,
+    marks_at,
+    overlap,
+    overlay,
+    read_marks,
+    unite,
+)
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ROWS = 100
@@ -56,7 +64,7 @@ def test_segments_read_like_a_plain_array(seed, kind):
 @pytest.mark.parametrize("share", [1 / 64, 0.5])
 def test_lists_add_to_what_is_known(seed, share, monkeypatch):
     """Few rows are marked in a tick, by another number of tasks in each; now and then a task writes all."""
-    monkeypatch.setattr(marks_module, "LISTED", share)
+    monkeypatch.setattr(marks_module, "MAX_LISTED_SHARE", share)
     rng = np.random.default_rng((seed, 11))
     rows_of_run, most = 2_000, 0
     for _ in range(4):
@@ -88,7 +96,7 @@ def test_lists_add_to_what_is_known(seed, share, monkeypatch):
 @pytest.mark.parametrize("share", [1 / 64, 1])
 def test_lists_of_counts_add_up(seed, share, monkeypatch):
     """As above, of counts that rise and fall, of some rows again and again."""
-    monkeypatch.setattr(marks_module, "LISTED_COUNTS", share)
+    monkeypatch.setattr(marks_module, "MAX_LISTED_COUNTS_SHARE", share)
     rng = np.random.default_rng((seed, 12))
     rows_of_run, most = 2_000, 0
     for _ in range(4):
@@ -118,7 +126,7 @@ def test_lists_of_counts_add_up(seed, share, monkeypatch):
 def test_a_mark_is_written_again_when_its_list_has_doubled(monkeypatch):
     """Of one slice: after n ticks of a few marks each there are about log n lists, and n log n marks were
     written."""
-    monkeypatch.setattr(marks_module, "LISTED", 1)
+    monkeypatch.setattr(marks_module, "MAX_LISTED_SHARE", 1)
     store, segments, written = MemoryStore(), (), 0
     for tick in range(256):
         writer = MarkWriter()

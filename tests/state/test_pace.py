@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from watersmeet.event_time import DAY_US, ENDED, MAX_TIME, NEVER
+from watersmeet.state.arrival_rate import Pace
 from watersmeet.state.manifest import Arrangement
-from watersmeet.state.pace import Pace
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 

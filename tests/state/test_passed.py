@@ -17,9 +17,9 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.far_store import FarStore
 from watersmeet.errors import StateError
+from watersmeet.state.checksums import add_checksum
 from watersmeet.state.commits import commit
 from watersmeet.state.manifest import Manifest, load, load_newest, manifest_name, manifest_names
-from watersmeet.state.sealed import sealed
 
 KEEP = 3
 ASKED = 7
@@ -71,7 +71,7 @@ class Others:
 
     def __init__(self, store):
         self.store, self.owner, self.last = store, "a", None
-        self.store.create("job/id", sealed("job/id", json.dumps({"id": "a"})))
+        self.store.create("job/id", add_checksum("job/id", json.dumps({"id": "a"})))
 
     def tick(self):
         try:
@@ -98,7 +98,7 @@ class Others:
         for name in ("job/id", *manifest_names(self.store)):
             self.store.delete(name)
         self.owner = "b"
-        self.store.create("job/id", sealed("job/id", json.dumps({"id": "b"})))
+        self.store.create("job/id", add_checksum("job/id", json.dumps({"id": "b"})))
         self.last = None
 
     def steps(self, what: str) -> list[Callable[[], object]]:

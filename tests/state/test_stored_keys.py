@@ -2,7 +2,7 @@
 
 ``stored_keys.txt`` has, per file of a state, the path of each value and what it may be.
 WATERSMEET_GOLDEN=write adds new ones, which need a default: files of today lack them. A line that has to
-change needs a migration (`state.migrations`).
+change needs a migration (`state.manifest`).
 """
 
 from __future__ import annotations
@@ -21,51 +21,48 @@ import pytest
 from pydantic import Field
 
 from tests.support.package_paths import PACKAGE, find_paths
-from watersmeet.engine.driver.settling import shed_decided
-from watersmeet.engine.driver.snapshots import _ReadInTick
-from watersmeet.engine.messages.reports import IngestReport, NodeReport
-from watersmeet.engine.messages.shapes import DELETED
-from watersmeet.engine.messages.work import SNAPSHOTS, NodeWork
-from watersmeet.engine.spark.checkpoint import host
-from watersmeet.engine.spark.checkpoint.restart import READ
-from watersmeet.engine.spark.sources.files.inferred import COLUMNS
-from watersmeet.engine.spark.sources.files.read import CHANGED
-from watersmeet.history.runs import Begun, Ended
-from watersmeet.history.runs import Run as ShownRun
-from watersmeet.history.segments import Segment
+from watersmeet.history.segments import HistorySegment, RunEnd, RunStart
+from watersmeet.history.segments import RunRecord as ShownRun
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.partial import AggregateCall, partials_of
-from watersmeet.local import asked
+from watersmeet.kernel.partial_aggregates import AggregateCall, partials_of
+from watersmeet.local import async_lookup
 from watersmeet.measure import Measure, Measured
 from watersmeet.names import copy_name, node_alias
-from watersmeet.objects import tables_sql
-from watersmeet.observe.account import InputAccount
-from watersmeet.plan.identity import stored_names
+from watersmeet.objects import postgres_store
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.plan.identity import fingerprint
+from watersmeet.runtime.coordinator import load_shedding
+from watersmeet.runtime.coordinator.table_reads import _ReadInTick
+from watersmeet.runtime.messages.reports import IngestReport, NodeReport
+from watersmeet.runtime.messages.shapes import DELETED
+from watersmeet.runtime.messages.work import SNAPSHOTS, NodeWork
+from watersmeet.runtime.spark.checkpoint import spark_positions
+from watersmeet.runtime.spark.checkpoint.restart import READ
+from watersmeet.runtime.spark.sources.files.inference import COLUMNS
+from watersmeet.runtime.spark.sources.files.progress import CHANGED
 from watersmeet.sinks.base import recorded_parts
 from watersmeet.state import file_lists, last_output, manifest
 from watersmeet.state.file_lists import FileList
 from watersmeet.state.last_output import LastOutput
 from watersmeet.state.manifest import Manifest
-from watersmeet.state.record import Record
-from watersmeet.state.runs.beside import FoundBy, least_times, order_of_times
-from watersmeet.state.runs.columns import null_column
-from watersmeet.state.runs.layout import ARRIVAL, SLOT
+from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunKey, least_times, null_column, order_of_times
+from watersmeet.state.stored_record import StoredRecord
 
 STORED = Path(__file__).with_name("stored_keys.txt")
 HINT = (
     "stored files have other keys. Keep them: in a Record by"
     " `new: int = Field(validation_alias='old', serialization_alias='old')`, in a dataclass by"
-    " `Annotated[int, Field(…)]`, in a plan by `old=new` in its row of plan/identity/stored_names.py"
+    " `Annotated[int, Field(…)]`, in a plan by `old=new` in its row of plan/identity/fingerprint.py"
 )
-FILES: Mapping[str, type[Record]] = {
+FILES: Mapping[str, type[StoredRecord]] = {
     "manifests": Manifest,
     "manifests, host.files[]": FileList,
     "manifests, host.output": LastOutput,
     "work": NodeWork,
     "work, snapshots": _ReadInTick,
-    "parts, shed": shed_decided._Decided,
-    "history, begun": Begun,
-    "history, ended": Ended,
+    "parts, shed": load_shedding._ShedDecision,
+    "history, begun": RunStart,
+    "history, ended": RunEnd,
 }
 """Per kind of file, what is in it."""
 OF_A_TICK = (IngestReport, NodeReport, ShownRun)
@@ -76,7 +73,7 @@ MEASURES = (("whole", 0), ("decimal", 2), ("real", 0), ("text", 0))
 Schema = Mapping[str, Any]
 
 
-def schema_of(kind: type[Record], mode: typing.Literal["validation", "serialization"]) -> Schema:
+def schema_of(kind: type[StoredRecord], mode: typing.Literal["validation", "serialization"]) -> Schema:
     return kind.model_json_schema(mode=mode)
 
 
@@ -123,8 +120,8 @@ def choices_in(hint: Any) -> Iterator[str]:
 
 
 def lines_of_plans() -> Iterator[str]:
-    for kind in stored_names._STORED:
-        hints, names = typing.get_type_hints(kind), stored_names.stored_names(kind)
+    for kind in fingerprint._STORED:
+        hints, names = typing.get_type_hints(kind), fingerprint.stored_names(kind)
         for stored, attribute in names.fields:
             if words := list(choices_in(hints[attribute])):
                 yield f"plan: {names.name}.{stored}: {' '.join(words)}"
@@ -150,22 +147,22 @@ def lines_of_accounts() -> Iterator[str]:
 
 def lines_of_names() -> Iterator[str]:
     """Names of files, of columns in them, and of what a manifest remembers for Spark."""
-    found_by = FoundBy("label", ("k",))
+    found_by = RunKey("label", ("k",))
     sums = partials_of([AggregateCall("n", "sum", ("v",), (pa.int64(),))])
     assert sums is not None
     files = {
         "manifest": manifest.manifest_name(7),
         "owner": manifest.OWNED,
         "begun": manifest.BEGUN,
-        "history": Segment(0, 1, 2, 3, "run").name,
-        "shed": shed_decided.decided_name(7, 1, 2),
-        "shed of job": shed_decided.decided_of_job(7, None),
-        "shed of source": shed_decided.decided_of_job(7, 3),
+        "history": HistorySegment(0, 1, 2, 3, "run").name,
+        "shed": load_shedding.node_decision_name(7, 1, 2),
+        "shed of job": load_shedding.job_decision_name(7, None),
+        "shed of source": load_shedding.job_decision_name(7, 3),
         "snapshots": SNAPSHOTS,
         "parts of sinks": recorded_parts(7, "digest"),
-        "answers": asked.FOLDER,
+        "answers": async_lookup.FOLDER,
         "folders": " ".join(manifest.FOLDERS),
-        "table": tables_sql.MADE[0],
+        "table": postgres_store.CREATE_TABLES[0],
     }
     columns = {
         "runs": (SLOT, ARRIVAL, CAME, DELETED, order_of_times("t"), least_times("t"), null_column("t")),
@@ -174,7 +171,16 @@ def lines_of_names() -> Iterator[str]:
         "sides": (copy_name("a", 1), node_alias(1)),
         "indexes": tuple(Measured("c", Measure(*kind)).name for kind in MEASURES),
     }
-    host_keys = (host.QUERY_ID, host.BATCH, host.OFFSETS, host.SOURCES, host.TOPICS, READ, COLUMNS, CHANGED)
+    host_keys = (
+        spark_positions.QUERY_ID,
+        spark_positions.BATCH,
+        spark_positions.OFFSETS,
+        spark_positions.SOURCES,
+        spark_positions.TOPICS,
+        READ,
+        COLUMNS,
+        CHANGED,
+    )
     yield from (f"names, files: {what}: {name}" for what, name in files.items())
     yield from (f"names, columns: {what}: {' '.join(names)}" for what, names in columns.items())
     yield f"names, host: {' '.join((*host_keys, file_lists.KEY, last_output.KEY))}"
@@ -211,7 +217,7 @@ def test_every_record_is_a_file_or_part_of_one():
 
 
 def test_a_field_keeps_its_stored_name():
-    class Renamed(Record):
+    class Renamed(StoredRecord):
         now: float = Field(validation_alias="then", serialization_alias="then")
 
     text = Renamed(now=float("-inf")).model_dump_json()

@@ -7,7 +7,7 @@ import pytest
 from tests.support.ticks import plan_of
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
-from watersmeet.state.copied import copy_newest
+from watersmeet.state.copy import copy_newest
 from watersmeet.state.manifest import Manifest, load_newest, manifest_names
 
 

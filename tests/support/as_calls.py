@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from watersmeet.front.text.dialect import ImposeOrder, Watersmeet, WindowTable
+from watersmeet.parser.text.dialect import ImposeOrder, Watersmeet, WindowTable
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import Window, hop, session, tumble
 

@@ -19,13 +19,12 @@ import pyarrow as pa
 
 import watersmeet
 from tests.support.jvm_options import OF_CLUSTERS
-from watersmeet.engine.local import replay_case as replay_locally
-from watersmeet.engine.spark.job import session
-from watersmeet.engine.spark.replay import replay_case
-from watersmeet.engine.spark.tick.places import Places
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.requests import Place
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectLocation, ObjectStore
+from watersmeet.runtime.local import replay_case as replay_locally
+from watersmeet.runtime.spark.job import session
+from watersmeet.runtime.spark.replay import replay_case
+from watersmeet.runtime.spark.tick.task_placement import TaskPlacement
 from watersmeet.testing.cases import check_case
 
 EXECUTORS = 2
@@ -48,7 +47,9 @@ def begin(folder: str) -> Any:
         "spark.executorEnv.TMPDIR": OWN,
         "spark.executor.extraJavaOptions": OF_CLUSTERS,
     }
-    spark = session.start(session.settings(master=f"local-cluster[{EXECUTORS},1,1024]", conf=conf))
+    spark = session.start(
+        session.build_session_settings(master=f"local-cluster[{EXECUTORS},1,1024]", conf=conf)
+    )
     until = time.monotonic() + PATIENCE_S
     jvm: Any = spark.sparkContext._jsc
     while jvm.sc().getExecutorMemoryStatus().size() <= EXECUTORS:  # the driver is one
@@ -73,7 +74,7 @@ def places_of(spark: Any) -> list[list[str]]:
             names = [f"{number} in {os.getcwd()}" for number in batch.column(0).to_pylist()]
             yield pa.record_batch({"name": pa.array(names, pa.string())})
 
-    frame = Places(spark).numbers(EXECUTORS).mapInArrow(named, "name STRING")
+    frame = TaskPlacement(spark).numbers(EXECUTORS).mapInArrow(named, "name STRING")
     return [sorted(row[0] for row in frame.collect()) for _ in range(EVALUATED)]
 
 
@@ -87,7 +88,7 @@ def main() -> None:
             ran = watersmeet.run(case["text"], case["settings"], on_notice=lambda said: print("notice", said))
             print("ticks", ran.ticks)
             continue
-        place = Place(f"s3://{bucket}/{number}", options, allow_http=True)
+        place = ObjectLocation(f"s3://{bucket}/{number}", options, allow_http=True)
         cache = Cache(place.url) if number % 2 else None
         began = time.perf_counter()
         problems = problems_of(case, ObjectStore(place, cache))

@@ -23,8 +23,8 @@ COMPOSED = {
 _BY_TABLES = {
     path.relative_to(PACKAGE).as_posix()
     for part in (
-        "engine",
-        "front",
+        "runtime",
+        "parser",
         "plan",
         "local",
         "pipelines",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from watersmeet.state.runs import written
+from watersmeet.state.runs import writer
 from watersmeet.state.store import MemoryStore
 
 
@@ -42,5 +42,5 @@ class FarStore(MemoryStore):
 
 def cut_small(monkeypatch: pytest.MonkeyPatch, most: int = 16) -> None:
     """The smallest runs have sections, where there are several tasks."""
-    monkeypatch.setattr(written, "SECTION_BYTES", 1)
-    monkeypatch.setattr(written, "MOST_SECTIONS", most)
+    monkeypatch.setattr(writer, "SECTION_BYTES", 1)
+    monkeypatch.setattr(writer, "MAX_SECTIONS", most)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.support.recorded_cases import RecordedCase
-from watersmeet.history.past import Past
-from watersmeet.history.points import joined, rolled
+from watersmeet.history.points import concat_points, roll_up
+from watersmeet.history.reader import JobHistory
 from watersmeet.why.rows import Missing, Reread
 from watersmeet.why.ticks import TickHistory, tick_history
 
@@ -37,20 +37,20 @@ def partly_known(
         yield seed, ready, history, reread
 
 
-def with_gaps(past: Past, rng: random.Random) -> Past:
+def with_gaps(past: JobHistory, rng: random.Random) -> JobHistory:
     """The history without some of its ticks, as runs that were killed and rolled-up figures leave it."""
     ticks = sorted(set(past.points.column("first_tick").to_pylist()))
     gone = rng.sample(ticks, rng.randint(0, len(ticks) - 1))
     kept = pc.invert(pc.is_in(past.points.column("first_tick"), pa.array(gone, pa.int64())))
-    return Past(past.points.filter(kept))
+    return JobHistory(past.points.filter(kept))
 
 
-def rolled_up(past: Past, rng: random.Random) -> Past:
+def rolled_up(past: JobHistory, rng: random.Random) -> JobHistory:
     """The history with its first ticks rolled up."""
     ticks = past.points.column("first_tick")
     until = rng.randint(1, max(ticks.to_pylist()))
     old, new = (past.points.filter(of(ticks, until)) for of in (pc.less_equal, pc.greater))
-    return Past(joined([rolled(old, rng.choice([2, 4, 8])), new]))
+    return JobHistory(concat_points([roll_up(old, rng.choice([2, 4, 8])), new]))
 
 
 def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick, RunningTick
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, RunningTick, StartedTick
 
 PHASES: dict[str, type] = {
-    "advance": BegunTick,
+    "advance": StartedTick,
     "node_task": RunningTick,
     "settle": RunningTick,
     "conclude": RunningTick,

@@ -17,7 +17,7 @@ from PIL import Image
 from tests.support.browser import browser
 from tests.support.package_paths import find_paths
 from tests.support.recorded import OPEN, RecordedJob
-from watersmeet.history.past import read
+from watersmeet.history.reader import read
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
 from watersmeet.state.store import MemoryStore

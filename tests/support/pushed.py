@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
-from watersmeet.engine.values import HeldTables, to_table
 from watersmeet.errors import SpecError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.replay import QUERY, CaseOutput, CaseStep, replay
+from watersmeet.runtime.values import InMemoryTables, to_table
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore, Store
 from watersmeet.types.sql_type import TIMESTAMP
@@ -33,7 +33,7 @@ class _PushedCase:
     def __init__(self, plan: JobPlan, rng: random.Random) -> None:
         self._plan, self._rng = plan, rng
         self._store: Store = MemoryStore()
-        self._tables = HeldTables()
+        self._tables = InMemoryTables()
         self._declared = {source.name: source for source in (*plan.sources, *plan.tables)}
 
     def open(self, partitions: int, clock_us: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.testing.cases import Case
 

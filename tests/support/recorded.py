@@ -1,4 +1,4 @@
-"""Histories of jobs in this process: what `Recording` keeps is told as Spark's runs tell it."""
+"""Histories of jobs in this process: what `HistoryRecorder` keeps is told as Spark's runs tell it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import watersmeet
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.local import LocalJob, StepOutput
-from watersmeet.engine.local.tick import ToSinks
-from watersmeet.history.recording import About, Recording
-from watersmeet.observe.watching import Watching
+from watersmeet.history.recorder import HistoryRecorder, RunDescription
+from watersmeet.observe.listeners import ListenerGroup
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.local import LocalJob, StepOutput
+from watersmeet.runtime.local.tick import SinkStaging
 from watersmeet.state.store import Store
 
 OPEN = SimpleNamespace(finished=False, stopped=True)
@@ -39,18 +39,18 @@ class RecordedJob:
         plan = watersmeet.plan_job(description)
         self.job = LocalJob(plan, store, clock_us=clock_us)
         self.results: list[TickResult] = []
-        self.recording = Recording(lambda: store, About.of(description, plan), clock)
+        self.recording = HistoryRecorder(lambda: store, RunDescription.of(description, plan), clock)
         self.say = say or (lambda _: None)
-        self.watching = Watching([self.recording])
+        self.watching = ListenerGroup([self.recording])
 
     @contextmanager
     def run(self, outcome: Any) -> Iterator[RecordedJob]:
-        with self.recording.of_a_run(self.say) as ended:
+        with self.recording.recording_run(self.say) as ended:
             self.watching.start({}, None)
             yield self
             ended(outcome)
 
-    def to_sinks(self) -> ToSinks | None:
+    def to_sinks(self) -> SinkStaging | None:
         """Where the rows of the next tick go, and what the manifest remembers; None: nowhere, and nothing."""
         return None
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.replay import QUERY, CaseOutput, CaseStep, replay
-from watersmeet.engine.values import to_table
-from watersmeet.front.case_file import case_job
-from watersmeet.history.figures import figures_of
-from watersmeet.history.past import Past
-from watersmeet.history.points import Points
+from watersmeet.history.points import Points, figures_of
+from watersmeet.history.reader import JobHistory
 from watersmeet.observe.reports import report_of
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.replay import QUERY, CaseOutput, CaseStep, replay
+from watersmeet.runtime.values import to_table
 from watersmeet.spec.model import Job
 from watersmeet.state.store import MemoryStore
 from watersmeet.why.rows import Portion, Reread
@@ -35,7 +34,7 @@ class RecordedCase:
         self.problem = next((out["error"] for out in replay(case, self._open, 1) if "error" in out), None)
         if self.problem is None:
             self.job = case_job(case)
-            self.past = Past(self._points.table())
+            self.past = JobHistory(self._points.table())
             self.reread = {
                 source.name: Reread(source, self._portions[source.name]) for source in self.plan.sources
             }

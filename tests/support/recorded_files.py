@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.recorded import RecordedJob
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.driver.settling.ending import Staged
-from watersmeet.engine.local.tick import ToSinks
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.host import SOURCES
+from watersmeet.runtime.coordinator.commit import StagedParts
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.local.tick import SinkStaging
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.spark_positions import SOURCES
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
 
@@ -47,10 +47,10 @@ class FileJob(RecordedJob):
         self._names = [source.name for source in self.job.plan.sources]
         self._sources = [f"{source.connector} {source.name}" for source in self.job.plan.sources]
 
-    def to_sinks(self) -> ToSinks:
+    def to_sinks(self) -> SinkStaging:
         self._lists = file_lists.add(self._store, self._lists, self._read)
         listed = {file_lists.KEY: [entry.model_dump() for entry in self._lists]}
-        return ToSinks(lambda tick, rows: Staged(), {SOURCES: self._sources, **listed})
+        return SinkStaging(lambda tick, rows: StagedParts(), {SOURCES: self._sources, **listed})
 
     def told(self, result: TickResult) -> TickResult:
         return replace(result, read={name: {"files": steps} for name, steps in self._steps.items()})

@@ -16,8 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.request import Request, urlopen
 
-from watersmeet.objects.requests import Place
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectLocation, ObjectStore
 
 Fault = str
 FAULTS: tuple[Fault, ...] = ("unavailable", "reset", "lost", "unavailable but done", "slow", "cut")
@@ -96,7 +95,7 @@ def store_at(endpoint: str, bucket: str, prefix: str = "state", **place: Any) ->
     """A store there, whose client gives up soon. The keys have to be in the environment."""
     options = (("endpoint", endpoint), ("region", "us-east-1"))
     limits = {"timeout_s": TIMEOUT_S, "patience_s": 6.0} | place
-    return ObjectStore(Place(f"s3://{bucket}/{prefix}", options, allow_http=True, **limits))
+    return ObjectStore(ObjectLocation(f"s3://{bucket}/{prefix}", options, allow_http=True, **limits))
 
 
 class FullBucket:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import arriving, check_account
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.local import LocalJob, StepOutput
-from watersmeet.engine.local.tick import ToSinks, rows_aside
 from watersmeet.event_time import ENDED
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local import LocalJob, StepOutput
+from watersmeet.runtime.local.tick import SinkStaging, read_side_outputs
 from watersmeet.state.store import MemoryStore
 
 KINDS = ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"]
@@ -194,12 +194,12 @@ def tried(
 
     def crash(tick: RunningTick, _: Any) -> Any:
         nonlocal seen
-        seen = [row for query in plan.queries for row in rows_aside(tick, query, at_limit)]
+        seen = [row for query in plan.queries for row in read_side_outputs(tick, query, at_limit)]
         raise Crash
 
     if crashes:
         with pytest.raises(Crash):
-            attempted.tick(arriving(**rows), end=end, to_sinks=ToSinks(crash))
+            attempted.tick(arriving(**rows), end=end, to_sinks=SinkStaging(crash))
     job = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
     return job, job.tick(arriving(**rows), end=end), seen
 
@@ -209,7 +209,7 @@ Judge = Callable[[Plain, set[int]], None]
 
 
 def by_rows(at_limit: str) -> Judge:
-    """Those of more than `MOST` rows."""
+    """Those of more than `MAX_BATCH_PAIRS` rows."""
 
     def judge(plain: Plain, shed: set[int]) -> None:
         if at_limit == "shed_oldest":

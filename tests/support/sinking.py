@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.sinks.postgres_frames import ArrowFrame
-from watersmeet.engine.messages.work import TickStart
+from watersmeet.runtime.messages.work import TickStart
 from watersmeet.sinks.base import Sink
-from watersmeet.sinks.registry import known_to_tasks, part_from, plain_part
+from watersmeet.sinks.registry import is_known_part, part_from, plain_part
 
 Run = Callable[..., Any]
 
@@ -50,7 +50,7 @@ def stage(
     """
     rows = table.rename_columns(list(names)).combine_chunks()
     part = sink.arrow_part(rows.schema, insert, start.tick, start.attempt)
-    if part is None or not known_to_tasks(part):
+    if part is None or not is_known_part(part):
         types = ["STRING" if pa.types.is_string(field.type) else "BIGINT" for field in rows.schema]
         sink.write(JsonFrame(rows, types, tasks), insert, start.tick, start.attempt)
         staged = sink.staged_rows(insert, start.tick, start.attempt)

@@ -10,22 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.engine.messages.shapes import JoinShape
-from watersmeet.engine.messages.work import NodeWork
-from watersmeet.engine.nodes import broadcast, join
-from watersmeet.engine.nodes.spread import hot
-from watersmeet.engine.tasks.cut import Nothing
 from watersmeet.kernel.slots import TIME_BITS, Slots
+from watersmeet.runtime.messages.shapes import JoinShape
+from watersmeet.runtime.messages.work import NodeWork
+from watersmeet.runtime.operators import broadcast, join, skew
+from watersmeet.runtime.tasks.partition import Nothing
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.runs import written
-from watersmeet.state.runs.heavy import HeavyKey, key_told
+from watersmeet.state.runs import writer
+from watersmeet.state.runs.heavy_hitters import HeavyKey, format_key
 
 
 @dataclass
 class Splits:
     """The keys that tasks found hot, of all nodes and ticks."""
 
-    keys: list[hot.HotKey] = field(default_factory=list)
+    keys: list[skew.HotKey] = field(default_factory=list)
 
 
 def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
@@ -37,24 +36,25 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
             return ()
         buckets, first, rows = np.unique(slots >> np.int64(TIME_BITS), return_index=True, return_counts=True)
         return tuple(
-            HeavyKey(bucket=bucket, rows=count, key=key_told(batch, key, place))
+            HeavyKey(bucket=bucket, rows=count, key=format_key(batch, key, place))
             for bucket, place, count in zip(buckets.tolist(), first.tolist(), rows.tolist(), strict=True)
         )
 
-    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[hot.HotKey, ...]:
-        found = hot.hot_keys(shape, work, partitions)
+    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[skew.HotKey, ...]:
+        found = skew.hot_keys(shape, work, partitions)
         splits.keys += found
         return found
 
-    monkeypatch.setattr(written, "heavy_keys_in", all_keys)
-    monkeypatch.setattr(hot, "OF_A_TASK", 0.0)
-    monkeypatch.setattr(hot, "LEAST_WORK", 0.0)
+    monkeypatch.setattr(writer, "heavy_keys_in", all_keys)
+    monkeypatch.setattr(skew, "MIN_SPLIT_SHARE", 0.0)
+    monkeypatch.setattr(skew, "MIN_SPLIT_WORK", 0.0)
     monkeypatch.setattr(join, "hot_keys", told)
     return splits
 
 
 def settle_without_asking(
-    shape: Any, share: Any, side: Any, own: Any, whole: broadcast.Whole, marks: MarkWriter
+    shape: Any, share: Any, side: Any, own: Any, whole: broadcast.WholeSide, marks: MarkWriter
 ) -> None:
-    """Plant a bug in `broadcast.settle`: owners of rows do not ask which matches other tasks found."""
-    broadcast.settle(shape, share, side, own, replace(whole, near=Nothing()), marks)
+    """Plant a bug in `broadcast.settle_broadcast_marks`: owners of rows do not ask which matches other tasks
+    found."""
+    broadcast.settle_broadcast_marks(shape, share, side, own, replace(whole, near=Nothing()), marks)

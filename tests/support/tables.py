@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.objects.tables_store import TablesStore
+from watersmeet.objects.postgres_location import TablesPlace
+from watersmeet.objects.postgres_store import TablesStore
 from watersmeet.spec.secrets import Secret
 
 _NUMBER = itertools.count(1)

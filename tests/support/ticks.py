@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from watersmeet.engine.local import LocalJob, StepOutput
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob, StepOutput
 from watersmeet.spec.model import Job
 
 QUERY = "q"

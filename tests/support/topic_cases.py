@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from tests.support.recorded_cases import Reached, RecordedCase
 from watersmeet.cli.why import topics
-from watersmeet.engine.replay import CaseStep
+from watersmeet.runtime.replay import CaseStep
 from watersmeet.spec.model import Source
-from watersmeet.topics.reading import RECORDS, Place, Topic
+from watersmeet.topics import RECORDS, SourcePartition, TopicState
 from watersmeet.why.rows import Reread
 from watersmeet.why.ticks import tick_history
 
@@ -146,10 +146,12 @@ class _Reader:
 
     def __exit__(self, *_: Any) -> None: ...
 
-    def topics(self) -> dict[str, Topic]:
-        return {self._topic: Topic("id", {0: (self._log.first, self._log.end)})}
+    def topics(self) -> dict[str, TopicState]:
+        return {self._topic: TopicState("id", {0: (self._log.first, self._log.end)})}
 
-    def records(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[tuple[Place, pa.RecordBatch]]:
+    def records(
+        self, spans: Mapping[SourcePartition, tuple[int, int]]
+    ) -> Iterator[tuple[SourcePartition, pa.RecordBatch]]:
         for place, (first, end) in spans.items():
             own = [(at, *kv, 0) for at, kv in sorted(self._log.records.items()) if first <= at < end]
             if own:

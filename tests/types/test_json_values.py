@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from watersmeet.types.json_values import has_value, rows_of
+from watersmeet.types.json_values import has_native_value, rows_of
 
 AT = datetime(2024, 3, 1, 10, 0, 0, 5)
 
@@ -49,7 +49,7 @@ def test_columns_may_share_a_name():
 
 def test_what_arrow_has_not_is_text():
     kinds = ("interval year to month", "map<string,variant>", "map<int,string>", "time(6)")
-    assert [kind for kind in kinds if not has_value(kind)] == list(kinds[:2])
+    assert [kind for kind in kinds if not has_native_value(kind)] == list(kinds[:2])
 
 
 def test_values_that_python_has_not():

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from watersmeet.types.arithmetic import mean_type, result_type, total_type
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.common import common_type
+from watersmeet.types.coercion import common_type, mean_type, result_type, total_type
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import INTEGERS, SqlType
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import SqlError
-from watersmeet.front.types.columns import type_named
+from watersmeet.parser.types.inference import type_named
 from watersmeet.spec.functions import function_names, signature_of
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.parser import sql_type

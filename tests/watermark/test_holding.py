@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from watersmeet.watermark.holding import SILENT_US, holding, unheard
-from watersmeet.watermark.tracker import BranchRules, Seen, advance, fresh_input
+from watersmeet.watermark.holders import SILENT_US, find_holders, find_unheard_partitions
+from watersmeet.watermark.tracker import BranchProgress, BranchRules, advance, fresh_input
 
 S = 1_000_000
 SILENT = SILENT_US // S
@@ -17,14 +17,14 @@ class Input:
     def tick(self, clock, *branches, idle=None):
         """The partitions named, after a tick of rows per branch: {partition: time}."""
         seen = {
-            ("a", number): Seen(greatest={p: {"t": t} for p, t in rows.items()}, idle=idle)
+            ("a", number): BranchProgress(greatest={p: {"t": t} for p, t in rows.items()}, idle=idle)
             for number, rows in enumerate(branches)
         }
         advance({"a": self.state}, {"a": self.rules}, seen, clock * S)
         names = ["s", "u"][: len(self.rules)]
         return {
             f"{each.source}/{each.partition}": each.since_us
-            for each in holding(self.state, self.rules, names, clock * S)
+            for each in find_holders(self.state, self.rules, names, clock * S)
         }
 
 
@@ -82,7 +82,7 @@ def test_who_has_nothing_to_be_read_at_the_start():
     source = Input(rules("p", "q", "r"))
 
     def found(**unread):
-        return [each.partition for each in unheard(source.state, source.rules, ["s"], unread)]
+        return [each.partition for each in find_unheard_partitions(source.state, source.rules, ["s"], unread)]
 
     assert found(s=("p",)) == ["q", "r"]
     assert found() == [], "nothing is known of the source"

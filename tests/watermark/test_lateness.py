@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME
-from watersmeet.watermark.lateness import INTEGER_BUCKETS, TIME_BUCKETS, LateBy, Missed, summed
+from watersmeet.watermark.lateness import (
+    INTEGER_BUCKETS,
+    TIME_BUCKETS,
+    LateBy,
+    MissedWatermarks,
+    sum_by_column,
+)
 
 S = 1_000_000
 
@@ -38,7 +44,7 @@ def test_buckets_of_numbers(late_by, bucket):
 
 
 def test_sums_keep_the_order_of_the_buckets():
-    total = summed([{"t": counted(5 * S, 200 * S)}, {"t": counted(1, 42 * S, 2)}, {"u": counted(7)}])
+    total = sum_by_column([{"t": counted(5 * S, 200 * S)}, {"t": counted(1, 42 * S, 2)}, {"u": counted(7)}])
     assert list(total["t"].counts.items()) == [("<1s", 2), ("<10s", 1), ("<1m", 1), ("<10m", 1)]
     assert (total["t"].most, total["u"].most) == (200 * S, 7)
     assert len(TIME_BUCKETS) == 8
@@ -46,7 +52,7 @@ def test_sums_keep_the_order_of_the_buckets():
 
 
 def missed(columns, *notes) -> dict:
-    found = Missed(3, columns)
+    found = MissedWatermarks(3, columns)
     for column, values, watermark in notes:
         times = np.array(values, dtype=np.int64)
         found.note(column, times < watermark, times, watermark)
@@ -71,7 +77,7 @@ def test_lateness_saturates():
 
 
 def test_a_change_counts_as_often_as_it_stands_for_rows():
-    found = Missed(3, {"t": True})
+    found = MissedWatermarks(3, {"t": True})
     times = np.array([5, 9, 10], dtype=np.int64)
     found.note("t", times < 10, times, 10)
     total: dict[str, LateBy] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.watermark.output import output_watermarks, risen
+from watersmeet.watermark.tracker import output_watermarks, risen_watermarks
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_the_golden_of_one_to_four():
 
 
 def test_only_those_that_rose_are_put_out():
-    assert risen({"a": 5, "b": 5}, {"a": 5, "b": 6, "c": -3}) == {"b": 6, "c": -3}
-    assert risen({"a": 5}, {"a": ENDED}) == {"a": ENDED}
+    assert risen_watermarks({"a": 5, "b": 5}, {"a": 5, "b": 6, "c": -3}) == {"b": 6, "c": -3}
+    assert risen_watermarks({"a": 5}, {"a": ENDED}) == {"a": ENDED}

@@ -11,15 +11,15 @@ import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.watermark.tracker import (
+    BranchProgress,
     BranchRules,
     BranchState,
     InputState,
     PartitionState,
-    Seen,
     advance,
+    branches_going_idle,
     end,
     fresh_input,
-    going_idle,
     pause,
     wake,
 )
@@ -34,7 +34,7 @@ class Input:
         self.rules = {"a": list(rules)}
         self.inputs = {"a": fresh_input(rules, started * S)}
 
-    def tick(self, clock, *seen: Seen | None):
+    def tick(self, clock, *seen: BranchProgress | None):
         per_branch = {("a", number): each for number, each in enumerate(seen) if each is not None}
         advance(self.inputs, self.rules, per_branch, clock * S)
         return self.inputs["a"].watermarks["t"]
@@ -45,7 +45,7 @@ def rules(lag=0, **more):
 
 
 def rows(idle=None, busy=(), advances=None, **greatest):
-    return Seen(
+    return BranchProgress(
         greatest={"" if name == "none" else name: {"t": time} for name, time in greatest.items()},
         idle=idle,
         busy=busy,
@@ -98,7 +98,7 @@ def test_a_partition_declared_later_holds_from_then_on():
 
 def test_a_row_without_a_time_makes_its_partition_known():
     source = Input(rules())
-    source.tick(0, Seen(greatest={"p": {}}))
+    source.tick(0, BranchProgress(greatest={"p": {}}))
     assert source.tick(0, rows(q=10)) == NEVER
     assert source.tick(0, rows(p=4)) == 4
 
@@ -205,7 +205,7 @@ def test_the_end_of_input_is_above_all_times():
 
 def test_columns_of_one_source_never_mix():
     source = Input(BranchRules({"t": 1, "u": 10}))
-    source.tick(0, Seen(greatest={"p": {"t": 100, "u": 50}, "q": {"t": 90, "u": 80}}))
+    source.tick(0, BranchProgress(greatest={"p": {"t": 100, "u": 50}, "q": {"t": 90, "u": 80}}))
     assert source.inputs["a"].watermarks == {"t": 89, "u": 40}
 
 
@@ -288,7 +288,7 @@ def test_who_holds_does_not_follow():
 def test_the_least_over_all_event_times_of_the_active_ones_is_followed():
     own = {"a": [BranchRules({"t": 0, "u": 0})], "b": [rules(follow_when_idle=True)]}
     states = {alias: fresh_input(each, 0) for alias, each in own.items()}
-    seen = {("a", 0): Seen(greatest={"": {"t": 30, "u": 20}}), ("b", 0): rows(p=4, idle=())}
+    seen = {("a", 0): BranchProgress(greatest={"": {"t": 30, "u": 20}}), ("b", 0): rows(p=4, idle=())}
     advance(states, own, seen, 0)
     assert states["b"].watermarks["t"] == 20
 
@@ -338,7 +338,7 @@ def test_who_would_go_idle_is_known_before():
     source.tick(0, rows(p=10, q=4), rows(p=1))
 
     def asked(clock, **greatest):
-        return going_idle(source.inputs, source.rules, {("a", 0): rows(**greatest)}, clock * S)
+        return branches_going_idle(source.inputs, source.rules, {("a", 0): rows(**greatest)}, clock * S)
 
     assert asked(4) == []
     assert asked(5, p=11) == [("a", 0)]
@@ -349,9 +349,9 @@ def test_who_would_go_idle_is_known_before():
 
 def test_what_an_earlier_attempt_decided_counts():
     source = Input(rules(idle_timeout_us=5 * S, partitions=("p", "q", "new")))
-    source.tick(0, Seen(greatest={"p": {"t": 10}, "q": {"t": 4}}, decided={"p": False, "q": False}))
+    source.tick(0, BranchProgress(greatest={"p": {"t": 10}, "q": {"t": 4}}, decided={"p": False, "q": False}))
     assert source.inputs["a"].watermarks == {"t": 4}, "what is new waits for the next tick"
-    decided = Seen(greatest={"p": {"t": 20}}, decided={"p": False, "q": True})
+    decided = BranchProgress(greatest={"p": {"t": 20}}, decided={"p": False, "q": True})
     assert source.tick(1, decided) == 20
     assert source.tick(2, rows(q=30)) == 20
     assert set(source.inputs["a"].branches[0].partitions) == {"p", "q", "new"}

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from tests.support.effort import at_effort
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.whatif.judged import is_direct, kept_of, marks_of, retained, rows_of_query
+from watersmeet.whatif.ingest_rules import count_ingested, is_direct, marks_of, retained, rows_of_query
 from watersmeet.whatif.lags import disorder_of, least_lags
-from watersmeet.whatif.replayed import played
-from watersmeet.whatif.sample import Given, sample_of
-from watersmeet.whatif.setting import Setting, applied
-from watersmeet.whatif.tried import Trials
+from watersmeet.whatif.replay import played
+from watersmeet.whatif.sample import SampleSource, sample_of
+from watersmeet.whatif.settings import Setting, apply_setting
+from watersmeet.whatif.trial import Trials
 
 CASES = at_effort(quick=14, full=56)
 S = 1_000_000
@@ -116,7 +116,7 @@ def drawn(rng, case):
     for source in plan_job(job).sources:
         table, came, names = rows_of(rng, rng.randint(1, 80), in_time, partitions)
         told = None if partitions == 1 else names
-        given.append(Given(source, table, "t", came if by_arrival else None, told))
+        given.append(SampleSource(source, table, "t", came if by_arrival else None, told))
     idle = [source.source.idle_timeout_us for source in given if source.source.idle_timeout_us]
     size = rng.choice([{"rows_per_tick": rng.randint(1, 30)}, {"ticks": 12}])
     if in_time and rng.random() < 0.3:
@@ -138,7 +138,7 @@ def worked_out(query, sample):
     marks = marks_of(query, rows, sample)
     late, null_time, kept = {}, {}, {}
     for own in rows:
-        of, alias = kept_of(own, marks), own.side.name
+        of, alias = count_ingested(own, marks), own.side.name
         late[alias] = late.get(alias, 0) + int(of.late.sum())
         null_time[alias] = null_time.get(alias, 0) + of.null_time
         kept[alias] = kept.get(alias, 0) + retained(of, own.arrived.ticks, sample.ticks)
@@ -152,7 +152,7 @@ def test_late_retained_and_lost_are_those_of_the_engine():
         rng = random.Random(seed)
         try:
             job, sample, setting = drawn(rng, case)
-            changed = applied(job, setting)
+            changed = apply_setting(job, setting)
             plan = plan_job(changed)
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
@@ -196,13 +196,13 @@ def test_a_suggested_lag_is_the_least_that_does(share):
         )
         (source,) = plan_job(job).sources
         table, _, names = rows_of(rng, 60, in_time, 2)
-        sample = sample_of([Given(source, table, "t", None, names)], rows_per_tick=5)
+        sample = sample_of([SampleSource(source, table, "t", None, names)], rows_per_tick=5)
         lag = least_lags(disorder_of(job, sample), share)["plain"]
 
         def late_with(lag, job=job, sample=sample):
-            counts = played(plan_job(applied(job, Setting(lags={"plain": lag}))), sample)["console"].counts[
-                "a"
-            ]
+            counts = played(plan_job(apply_setting(job, Setting(lags={"plain": lag}))), sample)[
+                "console"
+            ].counts["a"]
             return counts.get("late", 0) / counts["in"]
 
         assert late_with(lag) <= share, seed

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.recorded_cases import RecordedCase
-from watersmeet.engine.replay import QUERY
 from watersmeet.errors import SpecError, StateError
-from watersmeet.history.past import Past
-from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
+from watersmeet.history.points import Figures, Points, concat_points, roll_up, subject_of
+from watersmeet.history.reader import JobHistory
+from watersmeet.runtime.replay import QUERY
 from watersmeet.why.answer import Answer
 from watersmeet.why.outcomes import answers
 from watersmeet.why.question import Question, QuestionPlan, parse_value
@@ -48,7 +48,7 @@ def ran(
     return run
 
 
-def asked(run: RecordedCase, question: Question, past: Past | None = None) -> Answer:
+def asked(run: RecordedCase, question: Question, past: JobHistory | None = None) -> Answer:
     history = tick_history(run.past if past is None else past)
     (answer,) = answers(QuestionPlan.of(question, run.job, run.plan), run.job, history, run.reread)
     return answer
@@ -153,7 +153,7 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
     run = ran(JOIN)
     first = pc.less_equal(run.past.points.column("first_tick"), 2)
     old, new = run.past.points.filter(first), run.past.points.filter(pc.invert(first))
-    past = Past(pa.concat_tables([rolled(old, 16), new]))
+    past = JobHistory(pa.concat_tables([roll_up(old, 16), new]))
     (fate,) = asked(run, Question("a", ["k=u"]), past).fates
     assert (fate.what, str(fate.tick)) == ("retained", "in tick 3")
     (fate,) = asked(run, Question("a", ["z"]), past).fates
@@ -246,7 +246,7 @@ def test_records_are_broken_for_certain_where_none_of_their_tick_is_missing(miss
     run.reread["b"] = Reread(b.source, [*b.portions[:2], left_out], gone)
     counted = Points()
     counted.add(3, 3, Figures({}, {(subject_of("input", QUERY, "b"), "broken"): 1}))
-    past = Past(joined([run.past.points, counted.table()]))
+    past = JobHistory(concat_points([run.past.points, counted.table()]))
     (fate,) = asked(run, Question("b", ["k=odd"]), past).fates
     assert fate.what == what
 
@@ -255,7 +255,7 @@ def test_an_older_history_does_not_say_which_tick_read_what() -> None:
     run = ran(JOIN)
     is_read = pc.starts_with(run.past.points.column("figure").cast(pa.string()), "offset ")
     with pytest.raises(StateError) as refused:
-        asked(run, Question("a"), Past(run.past.points.filter(pc.invert(is_read))))
+        asked(run, Question("a"), JobHistory(run.past.points.filter(pc.invert(is_read))))
     assert refused.value.code == "no-history"
 
 

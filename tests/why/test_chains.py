@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.why.test_asked import asked, ran
-from watersmeet.history.past import Past
+from watersmeet.history.reader import JobHistory
 from watersmeet.why.question import Question
 from watersmeet.why.rows import Missing, Reread
 
@@ -91,7 +91,9 @@ def test_what_is_lacking_is_named_and_joined_rows_are_known_all_the_same() -> No
     (fate,) = asked(run, Question("a", ["k=y"])).fates
     assert (fate.what, "not all rows of its inputs can be read again" in fate.text) == ("not_known", True)
     run = ran(CHAIN, ROWS)
-    late = Past(run.past.points.filter([tick != 2 for tick in run.past.points["first_tick"].to_pylist()]))
+    late = JobHistory(
+        run.past.points.filter([tick != 2 for tick in run.past.points["first_tick"].to_pylist()])
+    )
     (fate,) = asked(run, Question("a", ["k=p"]), late).fates
     assert (fate.what, "the history does not have each tick" in fate.text) == ("not_known", True)
 
@@ -101,7 +103,7 @@ def test_of_a_query_that_began_later_than_the_job_what_came_before_is_not_known(
     points = run.past.points
     figures, ticks = points["figure"].to_pylist(), points["first_tick"].to_pylist()
     later = [own != ("total_rows_out", 1) for own in zip(figures, ticks, strict=True)]
-    (fate,) = asked(run, Question("a", ["k=y"]), Past(points.filter(later))).fates
+    (fate,) = asked(run, Question("a", ["k=y"]), JobHistory(points.filter(later))).fates
     assert (fate.what, "the query began later than the job" in fate.text) == ("not_known", True)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tests.support.columns import column
-from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.query_inputs import JoinInputs
 from watersmeet.spec.model import Input
 from watersmeet.why import expressions
 from watersmeet.why.expressions import value_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.job_file import job_in
-from watersmeet.engine.spark.checkpoint.host import SOURCES
-from watersmeet.engine.spark.sources.files.again import FilesAgain, files_again
-from watersmeet.engine.spark.sources.files.first_rows import rows_of_file
+from watersmeet.runtime.spark.checkpoint.spark_positions import SOURCES
+from watersmeet.runtime.spark.sources.files.first_rows import read_file_rows
+from watersmeet.runtime.spark.sources.files.reread import RereadFiles, reread_files
 from watersmeet.spec.model import Column, Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
@@ -39,10 +39,10 @@ def again(root: Path, files: list[tuple[str, int, int]], *, key: str = " PRIMARY
     store = MemoryStore()
     lists = file_lists.add(store, [], reads)
     host = {SOURCES: ["file p"], file_lists.KEY: [own.model_dump() for own in lists]}
-    return files_again(source, store, host, "UTC", frozenset({"id"}), lambda batch: batch // 2)
+    return reread_files(source, store, host, "UTC", frozenset({"id"}), lambda batch: batch // 2)
 
 
-def names(found: FilesAgain) -> list[str]:
+def names(found: RereadFiles) -> list[str]:
     return [os.path.basename(path) for path, *_ in found.read]
 
 
@@ -70,5 +70,5 @@ def test_ids_that_no_double_holds_are_read(tmp_path: Path) -> None:
         options = {"path": str(tmp_path / file), "format": kind} | (
             {"header": "true"} if kind == "csv" else {}
         )
-        read = rows_of_file(Source("p", (Column("id", BIGINT),), "file", options), options["path"])
+        read = read_file_rows(Source("p", (Column("id", BIGINT),), "file", options), options["path"])
         assert ([row["id"] for row in read.rows], read.left_out) == ([*ids], 0)

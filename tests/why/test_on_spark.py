@@ -15,7 +15,7 @@ from tests.support.fates import ROW, fates
 from tests.why.test_random_fates import ALL, differences
 from watersmeet.cli.main import main
 from watersmeet.cli.why.command import answer_question
-from watersmeet.page.asking import AskedJob, Asker
+from watersmeet.page.questions import JobReference, QuestionRunner
 from watersmeet.why.question import Question
 
 pytestmark = pytest.mark.spark
@@ -82,7 +82,7 @@ def test_why_gives_rows_of_random_joins_the_fate_that_the_oracle_sees(
             text, Path("job.sql"), Question(alias, most=ALL), None, Path(".watersmeet/job")
         )
     }
-    asker = Asker(AskedJob(text, "job.sql", ".watersmeet/job"))
+    asker = QuestionRunner(JobReference(text, "job.sql", ".watersmeet/job"))
     by_page = asyncio.run(asker.told({"input": "L", "query": "Q3"}, asyncio.Event().wait))["answers"]
     (answer,) = answer_question(
         text, Path("job.sql"), Question("l", query="q3"), None, Path(".watersmeet/job")

@@ -18,7 +18,7 @@ from tests.support.partly_known import partly_known
 from tests.support.random_multiway import random_multiway_case
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
-from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.plan.model.nodes import DeltaPlan
 from watersmeet.why.answer import Fate, Met
 from watersmeet.why.outcomes import answers
 from watersmeet.why.question import Question, QuestionPlan

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from watersmeet.cli.why import served
+from watersmeet.cli.why import page_answers
 from watersmeet.why.answer import Answer, Fate
 
 TEXT = """
@@ -37,7 +37,7 @@ def asked(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> di
 
 
 def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_path: Path) -> None:
-    told = served.answer_request(asked(tmp_path, None))["inputs"]
+    told = page_answers.answer_request(asked(tmp_path, None))["inputs"]
     assert [(one["query"], one["input"], one["keys"]) for one in told] == [
         ("out", "x", ["UPPER(k)"]),
         ("out", "b", ["k"]),
@@ -59,14 +59,14 @@ def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_pa
 def test_problems_are_told_in_the_words_of_the_command(
     tmp_path: Path, question: Any, text: str, said: str
 ) -> None:
-    assert said in served.answer_request(asked(tmp_path, question, text))["problem"]
+    assert said in page_answers.answer_request(asked(tmp_path, question, text))["problem"]
 
 
 def test_what_is_quoted_of_rows_is_cut(monkeypatch: Any, tmp_path: Path) -> None:
     row = {"k": "x" * 1_000_000, "s": "a\x00\x1b[1m</script>", "n": None, "f": 1.5, "l": ["y" * 501]}
     fate = Fate(row, "a", "here", "late", "late")
-    monkeypatch.setattr(served, "answer_question", lambda *given: [Answer("q", "x", (1, 2), [fate])])
-    (answer,) = served.answer_request(asked(tmp_path, {"input": "x"}))["answers"]
+    monkeypatch.setattr(page_answers, "answer_question", lambda *given: [Answer("q", "x", (1, 2), [fate])])
+    (answer,) = page_answers.answer_request(asked(tmp_path, {"input": "x"}))["answers"]
     told = answer["rows"][0]["row"]
     assert told["k"] == "x" * 500 + "… (999,500 more characters)"
     assert told["l"] == ["y" * 500 + "… (1 more character)"]
@@ -84,7 +84,7 @@ def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked(tmp_path, None))))
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    served.main()
+    page_answers.main()
     assert len(json.loads(out.getvalue())["inputs"]) == 2
     assert limits == {
         "nice": 10,
@@ -92,8 +92,8 @@ def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any
         resource.RLIMIT_DATA: (1 << 31, 1 << 31),
         "/proc/self/oom_score_adj": "1000",
     }
-    monkeypatch.setattr(served, "answer_question", _no_memory)
-    assert served.answer_request(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
+    monkeypatch.setattr(page_answers, "answer_question", _no_memory)
+    assert page_answers.answer_request(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
 
 
 def _no_memory(*_: Any) -> list[Answer]:

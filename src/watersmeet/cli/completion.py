@@ -10,26 +10,26 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice
 
-FOLDERS = 200
+MAX_FOLDERS = 200
 """So many folders are listed at most."""
 
-OFFERED = 100
+MAX_COMPLETIONS = 100
 
 
 def job_files(incomplete: str) -> list[str]:
     """SQL files and pipelines that begin so, those of folders too; where there are none the shell offers any
     file."""
-    return list(islice(_beneath(incomplete, (".sql", ".toml")), OFFERED))
+    return list(islice(_find_files(incomplete, (".sql", ".toml")), MAX_COMPLETIONS))
 
 
 def pipeline_files(incomplete: str) -> list[str]:
     """The same of pipelines alone."""
-    return list(islice(_beneath(incomplete, (".toml",)), OFFERED))
+    return list(islice(_find_files(incomplete, (".toml",)), MAX_COMPLETIONS))
 
 
 def case_files(incomplete: str) -> list[str]:
     """The same of JSON files."""
-    return list(islice(_beneath(incomplete, (".json",)), OFFERED))
+    return list(islice(_find_files(incomplete, (".json",)), MAX_COMPLETIONS))
 
 
 def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
@@ -41,11 +41,11 @@ def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
     return offered
 
 
-def _beneath(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
+def _find_files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
     """Files whose paths begin so, the nearest folders first; hidden ones only if the dot is typed."""
     folder, _, start = incomplete.rpartition("/")
     waiting = [(f"{folder}/" if folder or incomplete.startswith("/") else "", start)]
-    for _ in range(FOLDERS):
+    for _ in range(MAX_FOLDERS):
         if not waiting:
             return
         prefix, start = waiting.pop(0)

@@ -10,8 +10,7 @@ import typer
 from watersmeet.cli.completion import job_files, words_of
 from watersmeet.errors import SpecError
 from watersmeet.spec import job_options
-from watersmeet.spec.watched.access import NO_TOKEN
-from watersmeet.spec.watched.log_format import LogFormat
+from watersmeet.spec.monitoring import NO_TOKEN, LogFormat
 
 JobFile = Annotated[
     Path,

@@ -23,14 +23,14 @@ from typing import Annotated
 import typer
 
 from watersmeet.cli.install.origin import requirement
-from watersmeet.errors import SpecError, counted, near_names, printable
+from watersmeet.errors import SpecError, format_count, near_names, printable
 
 ENDING = ".template"
 DEFAULT_KIND = "files"
 README = "README.md"
 REQUIREMENTS = "requirements.txt"
 _OURS = re.compile(r"^watersmeet\[(?P<extras>[a-z,]+)\]$", re.MULTILINE)
-SHOWN = 5
+MAX_LISTED_FILES = 5
 """So many files are named that are in the way."""
 
 
@@ -51,7 +51,7 @@ class Project:
             way = f"./{self.directory}" if str(self.directory).startswith("-") else str(self.directory)
             commands.insert(0, f"cd {shlex.quote(way)}")
         where = "here" if self.directory == Path() else f'in "{self.directory}"'
-        made = f"{title}: made {counted(len(self.paths), 'file')} {where}"
+        made = f"{title}: made {format_count(len(self.paths), 'file')} {where}"
         return printable(
             "\n".join([made, *(f"  {path}" for path in self.paths), "next:", *(f"  {c}" for c in commands)])
         )
@@ -85,9 +85,9 @@ def make_project(kind: str, directory: Path) -> Project:
     wanted[REQUIREMENTS] = named.encode()
     taken = [path for path in wanted if os.path.lexists(directory / path)]
     if taken:
-        more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+        more = f" and {len(taken) - MAX_LISTED_FILES} more" if len(taken) > MAX_LISTED_FILES else ""
         raise SpecError(
-            f"init overwrites nothing, but there is already {', '.join(taken[:SHOWN])}{more} in"
+            f"init overwrites nothing, but there is already {', '.join(taken[:MAX_LISTED_FILES])}{more} in"
             f' "{directory.resolve()}"',
             code="already-there",
             hint=f"use a new directory: watersmeet init {kind} DIR",

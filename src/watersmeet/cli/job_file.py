@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watersmeet.earlier_names import without_notices
+from watersmeet.deprecated_names import without_notices
 from watersmeet.errors import SpecError, near_names
 from watersmeet.regular_files import read_text as read_regular
 
@@ -38,7 +38,7 @@ def job_in(
         from watersmeet.pipelines.file import job_of
 
         return job_of(text, str(source_name), overrides or {}, infer)[1].description
-    from watersmeet.front.sql import parse_job
+    from watersmeet.parser.statements import parse_job
 
     return parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
 
@@ -54,7 +54,7 @@ def settings_in(text: str, source_name: str | None, overrides: Mapping[str, str]
             from watersmeet.pipelines import file
 
             return file.settings_in(text, str(source_name), overrides)
-        from watersmeet.front.sql import run_settings
+        from watersmeet.parser.statements import run_settings
 
         return run_settings(text, overrides)
 
@@ -70,11 +70,11 @@ def read_text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(
-            f'cannot read "{path}": {reason}', code="file-not-readable", hint=_instead_of(path)
+            f'cannot read "{path}": {reason}', code="file-not-readable", hint=_suggest_job_files(path)
         ) from error
 
 
-def _instead_of(path: Path) -> str:
+def _suggest_job_files(path: Path) -> str:
     """Return a hint with the job files that are beside a path."""
     try:
         names = [one.name for one in path.parent.iterdir() if one.suffix in (".sql", ".toml")]
@@ -93,7 +93,7 @@ def text_of(job: Path) -> str:
     return sys.stdin.read()
 
 
-def said_first(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str | None:
+def first_message(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str | None:
     """What a run says before anything else; None: nothing. Raises: as `job_in`."""
     if not is_pipeline(source_name):
         return None

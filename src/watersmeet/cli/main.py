@@ -27,15 +27,20 @@ from watersmeet.cli.diff.entry import diff
 from watersmeet.cli.init import init
 from watersmeet.cli.install.doctor import doctor
 from watersmeet.cli.job_file import default_checkpoint, text_of
-from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
+from watersmeet.cli.output import (
+    OutputError,
+    complain,
+    guard_stdout,
+    ignore_closed_pipe,
+    require_stdout,
+)
+from watersmeet.cli.page_commands import insert_default_port, report
+from watersmeet.cli.page_commands import ui as ui_command
 from watersmeet.cli.prepare import prepare
-from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
-from watersmeet.cli.ui import ui as ui_command
-from watersmeet.cli.ui import with_port
 from watersmeet.cli.whatif.entry import whatif
 from watersmeet.cli.why.entry import why
-from watersmeet.earlier_names import flags_of_today, notices_to
+from watersmeet.deprecated_names import flags_of_today, notices_to
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, place_error
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -180,11 +185,11 @@ def run(
 ) -> None:
     """Run a job on Spark until Ctrl-C; running it again resumes where it stopped."""
     from watersmeet.cli.run import Appearance, run_text, settings_of
-    from watersmeet.engine.spark.job.settings import RunSettings
-    from watersmeet.engine.spark.start_failures import check_pyspark
+    from watersmeet.runtime.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.start_failures import check_pyspark
 
     check_pyspark("watersmeet run")
-    needed()  # by the account, and rows of console sinks: not to be told in the end
+    require_stdout()  # by the account, and rows of console sinks: not to be told in the end
     overrides = _overrides(
         checkpoint=checkpoint,
         partitions=partitions,
@@ -274,7 +279,7 @@ def explain(
     ] = False,
 ) -> None:
     """Show a job's plan: keys, time bounds, how long rows stay in state, and how much state that is."""
-    from watersmeet.cli.run import explain_text, looked_at, mermaid_text
+    from watersmeet.cli.run import explain_text, mermaid_text, preflight_sources
 
     overrides = _overrides(
         watermark_rule=watermark_rule,
@@ -303,7 +308,7 @@ def explain(
         if mermaid
         else explain_text(text, str(job), overrides, checkpoint)
     )
-    looked_at(text, str(job), overrides, really=check_sources)
+    preflight_sources(text, str(job), overrides, really=check_sources)
     print(shown, end="")
 
 
@@ -391,7 +396,7 @@ def replay(
     """Replay a conformance case step by step; print one JSON line per step."""
     from watersmeet.cli.replay import replay_file
 
-    with while_read() if check else nullcontext():
+    with ignore_closed_pipe() if check else nullcontext():
         status = replay_file(case, engine=engine.value, partitions=partitions, check=check, trace=trace)
     _exit(status)
 
@@ -436,10 +441,10 @@ def _exit(status: int) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``argv`` without the program's name."""
-    words = with_port(sys.argv[1:] if argv is None else argv)
+    words = insert_default_port(sys.argv[1:] if argv is None else argv)
     with notices_to(lambda notice: complain(f"note: {notice}")):
         words = flags_of_today(words)
-        return _guarded(lambda: _commands()(args=words, prog_name="watersmeet"))
+        return _run_reporting_errors(lambda: _commands()(args=words, prog_name="watersmeet"))
 
 
 @cache
@@ -448,10 +453,10 @@ def _commands() -> Callable[..., object]:
     return typer.main.get_command(app)
 
 
-def _guarded(command: Callable[[], object]) -> int:
+def _run_reporting_errors(command: Callable[[], object]) -> int:
     """Errors as text on standard error and as an exit status."""
     try:
-        with printed():
+        with guard_stdout():
             return _status(command)
     except OutputError as error:
         if error.closed:  # `watersmeet … | head`

@@ -45,10 +45,10 @@ def to_stderr(words: str) -> None:
     except OSError as error:
         if not _is_hung_up(error, sys.stderr):
             raise
-        _drop(sys.stderr)
+        _discard_buffer(sys.stderr)
 
 
-class _Printed:
+class _GuardedStdout:
     """A text stream that raises OutputError; all else is that of ``inner``."""
 
     def __init__(self, inner: Any) -> None:
@@ -74,11 +74,11 @@ class _Printed:
         except OSError as error:
             if not _is_hung_up(error, self._inner):
                 raise OutputError(error) from None
-            _drop(self._inner)
+            _discard_buffer(self._inner)
             return None
 
 
-class _Closed(io.TextIOBase):
+class _ClosedStdout(io.TextIOBase):
     """Standard output where there is none (``>&-``)."""
 
     encoding = "utf-8"
@@ -88,13 +88,13 @@ class _Closed(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if text:
-            needed()
+            require_stdout()
         return 0
 
 
-def needed() -> None:
+def require_stdout() -> None:
     """Raise if there is no standard output: a command would do its work, and nobody see what came of it."""
-    if sys.stdout is None or isinstance(sys.stdout, _Closed):
+    if sys.stdout is None or isinstance(sys.stdout, _ClosedStdout):
         raise OutputError(OSError(errno.EBADF, "it is closed"), hint="use >/dev/null to discard the output")
 
 
@@ -106,28 +106,28 @@ def _is_hung_up(error: OSError, stream: Any) -> bool:
 
 
 @contextlib.contextmanager
-def printed() -> Iterator[None]:
+def guard_stdout() -> Iterator[None]:
     """Within, `sys.stdout` raises OutputError; at the end all is written, or that is raised."""
     inner = sys.stdout
     if inner is None:  # closed before the command began
-        sys.stdout = _Closed()
+        sys.stdout = _ClosedStdout()
         try:
             yield
         finally:
             sys.stdout = None  # as it was
         return
-    sys.stdout = _Printed(inner)
+    sys.stdout = _GuardedStdout(inner)
     try:
         yield
         sys.stdout.flush()
     except OutputError:
-        _drop(inner)
+        _discard_buffer(inner)
         raise
     finally:
         sys.stdout = inner
 
 
-class _WhileRead(_Printed):
+class _UntilClosed(_GuardedStdout):
     """What nobody reads any longer goes nowhere."""
 
     def write(self, text: str) -> int:
@@ -150,18 +150,18 @@ class _WhileRead(_Printed):
     def _closed(self, error: OutputError) -> None:
         if not error.closed:
             raise error
-        _drop(self._inner)
+        _discard_buffer(self._inner)
 
 
 @contextlib.contextmanager
-def while_read() -> Iterator[None]:
-    """Within `printed`, where the answer is the exit status: a closed pipe ends the printing alone."""
+def ignore_closed_pipe() -> Iterator[None]:
+    """Within `guard_stdout`, where the answer is the exit status: a closed pipe ends the printing alone."""
     inner = sys.stdout
-    if inner is None or isinstance(inner, _Closed):
+    if inner is None or isinstance(inner, _ClosedStdout):
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             yield
         return
-    sys.stdout = _WhileRead(inner)
+    sys.stdout = _UntilClosed(inner)
     try:
         yield
         sys.stdout.flush()
@@ -169,7 +169,7 @@ def while_read() -> Iterator[None]:
         sys.stdout = inner
 
 
-def _drop(stream: Any) -> None:
+def _discard_buffer(stream: Any) -> None:
     """What is left in the stream's buffer goes nowhere: else it fails again when the interpreter ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -181,4 +181,4 @@ def complain(words: object) -> None:
         try:
             print(printable(without_hidden(str(words))), file=sys.stderr, flush=True)
         except OSError:
-            _drop(sys.stderr)
+            _discard_buffer(sys.stderr)

@@ -24,17 +24,17 @@ Again = Annotated[bool, typer.Option("--again", help="Recreate an archive that e
 
 def prepare(remove: Remove = False, again: Again = False) -> None:
     """Archive the Java classes that Spark loads, so that jobs start sooner (180 MB, half a minute, once)."""
-    from watersmeet.engine.spark.start_failures import check_pyspark
+    from watersmeet.runtime.spark.start_failures import check_pyspark
 
     check_pyspark("watersmeet prepare")
-    from watersmeet.engine.spark.job.class_archive import folder, is_whole, place
-    from watersmeet.engine.spark.job.class_archive import remove as remove_all
+    from watersmeet.runtime.spark.job.class_archive import archive_path, cache_folder, is_complete
+    from watersmeet.runtime.spark.job.class_archive import remove as remove_all
 
     if remove:
         deleted = remove_all()
-        print(f"{folder()}: no archive is left" + (f"; {deleted} deleted" if deleted else ""))
+        print(f"{cache_folder()}: no archive is left" + (f"; {deleted} deleted" if deleted else ""))
         return
-    path = place()
+    path = archive_path()
     if path is None:
         raise EngineError(
             "Java is not installed",
@@ -47,7 +47,7 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
             code="not-prepared",
             hint=f"set XDG_CACHE_HOME to a directory without {os.pathsep} in its path",
         )
-    if is_whole(path) and not again:
+    if is_complete(path) and not again:
         print(f"{path}: exists already ({_megabytes(path)} MB)")
         return
     started = time.monotonic()
@@ -60,13 +60,13 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
 
 def make(path: Path) -> None:
     """Make the file; it is there as a whole, or not at all. Raises: EngineError."""
-    from watersmeet.engine.spark.job.class_archive import MAKING, keep
+    from watersmeet.runtime.spark.job.class_archive import STAGING_PREFIX, store_archive
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=MAKING) as making:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=STAGING_PREFIX) as making:
             made = Path(making) / path.name
-            words = [sys.executable, "-m", "watersmeet.cli.preparing", str(made)]
+            words = [sys.executable, "-m", "watersmeet.cli.archive_job", str(made)]
             child = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             if child.returncode or not made.exists():
                 said = (child.stderr or child.stdout).strip()[-_WORDS:]
@@ -75,7 +75,7 @@ def make(path: Path) -> None:
                     code="not-prepared",
                     hint="jobs also run without this; check that `watersmeet demo` runs",
                 )
-            keep(made, path)
+            store_archive(made, path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(
             f"{path} cannot be made: {getattr(error, 'strerror', None) or error}",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from watersmeet.errors import EngineError, counted, printable
+from watersmeet.errors import EngineError, format_count, printable
 from watersmeet.names import is_ours
 
 ROWS, LIMIT = 1_000, 20
@@ -22,7 +22,7 @@ TABLE_ROWS = 100_000
 
 
 @dataclass
-class Result:
+class PreviewResult:
     """Of one INSERT: its columns, the first rows as JSON has them, and how many there were. ``unmatched``:
     per row the inputs that have no match in it, whose columns are NULL; empty where no row can be so.
     ``times``: the places of columns that are times. ``dropped``: per input, by reason, rows that are in no
@@ -46,14 +46,14 @@ def preview_text(
     """
     from watersmeet.cli.job_file import job_in
     from watersmeet.cli.output import to_stderr
-    from watersmeet.cli.run import placed
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.plan.match_markers import match_markers, with_markers
+    from watersmeet.cli.run import locate_error
+    from watersmeet.plan.output_mode import match_markers, with_markers
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
     from watersmeet.spec.model import OutputMode
 
     before = time.monotonic()
-    job = job_in(text, source_name, overrides, Inferring(say=None if as_json else to_stderr))
+    job = job_in(text, source_name, overrides, ColumnInference(say=None if as_json else to_stderr))
     if not job.inserts:
         return
     plan = plan_job(job)
@@ -66,23 +66,23 @@ def preview_text(
             inserts = tuple(with_markers(own, markers[own.name]) for own in job.inserts)
             marked = plan_job(replace(job, inserts=inserts))
         rows_of_all = {name: sample.rows for name, sample in samples.items()}
-        results = _computed(marked, rows_of_all, limit, markers)
+        results = _compute_results(marked, rows_of_all, limit, markers)
     except EngineError as error:
-        raise placed(error, job, text, source_name) from None
+        raise locate_error(error, job, text, source_name) from None
     took = time.monotonic() - before
     if as_json:
         _print_json(results, samples, took)
     else:
         _print_tables(results)
-        for line in (*_dropped(results), *_footer(plan, samples, took)):
+        for line in (*_format_dropped_rows(results), *_footer(plan, samples, took)):
             print(printable(line))
 
 
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Per source and table what was read; what a run would not read is refused before anything is."""
     from watersmeet.cli.run import check_sources
-    from watersmeet.engine.spark.sources.files.first_rows import first_rows
-    from watersmeet.plan.evaluated import needed_of
+    from watersmeet.plan.source_projection import needed_source_columns
+    from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 
     zone = plan.queries[0].options.time_zone
     tables = {source.name: source for source in plan.tables}
@@ -99,27 +99,29 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     check_sources(plan)
     samples = {}
     for source in sources.values():
-        needed = needed_of(source, (branch for branch in branches if branch.source.name == source.name))
+        needed = needed_source_columns(
+            source, (branch for branch in branches if branch.source.name == source.name)
+        )
         count = TABLE_ROWS if source.name in tables else rows
-        samples[source.name] = first_rows(source, count, zone, needed=needed)
+        samples[source.name] = read_first_rows(source, count, zone, needed=needed)
     return samples
 
 
-def _computed(
+def _compute_results(
     plan: Any, rows: Mapping[str, Sequence[Any]], limit: int, markers: Mapping[str, Mapping[str, str]]
-) -> dict[str, Result]:
+) -> dict[str, PreviewResult]:
     """All rows in one tick, then the end of input."""
     import pyarrow as pa
 
-    from watersmeet.engine.local import LocalJob
-    from watersmeet.plan.match_markers import marker_name
+    from watersmeet.plan.output_mode import marker_name
+    from watersmeet.runtime.local import LocalJob
     from watersmeet.state.store import MemoryStore
     from watersmeet.types.json_values import rows_of
 
     clock_us = time.time_ns() // 1000
     local = LocalJob(plan, MemoryStore(), clock_us=clock_us, given=True)
     results = {
-        query.name: Result([output.name for output in query.outputs])
+        query.name: PreviewResult([output.name for output in query.outputs])
         for query in plan.queries
         if not query.is_index
     }
@@ -167,7 +169,7 @@ _REASONS = {
 """In words."""
 
 
-def _print_json(results: Mapping[str, Result], samples: Mapping[str, Any], took: float) -> None:
+def _print_json(results: Mapping[str, PreviewResult], samples: Mapping[str, Any], took: float) -> None:
     for name, result in results.items():
         line: dict[str, Any] = {"query": name, "columns": result.names, "rows": result.rows}
         line["more_rows"] = result.count - len(result.rows)
@@ -189,7 +191,7 @@ def _print_json(results: Mapping[str, Result], samples: Mapping[str, Any], took:
     print(json.dumps({"preview": {"sources": sources, "seconds": round(took, 3)}}, ensure_ascii=False))
 
 
-def _print_tables(results: Mapping[str, Result]) -> None:
+def _print_tables(results: Mapping[str, PreviewResult]) -> None:
     from rich.console import Console
 
     from watersmeet.observe.rows import table_of
@@ -201,7 +203,10 @@ def _print_tables(results: Mapping[str, Result]) -> None:
         title = f"{name} ({day or 'times'}, UTC)" if days else name
         out.print(printable(title), style="italic", markup=False, highlight=False)
         rows = [
-            [_short_time(value, day) if n in result.times else _shown(value) for n, value in enumerate(row)]
+            [
+                _short_time(value, day) if n in result.times else _format_value(value)
+                for n, value in enumerate(row)
+            ]
             for row in result.rows
         ]
         names = list(result.names)
@@ -210,7 +215,7 @@ def _print_tables(results: Mapping[str, Result]) -> None:
             rows = [[*row, ", ".join(own)] for row, own in zip(rows, result.unmatched, strict=True)]
         out.print(table_of(names, rows))
         if result.count > len(result.rows):
-            out.print(f"… and {counted(result.count - len(result.rows), 'more row')}", highlight=False)
+            out.print(f"… and {format_count(result.count - len(result.rows), 'more row')}", highlight=False)
 
 
 def _short_time(value: str | None, day: str | None) -> str | None:
@@ -227,27 +232,27 @@ def _short_time(value: str | None, day: str | None) -> str | None:
     return ("" if date == day else f"{date} ") + whole + (f".{fraction}" if fraction else "")
 
 
-def _shown(value: Any) -> str | None:
+def _format_value(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
+def _format_dropped_rows(results: Mapping[str, PreviewResult]) -> Iterator[str]:
     for name, result in results.items():
         for alias, by_reason in result.dropped.items():
             for reason, rows in by_reason.items():
                 are = "is" if rows == 1 else "are"
-                yield f"{name}: {alias}: {counted(rows, 'row')} {_REASONS[reason]} {are} in no result"
+                yield f"{name}: {alias}: {format_count(rows, 'row')} {_REASONS[reason]} {are} in no result"
 
 
 def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]:
-    from watersmeet.engine.spark.broken_records import left_out_words
+    from watersmeet.runtime.spark.broken_records import describe_left_out
     from watersmeet.spec.options.files import path_of
 
     sources = {source.name: source for source in (*plan.sources, *plan.tables)}
     for name, sample in samples.items():
-        files, first = counted(sample.files, "file"), counted(len(sample.rows), "row")
+        files, first = format_count(sample.files, "file"), format_count(len(sample.rows), "row")
         which, more = ("first ", "; there are more") if sample.more else ("all ", "")
         if not sample.files:
             yield f'{name}: there are no files with data in "{path_of(sources[name].options)}"'
@@ -256,7 +261,7 @@ def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]
         else:
             yield f"{name}: {which}{first} of {files}{more}"
         if sample.left_out:
-            yield f"  {left_out_words(sources[name], sample)}"
+            yield f"  {describe_left_out(sources[name], sample)}"
         if sample.unchecked:
             yield f"  not looked at: {', '.join(sample.unchecked)}"
     if any(source_rows.more for source_rows in samples.values()):

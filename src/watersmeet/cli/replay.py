@@ -21,7 +21,7 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
     from watersmeet.testing.cases import check_case, is_compared, load_cases, waits_for
 
     cases = load_cases(path)
-    run = _traced(engine) if trace else _printed(_engine(engine))
+    run = _trace_steps(engine) if trace else _print_steps(_engine(engine))
     status = 0
     differences = waiting = 0
     for case in cases:
@@ -46,7 +46,7 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
     return status
 
 
-def _printed(run: Run) -> Run:
+def _print_steps(run: Run) -> Run:
     """Run a case and print what each step puts out."""
 
     def printed(case: dict[str, Any], partitions: int) -> Lines:
@@ -58,7 +58,7 @@ def _printed(run: Run) -> Run:
     return printed
 
 
-def _traced(engine: str) -> Run:
+def _trace_steps(engine: str) -> Run:
     """Run a case in this process and print what each step did and why."""
     if engine != "local":
         raise SpecError(
@@ -66,7 +66,7 @@ def _traced(engine: str) -> Run:
             code="wrong-option",
             hint="remove --engine: both engines run the same ticks",
         )
-    from watersmeet.engine.local import Tracer, replay_case
+    from watersmeet.runtime.local import Tracer, replay_case
     from watersmeet.trace.view import trace_text
 
     first = True
@@ -85,12 +85,12 @@ def _traced(engine: str) -> Run:
 def _engine(name: str) -> Run:
     """The one place where the engines are chosen; Spark is loaded only when asked for."""
     if name == "local":
-        from watersmeet.engine.local import replay_case as replay_locally
+        from watersmeet.runtime.local import replay_case as replay_locally
 
         return lambda case, partitions: replay_locally(case, partitions=partitions)
-    from watersmeet.engine.spark.start_failures import check_pyspark
+    from watersmeet.runtime.spark.start_failures import check_pyspark
 
     check_pyspark("watersmeet replay --engine spark")
-    from watersmeet.engine.spark.replay import replay_case as replay_on_spark
+    from watersmeet.runtime.spark.replay import replay_case as replay_on_spark
 
     return lambda case, partitions: replay_on_spark(case, partitions=partitions)

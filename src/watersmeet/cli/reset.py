@@ -15,25 +15,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from watersmeet.durable import sync
-from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, STORE, Checkpoint, half_of
-from watersmeet.engine.spark.checkpoint.small_files import read_value
-from watersmeet.errors import SpecError, StateError, WatersmeetError, counted
-from watersmeet.objects.setting import store_of
-from watersmeet.plan.checks.endpoints import BESIDE
-from watersmeet.sinks.files import ATTEMPTS, TICKS, FileSink
-from watersmeet.sinks.ownership import OWNER
-from watersmeet.sinks.part_mark import ASIDE
+from watersmeet.durable_files import sync
+from watersmeet.errors import SpecError, StateError, WatersmeetError, format_count
+from watersmeet.objects.settings import store_of
+from watersmeet.plan.checks.endpoints import SIDE_OUTPUT_SETTINGS
+from watersmeet.runtime.spark.checkpoint.directory import (
+    NAMES,
+    OLD,
+    STORE,
+    Checkpoint,
+    read_value,
+    removal_path,
+)
+from watersmeet.sinks.directory import OWNER
+from watersmeet.sinks.file_sink import ATTEMPTS, TICKS, FileSink
+from watersmeet.sinks.part_mark import SET_ASIDE_FOLDER
 from watersmeet.spec.model import Job, Sink
-from watersmeet.spec.options.files import path_of
-from watersmeet.spec.options.stored_files import in_store
+from watersmeet.spec.options.files import in_store, path_of
 from watersmeet.state.manifest import load_newest
 
 _NO_OWNER = "it says which sinks are the job's: remove those directories and the checkpoint by hand"
 
 
 @dataclass(frozen=True)
-class Owned:
+class OwnedDirectory:
     """A file sink's directory that is the checkpoint's: names in it that go, and whether others stay."""
 
     sink: str
@@ -44,8 +49,8 @@ class Owned:
     def words(self) -> str:
         files = sum(not name.startswith("_") for name in self.names)
         stays = f"; other files stay: {', '.join(self.others[:3])}" if self.others else ""
-        aside = ", and those that were set aside" if ASIDE in self.names else ""
-        words = f"{counted(files, 'file')}{aside}{stays}"
+        aside = ", and those that were set aside" if SET_ASIDE_FOLDER in self.names else ""
+        words = f"{format_count(files, 'file')}{aside}{stays}"
         return f'sink "{self.sink}": {self.path} ({words})'
 
 
@@ -56,7 +61,7 @@ class Reset:
 
     checkpoint: Checkpoint
     roots: tuple[Path, ...]
-    owned: tuple[Owned, ...]
+    owned: tuple[OwnedDirectory, ...]
     kept: tuple[str, ...]
     is_stored: bool = False
 
@@ -76,10 +81,10 @@ class Reset:
         Raises:
             StateError: a run of the job holds the checkpoint.
         """
-        half = half_of(self.checkpoint)
+        half = removal_path(self.checkpoint)
         with ExitStack() as held:
             if self.checkpoint.root.exists():
-                held.enter_context(self.checkpoint.locked())
+                held.enter_context(self.checkpoint.lock())
             if self.checkpoint.stored_job is not None:
                 self.empty_sinks(self.checkpoint.stored_job.begin_reset())
                 self.checkpoint.stored_job.remove()
@@ -118,12 +123,12 @@ def reset_text(
         StateError: a run holds the checkpoint, or there is something else in its directory.
     """
     from watersmeet.cli.job_file import job_in, settings_in
-    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     settings = settings_in(text, source_name, overrides)
-    infer = Inferring(settings.get("checkpoint", str(default)), store=store_of(settings))
+    infer = ColumnInference(settings.get("checkpoint", str(default)), store=store_of(settings))
     job = job_in(text, source_name, overrides, infer=infer)
-    removal = planned(job, job.run.get("checkpoint", str(default)))
+    removal = plan_reset(job, job.run.get("checkpoint", str(default)))
     if not removal.roots and not removal.is_stored:
         print(f"Nothing to delete: no checkpoint in {removal.checkpoint.root}")
         for line in removal.lines():
@@ -147,7 +152,7 @@ def reset_text(
     return True
 
 
-def planned(job: Job, directory: str) -> Reset:
+def plan_reset(job: Job, directory: str) -> Reset:
     """What a reset of the job with that checkpoint directory removes; nothing is changed yet.
 
     Raises:
@@ -160,16 +165,16 @@ def planned(job: Job, directory: str) -> Reset:
             code="not-a-checkpoint",
             hint="pass its directory (--checkpoint DIR)",
         )
-    roots = [root for root in (half_of(checkpoint), checkpoint.root) if root.is_dir()]
+    roots = [root for root in (removal_path(checkpoint), checkpoint.root) if root.is_dir()]
     for root in roots:
         _check(root)
     owners = [owner for root in roots if (owner := _owner_of(root)) is not None]
     if checkpoint.root.is_dir():
         _ = checkpoint.store  # it is where the job's text says
     stored = checkpoint.stored_job
-    if stored is not None and (owner := stored.owner_of_reset() or stored.owner_there()) is not None:
+    if stored is not None and (owner := stored.owner_of_reset() or stored.find_owner()) is not None:
         owners.append(owner)
-    is_stored = stored is not None and stored.is_anything_there()
+    is_stored = stored is not None and stored.has_any_files()
     owned, kept = [], []
     for sink in _sinks_of(job):
         if not sink.traits.files:
@@ -185,7 +190,7 @@ def planned(job: Job, directory: str) -> Reset:
             continue
         path = FileSink(sink).path
         if any(_is_owned(path, owner) for owner in owners):
-            owned.append(_owned(sink, path))
+            owned.append(_list_owned_files(sink, path))
         elif path.is_dir():
             kept.append(f'sink "{sink.name}": {path}, which is not this checkpoint\'s')
     return Reset(checkpoint, tuple(roots), tuple(owned), tuple(kept), is_stored)
@@ -215,7 +220,7 @@ def _owner_of(root: Path) -> str | None:
 
 def _sinks_of(job: Job) -> list[Sink]:
     """The sinks that the job writes to, each once."""
-    beside = {job.run.get(name) for name in BESIDE}
+    beside = {job.run.get(name) for name in SIDE_OUTPUT_SETTINGS}
     sinks = [insert.sink for insert in job.inserts if not insert.is_index]
     sinks += [sink for sink in job.sinks if sink.name in beside]
     return list({sink.name: sink for sink in sinks}.values())
@@ -228,20 +233,22 @@ def _is_owned(path: Path, owner: str) -> bool:
         return False
 
 
-def _owned(sink: Sink, path: Path) -> Owned:
+def _list_owned_files(sink: Sink, path: Path) -> OwnedDirectory:
     written = FileSink(sink)
     of_rows = [file for files in written.row_files().values() for file in files]
     parts = {entry.name for entry in (*written.part_folders(), *of_rows)}
     names = [
         name
         for name in sorted(os.listdir(path))
-        if name in parts or name in (ATTEMPTS, TICKS, ASIDE) or name.startswith((OWNER, "_writable-"))
+        if name in parts
+        or name in (ATTEMPTS, TICKS, SET_ASIDE_FOLDER)
+        or name.startswith((OWNER, "_writable-"))
     ]
     others = sorted(set(os.listdir(path)) - set(names))
-    return Owned(sink.name, path, tuple(names), tuple(others))
+    return OwnedDirectory(sink.name, path, tuple(names), tuple(others))
 
 
-def _empty(owned: Owned) -> None:
+def _empty(owned: OwnedDirectory) -> None:
     """Remove what is the job's; its mark last, by which a next reset knows the directory."""
     for name in sorted(owned.names, key=lambda name: name.startswith(OWNER)):
         entry = owned.path / name

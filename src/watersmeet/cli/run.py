@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.cli.logged import Said, logged
+from watersmeet.cli.log_output import LogOutput, log_to_stderr
 from watersmeet.cli.output import to_stderr
-from watersmeet.earlier_names import notices_to, without_notices
-from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.engine.spark.job.signals import heeded_signals
-from watersmeet.errors import EngineError, Location, SpecError, counted, printable, raise_all
+from watersmeet.deprecated_names import notices_to, without_notices
+from watersmeet.errors import EngineError, Location, SpecError, format_count, printable, raise_all
+from watersmeet.runtime.spark.job.column_inference import ColumnInference
+from watersmeet.runtime.spark.job.signals import list_handled_signals
 
 if TYPE_CHECKING:
-    from watersmeet.engine.spark.job.settings import RunResult, RunSettings
+    from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Appearance:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunOutcome:
     """A run that ended. ``stopped``: by a signal. ``result``: the last tick's, if there was one;
-    ``logged``: what it said went into a log."""
+    ``log_to_stderr``: what it said went into a log."""
 
     stopped: bool
     result: Any
@@ -74,26 +74,28 @@ def explain_text(
     Forecasts use the rates that a run measured in ``checkpoint``. Raises: StateError: it cannot be read.
     """
     from watersmeet.cli.job_file import job_in, settings_in
-    from watersmeet.objects.setting import store_of
+    from watersmeet.objects.settings import store_of
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
     store = None if checkpoint is None else store_of(settings_in(text, source_name, overrides))
-    job = job_in(text, source_name, overrides, infer=Inferring(checkpoint, to_stderr, store))
+    job = job_in(text, source_name, overrides, infer=ColumnInference(checkpoint, to_stderr, store))
     plans = []
     if job.inserts:
         plan, measured = plan_job(job), None
         if checkpoint is not None:
-            from watersmeet.cli.measured import manifest_in, measured_in
-            from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
+            from watersmeet.cli.state_measurements import load_measurements, manifest_in
+            from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
 
             plan = plan_for_state(plan, manifest_in(checkpoint, store))
-            measured = measured_in(checkpoint, job, plan, store)
+            measured = load_measurements(checkpoint, job, plan, store)
         plans.append(explain(plan, measured))
-    return "\n".join([*plans, *_explained(job)])
+    return "\n".join([*plans, *_explain_queries(job)])
 
 
-def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], *, really: bool) -> None:
+def preflight_sources(
+    text: str, source_name: str | None, overrides: Mapping[str, str], *, really: bool
+) -> None:
     """Look at the sources of the job's INSERTs, without Spark.
 
     Args:
@@ -104,20 +106,20 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
         WatersmeetError: all that is wrong with the sources.
     """
     from watersmeet.cli.job_file import job_in
-    from watersmeet.engine.spark.broken_records import sample_notes
-    from watersmeet.engine.spark.preflight.sources import problems_of
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.broken_records import list_sample_notes
+    from watersmeet.runtime.spark.preflight.sources import find_source_problems
 
-    job = job_in(text, source_name, overrides, infer=Inferring())
+    job = job_in(text, source_name, overrides, infer=ColumnInference())
     if not job.inserts:
         return
     plan = plan_job(job)
     if really:
         check_sources(plan)
-        for words in sample_notes(plan):
+        for words in list_sample_notes(plan):
             to_stderr(f"note: {words}")
         return
-    for problem in problems_of(plan):
+    for problem in find_source_problems(plan):
         if problem.code != "path-missing":
             continue
         print(f"warning: {problem.message}; a run is refused for it", file=sys.stderr)
@@ -129,26 +131,26 @@ def check_sources(plan: Any) -> None:
     Raises:
         WatersmeetError: all that is wrong with them.
     """
-    from watersmeet.engine.spark.preflight.sources import notes_of, problems_of
+    from watersmeet.runtime.spark.preflight.sources import find_source_problems, list_source_notes
 
-    raise_all(problems_of(plan, thorough=True))
-    for words in notes_of(plan):
+    raise_all(find_source_problems(plan, thorough=True))
+    for words in list_source_notes(plan):
         to_stderr(f"note: {words}")
 
 
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
     """The same queries as one Mermaid flowchart."""
     from watersmeet.cli.job_file import job_in
-    from watersmeet.plan.explain.mermaid import mermaid
+    from watersmeet.plan.explain.graph import mermaid
     from watersmeet.plan.model.job import JobPlan
     from watersmeet.plan.planner import plan_job
 
-    job = job_in(text, source_name, overrides, infer=Inferring(say=to_stderr))
+    job = job_in(text, source_name, overrides, infer=ColumnInference(say=to_stderr))
     planned = plan_job(job).queries if job.inserts else ()
     return mermaid(JobPlan((*planned, *_planned_explains(job))))
 
 
-def _explained(job: Any) -> list[str]:
+def _explain_queries(job: Any) -> list[str]:
     """What the job's EXPLAIN statements print."""
     from watersmeet.plan.explain import explain_query
 
@@ -169,13 +171,13 @@ def run_text(
     overrides: Mapping[str, str],
     appearance: Appearance,
     settings: RunSettings,
-) -> Ended:
+) -> RunOutcome:
     """Run the job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and show it. What the text and
     ``overrides`` set takes precedence over ``settings``."""
     from watersmeet.cli.job_file import settings_in
 
     asked = settings_in(text, source_name, overrides)
-    with logged(asked.get("log_format")) as said:
+    with log_to_stderr(asked.get("log_format")) as said:
         return _run_text(text, source_name, overrides, asked, appearance, said, settings)
 
 
@@ -185,35 +187,35 @@ def _run_text(
     overrides: Mapping[str, str],
     asked: Mapping[str, str],
     appearance: Appearance,
-    said: Said,
+    said: LogOutput,
     settings: RunSettings,
-) -> Ended:
-    from watersmeet.cli.job_file import job_in, said_first, warnings_of
-    from watersmeet.objects.setting import store_of
+) -> RunOutcome:
+    from watersmeet.cli.job_file import first_message, job_in, warnings_of
+    from watersmeet.objects.settings import store_of
     from watersmeet.observe.reports import account_of
-    from watersmeet.page.asking import AskedJob
+    from watersmeet.page.questions import JobReference
     from watersmeet.plan.planner import plan_job
     from watersmeet.running import run_planned
 
     with without_notices():
-        first = said_first(text, source_name, overrides)
+        first = first_message(text, source_name, overrides)
     if first is not None:
         said.note(first)
     directory = asked.get("checkpoint", settings.checkpoint)
-    infer = Inferring(directory, said.plain, store_of(asked))
+    infer = ColumnInference(directory, said.plain, store_of(asked))
     with notices_to(said.warning):
         job = job_in(text, source_name, overrides, infer=infer)
     if job.explains:
-        print("\n".join(_explained(job)), end="")
+        print("\n".join(_explain_queries(job)), end="")
     if not job.inserts:
-        return Ended(False, None, None)
+        return RunOutcome(False, None, None)
     plan = plan_job(job)
     checkpoint, before = _state_before(job, source_name, settings.checkpoint)
     if before is not None and before.finished:
         _check_finished(job, before, _reset_command(job, source_name, settings.checkpoint))
         if appearance.json:
             _print_json(account_of(None))
-        return Ended(False, None, None)
+        return RunOutcome(False, None, None)
     with without_notices():
         warnings = warnings_of(text, source_name, plan)
     for warning in warnings:
@@ -242,7 +244,7 @@ def _run_text(
                     on_tick=lambda result, seconds, parts: ticks.append(result),
                 ),
                 watchers=views,
-                of_text=AskedJob(text, source_name, directory, overrides),
+                of_text=JobReference(text, source_name, directory, overrides),
                 on_java=begin,
                 shown_on=None if said.to_log else sys.stderr,
             )
@@ -251,13 +253,13 @@ def _run_text(
         except KeyboardInterrupt:
             stopped = True
         except EngineError as error:
-            raise placed(error, job, text, source_name) from None
+            raise locate_error(error, job, text, source_name) from None
     last = ticks[0] if ticks else None
     account = account_of(last, changed)
     if appearance.json:
         _print_json(account)
     if appearance.json or appearance.quiet or said.to_log:
-        return Ended(stopped, last, None if last is None else account, said.to_log)
+        return RunOutcome(stopped, last, None if last is None else account, said.to_log)
     if last is not None:
         for table in account.tables(out.width):
             out.print(table)
@@ -265,7 +267,7 @@ def _run_text(
             out.print(line, markup=False, highlight=False)
     for line in end_lines(job, plan, last, account, stopped=stopped) if appearance.hints else ():
         print(printable(line))
-    return Ended(stopped, last, None if last is None else account, said.to_log)
+    return RunOutcome(stopped, last, None if last is None else account, said.to_log)
 
 
 def start_lines(
@@ -284,13 +286,17 @@ def start_lines(
 def end_lines(job: Any, plan: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[str]:
     """Say how the run's output is read, and what became of rows that had not left the state."""
     from watersmeet.observe.reports import released_words
-    from watersmeet.sinks.read_hint import read_hint
+    from watersmeet.sinks.read_hints import read_hint
 
     for sink in _written(job, last, account) if last is not None else ():
         if (hint := read_hint(sink)) is not None:
             yield f"Read {sink.name}: {hint}"
     retained = 0 if last is None else sum(row.retained for row in account.inputs)
-    stay = f"; {counted(retained, 'row')} {'stays' if retained == 1 else 'stay'} in state" if retained else ""
+    stay = (
+        f"; {format_count(retained, 'row')} {'stays' if retained == 1 else 'stay'} in state"
+        if retained
+        else ""
+    )
     if stopped:
         after = "" if last is None else f" after tick {last.tick:,}"
         yield f"Stopped{after}{stay}. Run the same command again to resume."
@@ -327,7 +333,7 @@ def _print_json(account: Any) -> None:
     print(json.dumps({"account": account.as_dict()}), flush=True)
 
 
-def placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
+def locate_error(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
     """The error of a query with the place of that in the job's text, where it has none and is one."""
     if error.code == "condition-failed" and len(job.inserts) == 1 and "INSERT " not in error.message:
         message = f'INSERT "{job.inserts[0].name}": {error.message}'
@@ -347,12 +353,12 @@ def _state_before(job: Any, source_name: str, default_checkpoint: str) -> tuple[
     Raises:
         StateError: a reset was interrupted; the state cannot be read.
     """
-    from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
-    from watersmeet.objects.setting import store_of
+    from watersmeet.objects.settings import store_of
+    from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, check_reset_finished
     from watersmeet.state.manifest import load_newest
 
     checkpoint = Checkpoint(job.run.get("checkpoint", default_checkpoint), store_of(job.run))
-    check_not_half_gone(checkpoint, _reset_command(job, source_name, default_checkpoint))
+    check_reset_finished(checkpoint, _reset_command(job, source_name, default_checkpoint))
     return checkpoint, load_newest(checkpoint.store)
 
 
@@ -369,7 +375,7 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
         StateError: it is to read more.
     """
     from watersmeet.errors import StateError
-    from watersmeet.spec.limits import is_set
+    from watersmeet.spec.job_options import is_set
 
     message = f"the job was finished before, by tick {before.tick:,}: its input was ended (--finish)"
     if not is_set(job.run, "finish"):
@@ -379,20 +385,22 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
     to_stderr(f"Nothing to do: tick {before.tick:,} closed the input (--finish). To start over: {again}")
 
 
-def _say_outcome(result: RunResult, said: Said) -> None:
+def _say_outcome(result: RunResult, said: LogOutput) -> None:
     """Say that nothing was read, and which files are not in the result as they are now."""
     if not result.ticks and not result.stopped:
         said.plain("Nothing was read: the job is finished" if result.finished else "Nothing new to read")
     for name, changed in result.changed.items():
         are, they_are = ("is", "it is") if changed.files == 1 else ("are", "they are")
         said.plain(
-            f"{name}: {counted(changed.files, 'file')} {are} not in the result as {they_are} now: "
+            f"{name}: {format_count(changed.files, 'file')} {are} not in the result as {they_are} now: "
             + ", ".join(changed.names)
             + (", …" if changed.files > len(changed.names) else "")
         )
 
 
-def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) -> tuple[list[Any], Any, Any]:
+def _views(
+    appearance: Appearance, title: str, job: Any, plan: Any, said: LogOutput
+) -> tuple[list[Any], Any, Any]:
     """Who shows the ticks, what prints the console sink's rows, and the console. Where the run is logged it
     is shown only if that is asked for, too."""
     from rich.console import Console
@@ -401,7 +409,7 @@ def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) 
     from watersmeet.observe.live.view import LiveView
     from watersmeet.observe.reports import integer_times
     from watersmeet.observe.rows import JsonPrinter, TablePrinter
-    from watersmeet.spec.limits import is_set
+    from watersmeet.spec.job_options import is_set
 
     out = Console(file=sys.stdout)
     if appearance.json:
@@ -428,7 +436,7 @@ def _stopping_as_interrupt() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    numbers = [number for number in heeded_signals() if number != signal.SIGINT]
+    numbers = [number for number in list_handled_signals() if number != signal.SIGINT]
     before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield

@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the command line; its exit status."""
-    _without_holes()
+    _open_closed_streams()
     quiet = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored (nohup, &)
     if quiet:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
@@ -28,7 +28,7 @@ def main() -> int:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _without_holes() -> None:
+def _open_closed_streams() -> None:
     """Standard streams that are closed go nowhere: else files of the state, opened in their places, would get
     what libraries and Java print."""
     for number in range(3):

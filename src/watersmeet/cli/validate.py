@@ -27,11 +27,11 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
             code="wrong-option",
             hint=f"watersmeet explain {name} shows what is wrong with a job of SQL",
         )
-    from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.pipelines.file import first_line_of, job_of, warnings_in
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     text = text_of(path)
-    pipeline, job = job_of(text, name, overrides, Inferring(say=to_stderr))
+    pipeline, job = job_of(text, name, overrides, ColumnInference(say=to_stderr))
     first = first_line_of(text, name, overrides)
     if first is not None:
         print(f"note: {first}")

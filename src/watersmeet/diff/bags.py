@@ -1,9 +1,4 @@
-"""Two bags of rows compared in DuckDB, which keeps on disk what does not fit: what the batch answer has and
-the output lacks (missing), and the other way round (extra), each row with how often, and why.
-
-Rows are equal as Spark groups them: NULL equals NULL, NaN equals NaN, 0.0 equals -0.0; the order of a map's
-entries says nothing.
-"""
+"""Compare two bags of rows in DuckDB."""
 
 from __future__ import annotations
 
@@ -11,11 +6,69 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.diff.database import quoted, ran, text, types_of
 from watersmeet.diff.statement import PENDING, column_name
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import ours
 from watersmeet.types.json_values import rows_of
+
+# The DuckDB that answers are compared in. What is more than `MEMORY` of its tables and sums is on disk.
+
+MEMORY = "2GB"
+
+AS_IT_IS = "hive_partitioning = false"
+"""Of files: columns are those that are in them, whatever directories are called."""
+
+
+def open_database(folder: str) -> Any:
+    """A connection; ``folder``: where it keeps what is too much for memory."""
+    import duckdb
+
+    db = duckdb.connect()
+    for setting in (
+        "TimeZone = 'UTC'",
+        f"memory_limit = '{MEMORY}'",
+        "enable_progress_bar = false",
+        "preserve_insertion_order = false",
+        f"temp_directory = {text(f'{folder}/spilled')}",
+    ):
+        fetch_rows(db, f"SET {setting}")
+    return db
+
+
+def fetch_rows(db: Any, sql: str) -> list[tuple[Any, ...]]:
+    """All that a statement gives."""
+    rows: list[tuple[Any, ...]] = db.execute(sql).fetchall()
+    return rows
+
+
+def quote_identifier(name: str) -> str:
+    """A name in DuckDB's SQL.
+
+    >>> quote_identifier('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A text in DuckDB's SQL.
+
+    >>> text("it's")
+    "'it''s'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+def types_of(db: Any, relation: str) -> dict[str, str]:
+    """The columns of a relation, and DuckDB's names of their types."""
+    return {row[0]: str(row[1]) for row in fetch_rows(db, f"DESCRIBE SELECT * FROM {relation} r")}
+
+
+# Two bags of rows compared in DuckDB, which keeps on disk what does not fit: what the batch answer has
+# and the output lacks (missing), and the other way round (extra), each row with how often, and why.
+#
+# Rows are equal as Spark groups them: NULL equals NULL, NaN equals NaN, 0.0 equals -0.0; the order of a
+# map's entries says nothing.
 
 MISSING, EXTRA = "missing", "extra"
 
@@ -94,9 +147,9 @@ def differences(
     columns = [column_name(n) for n in range(len(names))]
     shape = _shape(db, names, columns, answer, output)
     listed = ", ".join(columns)
-    ((answered,),) = ran(db, f"SELECT count(*) FROM {answer} r")
-    ((put_out,),) = ran(db, f"SELECT coalesce(sum({COUNT}), 0) FROM {output} r")
-    ran(
+    ((answered,),) = fetch_rows(db, f"SELECT count(*) FROM {answer} r")
+    ((put_out,),) = fetch_rows(db, f"SELECT coalesce(sum({COUNT}), 0) FROM {output} r")
+    fetch_rows(
         db,
         f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT {listed}, sum(n) AS n, sum(a) AS a,"
         f" CASE WHEN sum(n) > 0 THEN least(sum(n), sum(p)) ELSE 0 END AS due, 0 AS late FROM ("
@@ -104,13 +157,13 @@ def differences(
         f" UNION ALL SELECT {shape}, -{COUNT}, 0, 0 FROM {output} r) r GROUP BY {listed} HAVING sum(n) <> 0",
     )
     for scenario in scenarios:
-        ((left,),) = ran(db, f"SELECT count(*) FROM {_FOUND} WHERE abs(n) > due + late")
+        ((left,),) = fetch_rows(db, f"SELECT count(*) FROM {_FOUND} WHERE abs(n) > due + late")
         if not left:
             break
         _explain(db, columns, shape, scenario())
     if groups:
         same = " AND ".join(f"m.{columns[n]} IS NOT DISTINCT FROM f.{columns[n]}" for n in groups)
-        ran(
+        fetch_rows(
             db,
             f"UPDATE {_FOUND} f SET late = abs(n) - due WHERE n < 0 AND EXISTS"
             f" (SELECT 1 FROM {_FOUND} m WHERE m.n > 0 AND m.late > 0 AND {same})",
@@ -122,15 +175,15 @@ def differences(
         f" {rows} AS {COUNT}, {listed} FROM {_FOUND} WHERE {rows} > 0"
         for reason, rows in of_one
     )
-    ran(db, f"CREATE OR REPLACE TABLE {_WHY} AS {by_reason}")
-    return _told(db, names, columns, int(answered), int(put_out), limit)
+    fetch_rows(db, f"CREATE OR REPLACE TABLE {_WHY} AS {by_reason}")
+    return _summarize_differences(db, names, columns, int(answered), int(put_out), limit)
 
 
 def _explain(db: Any, columns: Sequence[str], shape: str, scenario: str) -> None:
     """Of each differing row, how many the scenario explains: by it there are so many fewer, or so many more,
     than the batch answer has."""
     listed, same = ", ".join(columns), " AND ".join(f"f.{c} IS NOT DISTINCT FROM s.{c}" for c in columns)
-    ran(
+    fetch_rows(
         db,
         f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT f.* EXCLUDE (late), greatest(f.late, least(abs(f.n) -"
         f" f.due, CASE WHEN f.n > 0 THEN f.a - coalesce(s.k, 0) ELSE coalesce(s.k, 0) - f.a END)) AS late"
@@ -158,9 +211,9 @@ def write(db: Any, names: Sequence[str], file: str) -> None:
     own = {name.lower() for name in names}
     heads = [f"_{head}" if head in own else head for head in ("side", "reason", "count")]
     columns = [f"{there} AS {head}" for there, head in zip((SIDE, REASON, COUNT), heads, strict=True)]
-    columns += [f"{column_name(n)} AS {quoted(name)}" for n, name in enumerate(names)]
+    columns += [f"{column_name(n)} AS {quote_identifier(name)}" for n, name in enumerate(names)]
     try:
-        ran(db, f"COPY (SELECT {', '.join(columns)} FROM {_WHY}) TO {text(file)} (FORMAT {kind})")
+        fetch_rows(db, f"COPY (SELECT {', '.join(columns)} FROM {_WHY}) TO {text(file)} (FORMAT {kind})")
     except duckdb.Error as error:
         raise EngineError(
             f"{file} cannot be written: {str(error).splitlines()[0]}",
@@ -169,10 +222,10 @@ def write(db: Any, names: Sequence[str], file: str) -> None:
         ) from None
 
 
-def _told(
+def _summarize_differences(
     db: Any, names: Sequence[str], columns: Sequence[str], answered: int, put_out: int, limit: int
 ) -> Differences:
-    counted = ran(
+    counted = fetch_rows(
         db, f"SELECT {SIDE}, {REASON}, sum({COUNT}), count(*) FROM {_WHY} GROUP BY ALL ORDER BY ALL"
     )
     order = {reason: n for n, reason in enumerate(REASONS)}
@@ -201,7 +254,7 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
                 hint="pass the right output with --output, or cast the column in the query to the sink's"
                 " type",
             )
-        shaped.append(f"{_shaped(column, expected)} AS {column}")
+        shaped.append(f"{_normalize_maps(column, expected)} AS {column}")
     return ", ".join(shaped)
 
 
@@ -217,7 +270,7 @@ def _comparable(a: str, b: str) -> bool:
     return a == b or whole or decimals or untyped
 
 
-def _shaped(column: str, kind: str) -> str:
+def _normalize_maps(column: str, kind: str) -> str:
     """NaN and zeros of either sign DuckDB takes for equal by itself."""
     if kind[:4] == "MAP(":
         return f"list_sort(map_entries({column}))"

@@ -1,30 +1,94 @@
-"""Expressions in DuckDB's SQL, those alone of which it is certain that they mean there what they mean on
-Spark: columns, comparisons of values of one kind, AND, OR, NOT, sums and products of whole numbers and of
-DECIMALs that hold every digit, sums of times with lengths of time, CASE and COALESCE of one kind, and plain
-aggregates. All others are Spark's to answer.
+"""Expressions in DuckDB's SQL that certainly mean the same as on Spark.
 
-A length of time is a number of µs here. Times are without a zone, in UTC. In other zones a day may
-have other than 24 hours, and times are as far apart as clocks there say: times are compared there, and moved
-by less than a day.
+The types of what Spark computes with DECIMALs, where they hold every digit: DuckDB computes the same in
+them. Types are DuckDB's names, of DECIMALs and of whole numbers.
+
+>>> widest(["DECIMAL(9,2)", "BIGINT"]), widest(["DECIMAL(38,30)", "INTEGER"])
+('DECIMAL(22,2)', None)
+>>> addition_type("DECIMAL(9,2)", "INTEGER"), product_type("DECIMAL(9,2)", "INTEGER")
+('DECIMAL(13,2)', 'DECIMAL(20,2)')
+>>> sum_type("DECIMAL(30,2)")
+'DECIMAL(38,2)'
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from watersmeet.diff import decimals
-from watersmeet.diff.database import quoted, text
-from watersmeet.diff.dialect import Names, Uncommon
+from watersmeet.diff.bags import quote_identifier, text
+from watersmeet.diff.dialect import Names, UnsupportedInDialect
 from watersmeet.event_time import DAY_US
 from watersmeet.spec.aggregates import call_of, is_aggregate
-from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.spec.literals import NumberError, read_number
+from watersmeet.types.coercion import common_of, holds
 from watersmeet.types.intervals import interval_us, is_interval, is_of_days
 from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import MAX_DECIMAL_DIGITS, SqlType, decimal
+
+_EXTRA_SUM_DIGITS = 10
+"""Digits that a sum of many has more than one of them."""
+
+
+def widest(kinds: Iterable[str]) -> str | None:
+    """That in which values of all of these are compared; None: it does not hold all digits."""
+    types = [sql_type(kind) for kind in kinds]
+    common = common_of(types)
+    if common is None or not common.is_decimal or not all(holds(common, type_) for type_ in types):
+        return None
+    return str(common)
+
+
+def as_decimal(kind: str) -> str:
+    """The DECIMAL that holds all values of a type."""
+    return str(_decimal_type(kind))
+
+
+def fits(kind: str, wide: str) -> bool:
+    """Whether a DECIMAL holds every value of a type."""
+    return holds(sql_type(wide), sql_type(kind))
+
+
+def addition_type(left: str, right: str) -> str | None:
+    """Of a sum or a difference."""
+    one, other = _decimal_type(left), _decimal_type(right)
+    scale = max(one.scale, other.scale)
+    return _decimal_name(max(one.whole_digits, other.whole_digits) + scale + 1, scale)
+
+
+def product_type(left: str, right: str) -> str | None:
+    """Of a product."""
+    one, other = _decimal_type(left), _decimal_type(right)
+    return _decimal_name(one.digits + other.digits + 1, one.scale + other.scale)
+
+
+def sum_type(kind: str) -> str:
+    """Of the sum of many, which stops a job if it has more digits."""
+    own = _decimal_type(kind)
+    return str(decimal(min(own.digits + _EXTRA_SUM_DIGITS, MAX_DECIMAL_DIGITS), own.scale))
+
+
+def _decimal_type(kind: str) -> SqlType:
+    own = sql_type(kind).as_decimal
+    assert own is not None
+    return own
+
+
+def _decimal_name(digits: int, scale: int) -> str | None:
+    return None if digits > MAX_DECIMAL_DIGITS else str(decimal(digits, scale))
+
+
+# Expressions in DuckDB's SQL, those alone of which it is certain that they mean there what they mean on
+# Spark: columns, comparisons of values of one kind, AND, OR, NOT, sums and products of whole numbers and
+# of DECIMALs that hold every digit, sums of times with lengths of time, CASE and COALESCE of one kind,
+# and plain aggregates. All others are Spark's to answer.
+#
+# A length of time is a number of µs here. Times are without a zone, in UTC. In other zones a day may have
+# other than 24 hours, and times are as far apart as clocks there say: times are compared there, and moved
+# by less than a day.
 
 _COMPARED = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -66,7 +130,7 @@ class DuckDb:
         return self._tables[source]
 
     def quoted(self, name: str) -> str:
-        return quoted(name)
+        return quote_identifier(name)
 
     def row_id(self) -> str:
         return "row_number() OVER ()"
@@ -86,7 +150,7 @@ class DuckDb:
     def expression(self, expr: exp.Expr, names: Names) -> str:
         value = _Compiler(names, utc=self._utc).value(expr)
         if value.kind == "length":
-            raise Uncommon(f"an interval as a value: {expr.sql('spark')}")
+            raise UnsupportedInDialect(f"an interval as a value: {expr.sql('spark')}")
         return value.sql
 
 
@@ -149,12 +213,12 @@ class _Compiler:
         return _Value(f"(-{inner.sql})", inner.kind, inner.type)
 
     def _comparison(self, expr: exp.Binary) -> _Value:
-        left, right = _same(expr, [self.value(part) for part in (expr.this, expr.expression)])
+        left, right = _align_values(expr, [self.value(part) for part in (expr.this, expr.expression)])
         return _Value(f"({left.sql} {_COMPARED[type(expr)]} {right.sql})", "flag", "BOOLEAN")
 
     def _between(self, expr: exp.Between) -> _Value:
         values = [self.value(part) for part in (expr.this, expr.args["low"], expr.args["high"])]
-        value, low, high = (v.sql for v in _same(expr, values))
+        value, low, high = (v.sql for v in _align_values(expr, values))
         return _Value(f"({value} BETWEEN {low} AND {high})", "flag", "BOOLEAN")
 
     def _connector(self, expr: exp.Connector) -> _Value:
@@ -180,7 +244,7 @@ class _Compiler:
         if not expr.expressions or expr.args.get("query"):
             raise _uncommon(expr)
         values = [self.value(part) for part in (expr.this, *expr.expressions)]
-        first, *others = (v.sql for v in _same(expr, values))
+        first, *others = (v.sql for v in _align_values(expr, values))
         return _Value(f"({first} IN ({', '.join(others)}))", "flag", "BOOLEAN")
 
     def _sum(self, expr: exp.Binary) -> _Value:
@@ -210,12 +274,10 @@ class _Compiler:
 
     def _of_decimals(self, expr: exp.Binary, left: _Value, right: _Value, sign: str) -> _Value:
         is_product = isinstance(expr, exp.Mul)
-        kind = (decimals.multiplied if is_product else decimals.added)(left.type, right.type)
+        kind = (product_type if is_product else addition_type)(left.type, right.type)
         if kind is None:
             raise _uncommon(expr)
-        sides = [
-            f"CAST({v.sql} AS {decimals.as_decimal(v.type) if is_product else kind})" for v in (left, right)
-        ]
+        sides = [f"CAST({v.sql} AS {as_decimal(v.type) if is_product else kind})" for v in (left, right)]
         return _Value(f"CAST({f' {sign} '.join(sides)} AS {kind})", "decimal", kind)
 
     def _case(self, expr: exp.Case) -> _Value:
@@ -247,7 +309,7 @@ class _Compiler:
                 raise _uncommon(expr)
             return _Value(f"{to.name} {text(expr.this.name)}", _KINDS[to.name], to.name)
         inner, target = self.value(expr.this), _PLAIN.get(to.name, "")
-        if to.is_decimal and inner.kind in _EXACT and decimals.fits(inner.type, str(to)):
+        if to.is_decimal and inner.kind in _EXACT and fits(inner.type, str(to)):
             return _Value(f"CAST({inner.sql} AS {to})", "decimal", str(to))
         widens = inner.type in _SIZES and target in _SIZES and _wider(inner.type, target) == target
         if target and (widens or inner.kind == "null" or inner.type == target):
@@ -266,7 +328,7 @@ class _Compiler:
         if call.function == "sum" and value.kind == "whole":
             return _Value(f"CAST(sum({distinct}{value.sql}) AS BIGINT)", "whole", "BIGINT")
         if call.function == "sum" and value.kind == "decimal":
-            kind = decimals.summed(value.type)
+            kind = sum_type(value.type)
             return _Value(f"CAST(sum({distinct}{value.sql}) AS {kind})", "decimal", kind)
         if call.function in ("min", "max") and value.kind in ("whole", "decimal", "text", "date", "time"):
             return _Value(f"{call.function}({value.sql})", value.kind, value.type)
@@ -299,7 +361,7 @@ def _flags(expr: exp.Expr, parts: Sequence[_Value]) -> None:
         raise _uncommon(expr)
 
 
-def _same(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
+def _align_values(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
     """The values as they are compared. Raises: Uncommon, unless all are of one kind that has an order."""
     kinds = {value.kind for value in values} - {"null"}
     if "decimal" in kinds and kinds <= _EXACT:
@@ -311,7 +373,7 @@ def _same(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
 
 def _as_decimals(expr: exp.Expr, values: Sequence[_Value]) -> list[_Value]:
     """Whole numbers and DECIMALs in the one type that holds all of them. Raises: Uncommon: there is none."""
-    kind = decimals.widest(value.type for value in values if value.kind != "null")
+    kind = widest(value.type for value in values if value.kind != "null")
     if kind is None:
         raise _uncommon(expr)
     return [_Value(f"CAST({value.sql} AS {kind})", "decimal", kind) for value in values]
@@ -341,5 +403,5 @@ def _wider(a: str, b: str) -> str:
     return max(a, b, key=_SIZES.index)
 
 
-def _uncommon(expr: exp.Expr) -> Uncommon:
-    return Uncommon(expr.sql("spark"))
+def _uncommon(expr: exp.Expr) -> UnsupportedInDialect:
+    return UnsupportedInDialect(expr.sql("spark"))

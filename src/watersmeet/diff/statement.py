@@ -1,30 +1,23 @@
-"""A query of a job as one SQL statement over all rows of its sources: its batch answer.
-
-Made of what the front read, before any plan: joins as they are written, with the whole condition of each.
-Watermarks play no part in it: no row is late, nothing is released. Rows without an event time are left out,
-as they are by the job. The statement's columns are `column_name(0)`, `column_name(1)`, … for the query's, and
-`PENDING`: whether the row is one that the job may only put out later.
-
-A table FOR SYSTEM_TIME AS OF is what it is given as: the caller knows that all rows have met that. Such a row
-waits for nothing, matched or not.
-"""
+"""A query of a job as one SQL statement over all rows of its sources."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from watersmeet.diff.dialect import Dialect, Named, Names
-from watersmeet.diff.known import AHEAD, Known
-from watersmeet.diff.nearest import nearest
-from watersmeet.diff.rows import Rows, number
-from watersmeet.diff.windows import grouped
+from sqlglot import exp
+
+from watersmeet.diff.dialect import Dialect, NamedColumn, Names
+from watersmeet.diff.explanations import AHEAD, QueryFacts
+from watersmeet.errors import SpecError
+from watersmeet.event_time import Watermark
 from watersmeet.names import ours
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
+    Aggregation,
     Branch,
     Input,
     Join,
@@ -33,9 +26,240 @@ from watersmeet.spec.model import (
     Query,
     Relation,
     StageBranch,
+    Window,
     WindowKind,
+    inputs_of,
 )
 from watersmeet.types.sql_type import UNKNOWN, SqlType
+
+# A SELECT that is part of a batch answer, and what it knows of its rows.
+
+_AFTER_ALL_TIMES = 10**25
+"""More than any event time, with whatever is added to it."""
+
+
+@dataclass(frozen=True)
+class AnswerRows:
+    """``names``: what expressions above it may mention; ``times``: its event times, (column, type, watermark
+    key); ``here``: of each visible input a column that is TRUE, NULL where it was padded; ``pending``:
+    columns that are TRUE in rows that the job may put out later; ``waits``: any row of it may be such one,
+    though nothing of it is padded."""
+
+    sql: str
+    names: Names
+    times: tuple[tuple[str, SqlType, str], ...] = ()
+    here: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    waits: bool = False
+
+
+def number(mark: Watermark) -> str:
+    """A watermark as a number of SQL."""
+    if isinstance(mark, float):
+        return str(_AFTER_ALL_TIMES if mark > 0 else -_AFTER_ALL_TIMES)
+    return str(mark)
+
+
+# ASOF joins in a batch answer: every left row with the right row that is nearest to it.
+#
+# Of right rows with equal times the one that came first is taken by the job. The order of arrival is
+# known only where sources are read in one; else any of them is taken here, and the answer may differ in
+# such rows.
+
+_UPPER: dict[type[exp.Expr], int] = {exp.GTE: 1, exp.GT: 1, exp.LTE: -1, exp.LT: -1}
+"""Sign of the right time in ``left side - right side`` by which the comparison bounds it from above is −1."""
+
+
+def nearest(join: Join, left: AnswerRows, right: AnswerRows, dialect: Dialect, new: Callable[[], str]) -> str:
+    """The SELECT of the join's rows."""
+    names = {**left.names, **right.names}
+    conditions = [part for part in (join.on, join.match) if part is not None]
+    on = " AND ".join(f"({dialect.expression(part, names)})" for part in conditions)
+    time, latest = _deciding_time(join)
+    by = dialect.expression(time, names)
+    row, place = new(), new()
+    here = right.here[0]
+    word = "LEFT JOIN" if join.kind is JoinKind.ASOF_LEFT else "JOIN"
+    return (
+        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {row} ORDER BY {here} NULLS LAST, {by}"
+        f" {'DESC' if latest else 'ASC'}) AS {place} FROM"
+        f" (SELECT *, {dialect.row_id()} AS {row} FROM ({left.sql}) l) l {word} ({right.sql}) r ON {on}) r"
+        f" WHERE {place} = 1"
+    )
+
+
+def _deciding_time(join: Join) -> tuple[exp.Expr, bool]:
+    """The right time by which one row is nearer than another, and whether the latest is."""
+    right = next(inputs_of(join.right))
+    for conjunct in _conjuncts(join.match if join.match is not None else join.on):
+        if type(conjunct) not in _UPPER:
+            continue
+        times = [
+            column
+            for column in conjunct.find_all(exp.Column)
+            if column.table == right.alias and column.name in right.event_times
+        ]
+        others = [column for column in conjunct.find_all(exp.Column) if column.table != right.alias]
+        if len(times) == 1 and others:
+            return times[0], _sign(times[0], conjunct) != _UPPER[type(conjunct)]
+    raise SpecError(
+        f"the ASOF join's condition does not determine the nearest row of {right.alias}",
+        code="not-compared",
+        hint="write MATCH_CONDITION (… >= …) between plain event times",
+    )
+
+
+def _conjuncts(expr: exp.Expr | None) -> list[exp.Expr]:
+    if expr is None:
+        return []
+    if isinstance(expr, exp.Paren):
+        return _conjuncts(expr.this)
+    if isinstance(expr, exp.And):
+        return [*_conjuncts(expr.this), *_conjuncts(expr.expression)]
+    if isinstance(expr, exp.Between):
+        return [
+            exp.GTE(this=expr.this.copy(), expression=expr.args["low"].copy()),
+            exp.LTE(this=expr.this.copy(), expression=expr.args["high"].copy()),
+        ]
+    return [expr]
+
+
+def _sign(time: exp.Column, conjunct: exp.Expr) -> int:
+    """Of a column in ``left side - right side``."""
+    sign = 1
+    node: exp.Expr = time
+    while node is not conjunct:
+        parent = node.parent
+        assert parent is not None
+        minus = isinstance(parent, exp.Neg) or (
+            isinstance(parent, exp.Sub | exp.GTE | exp.GT | exp.LTE | exp.LT) and parent.expression is node
+        )
+        sign, node = (-sign if minus else sign), parent
+    return sign
+
+
+# Groups of a batch answer: windows over an event time, keys, aggregates; rows of a partition, numbered.
+
+New = Callable[[], str]
+
+
+def aggregate_answer(
+    aggregation: Aggregation,
+    rows: AnswerRows,
+    where: str,
+    pending: str,
+    dialect: Dialect,
+    facts: QueryFacts,
+    new: New,
+    prefix: str,
+) -> AnswerRows:
+    """The groups of those of ``rows`` that pass ``where``, by the names of the aggregation's columns.
+
+    Args:
+        pending: whether a row of ``rows`` may come later.
+        prefix: of the watermark keys of the result.
+    """
+    types = {column.name: column.type for column in aggregation.columns}
+    own = new()
+    keys = [(new(), key) for key in aggregation.keys]
+    columns = [f"{dialect.expression(key.expr, rows.names)} AS {name}" for name, key in keys]
+    inner = f"SELECT *, {', '.join([*columns, f'{pending} AS {own}'])} FROM ({rows.sql}) r{where}"
+    names = {("", key.name): NamedColumn(name, types[key.name]) for name, key in keys}
+    if aggregation.ranking is not None:
+        return _number_rows(aggregation, inner, names, own, new)
+    by = [name for name, _ in keys]
+    later = f"coalesce(bool_or({own}), FALSE)"
+    if aggregation.window is not None:
+        kind = types[WINDOW_START]
+        start, end = new(), new()
+        time = dialect.expression(aggregation.window.time, rows.names)
+        inner = _assign_windows(aggregation.window, inner, dialect.micros(time, kind), by, (start, end), new)
+        by = [start, end, *by]
+        closed = facts.promised.get(f"{prefix}{WINDOW_END}", -math.inf)
+        at = ">=" if aggregation.window.kind is WindowKind.SESSION else ">"
+        if closed != -math.inf and not facts.settled:
+            later = f"({later} OR {end} {at} {number(closed)})"
+        elif not facts.settled:
+            later = "TRUE"
+    aggregates = [(new(), aggregate) for aggregate in aggregation.aggregates]
+    computed = [f"{dialect.expression(a.expr, rows.names)} AS {name}" for name, a in aggregates]
+    group = f" GROUP BY {', '.join(by)}" if by else ""
+    waits = new()
+    sql = f"SELECT {', '.join([*by, *computed, f'{later} AS {waits}'])} FROM ({inner}) r{group}"
+    names |= {("", a.name): NamedColumn(name, types[a.name]) for name, a in aggregates}
+    if aggregation.window is not None:
+        ends = [(start, WINDOW_START), (end, WINDOW_END)]
+        shown = [(new(), name, dialect.time(column, types[name])) for column, name in ends]
+        more = ", ".join(f"{text} AS {column}" for column, _, text in shown)
+        sql = f"SELECT *, {more} FROM ({sql}) r"
+        names |= {("", name): NamedColumn(column, types[name]) for column, name, _ in shown}
+    return AnswerRows(sql, names, pending=(waits,))
+
+
+def _assign_windows(
+    window: Window, rows: str, micros: str, keys: list[str], ends: tuple[str, str], new: New
+) -> str:
+    """Each row in each of its windows, with their ends as numbers. A row without a time is in none."""
+    at, (start, end) = new(), ends
+    timed = f"SELECT * FROM (SELECT *, {micros} AS {at} FROM ({rows}) r) r WHERE {at} IS NOT NULL"
+    if window.kind is WindowKind.SESSION:
+        return _sessions(window.size, timed, at, keys, ends, new)
+    last, nth = new(), new()
+    slide, size = window.slide, window.size
+    first = f"{at} - ((({at} % {slide}) + {slide}) % {slide})"
+    windows = ", ".join(f"({n})" for n in range(-(-size // slide)))
+    return (
+        f"SELECT *, {last} - {nth} * {slide} AS {start}, {last} - {nth} * {slide} + {size} AS {end} FROM"
+        f" (SELECT *, {first} AS {last} FROM ({timed}) r) r CROSS JOIN (VALUES {windows}) AS v({nth})"
+        f" WHERE {last} - {nth} * {slide} + {size} > {at}"
+    )
+
+
+def _sessions(gap: int, rows: str, at: str, keys: list[str], ends: tuple[str, str], new: New) -> str:
+    """Rows no more than the gap apart are of one session; it ends a gap after its last row."""
+    begins, session = new(), new()
+    by_key = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    of_session = f"PARTITION BY {', '.join([*keys, session])}"
+    start, end = ends
+    return (
+        f"SELECT *, min({at}) OVER ({of_session}) AS {start}, max({at}) OVER ({of_session}) + {gap} AS {end}"
+        f" FROM (SELECT *, sum({begins}) OVER ({by_key}ORDER BY {at}"
+        f" RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS {session} FROM"
+        f" (SELECT *, CASE WHEN {at} - lag({at}) OVER ({by_key}ORDER BY {at}) <= {gap} THEN 0 ELSE 1 END"
+        f" AS {begins} FROM ({rows}) r) r) r"
+    )
+
+
+def _number_rows(
+    aggregation: Aggregation, rows: str, names: dict[tuple[str, str], NamedColumn], pending: str, new: New
+) -> AnswerRows:
+    """Rows with their numbers, those alone that go out."""
+    ranking = aggregation.ranking
+    assert ranking is not None
+    partition = ", ".join(names["", name].name for name in ranking.partition)
+    order = ", ".join(
+        f"{names['', key.name].name} {'DESC' if key.descending else 'ASC'}"
+        f" NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        for key in ranking.order
+    )
+    over = f"{f'PARTITION BY {partition} ' if partition else ''}{f'ORDER BY {order}' if order else ''}"
+    ranked = new()
+    most = "" if ranking.most is None else f" WHERE {ranked} <= {ranking.most}"
+    sql = f"SELECT * FROM (SELECT *, row_number() OVER ({over}) AS {ranked} FROM ({rows}) r) r{most}"
+    kinds: dict[str, SqlType] = {column.name: column.type for column in aggregation.columns}
+    numbered = {("", ranking.number): NamedColumn(ranked, kinds[ranking.number])}
+    return AnswerRows(sql, {**names, **numbered}, pending=(pending,))
+
+
+# A query of a job as one SQL statement over all rows of its sources: its batch answer.
+#
+# Made of what the front read, before any plan: joins as they are written, with the whole condition of
+# each. Watermarks play no part in it: no row is late, nothing is released. Rows without an event time are
+# left out, as they are by the job. The statement's columns are `column_name(0)`, `column_name(1)`, … for
+# the query's, and `PENDING`: whether the row is one that the job may only put out later.
+#
+# A table FOR SYSTEM_TIME AS OF is what it is given as: the caller knows that all rows have met that. Such
+# a row waits for nothing, matched or not.
 
 PENDING = ours("pending")
 PART, AT = ours("part"), ours("at")
@@ -62,7 +286,7 @@ def column_name(number: int) -> str:
 def statement(
     query: Query,
     dialect: Dialect,
-    facts: Known,
+    facts: QueryFacts,
     *,
     ordered: Iterable[str] = (),
     allowed_lateness: int = 0,
@@ -88,7 +312,7 @@ def statement(
 @dataclass
 class _Writer:
     dialect: Dialect
-    facts: Known
+    facts: QueryFacts
     ordered: frozenset[str]
     allowed_lateness: int
     without: frozenset[str]
@@ -98,13 +322,13 @@ class _Writer:
     def new(self) -> str:
         return ours(f"d{next(self._number)}")
 
-    def query(self, query: Query, prefix: str) -> Rows:
+    def query(self, query: Query, prefix: str) -> AnswerRows:
         """Columns `column_name`, and `PENDING`."""
         rows = self.relation(query.relation, prefix)
         where = "" if query.where is None else f" WHERE {self.dialect.expression(query.where, rows.names)}"
         pending = self._pending(rows, query.relation)
         if query.aggregation is not None:
-            rows = grouped(
+            rows = aggregate_answer(
                 query.aggregation, rows, where, pending, self.dialect, self.facts, self.new, prefix
             )
             where = ""
@@ -116,9 +340,9 @@ class _Writer:
             for nth, output in enumerate(query.outputs)
         ]
         sql = f"SELECT {', '.join([*outputs, f'{pending} AS {PENDING}'])} FROM ({rows.sql}) r{where}"
-        return Rows(sql, {}, waits=rows.waits)
+        return AnswerRows(sql, {}, waits=rows.waits)
 
-    def _pending(self, rows: Rows, relation: Relation) -> str:
+    def _pending(self, rows: AnswerRows, relation: Relation) -> str:
         """Whether a row is one that waits: it is padded, or taken for what is not there, and no time of it is
         below what was promised of later rows. Of two inputs each row is kept as it came, and has not left."""
         if self.facts.settled:
@@ -143,25 +367,25 @@ class _Writer:
         own = " AND ".join([f"({' OR '.join(waits)})", *above])
         return " OR ".join([f"({own})", *beneath])
 
-    def relation(self, relation: Relation, prefix: str) -> Rows:
+    def relation(self, relation: Relation, prefix: str) -> AnswerRows:
         if isinstance(relation, Input):
             return self.input(relation, prefix)
         left, right = self.relation(relation.left, prefix), self.relation(relation.right, prefix)
         rows = self.joined(relation, left, right)
         if relation.where is not None:
             condition = self.dialect.expression(relation.where, rows.names)
-            rows = Rows(
+            rows = AnswerRows(
                 f"SELECT * FROM ({rows.sql}) r WHERE {condition}",
                 rows.names, rows.times, rows.here, rows.pending, rows.waits,
             )  # fmt: skip
         return rows
 
-    def joined(self, join: Join, left: Rows, right: Rows) -> Rows:
+    def joined(self, join: Join, left: AnswerRows, right: AnswerRows) -> AnswerRows:
         names = {**left.names, **right.names}
         waits = left.waits or right.waits
         if join.kind.is_asof:
             sql = nearest(join, left, right, self.dialect, self.new)
-            return Rows(
+            return AnswerRows(
                 sql, names, left.times + right.times, left.here + right.here,
                 left.pending + right.pending, waits=True,
             )  # fmt: skip
@@ -171,19 +395,19 @@ class _Writer:
         if join.kind.hides_right:
             no = "NOT " if join.kind is JoinKind.ANTI else ""
             sql = f"SELECT * FROM ({left.sql}) l WHERE {no}EXISTS (SELECT 1 FROM ({right.sql}) r WHERE {on})"
-            return Rows(
+            return AnswerRows(
                 sql, left.names, left.times, left.here, left.pending,
                 waits or (join.kind is JoinKind.ANTI and not join.is_lookup),
             )  # fmt: skip
-        return Rows(
+        return AnswerRows(
             f"SELECT * FROM ({left.sql}) l {_JOINS[join.kind]} ({right.sql}) r ON {on}",
             names, left.times + right.times, left.here + right.here, left.pending + right.pending, waits,
         )  # fmt: skip
 
-    def input(self, i: Input, prefix: str) -> Rows:
+    def input(self, i: Input, prefix: str) -> AnswerRows:
         name = f"{prefix}{i.alias}"
         here = self.new()
-        columns = [Named(self.new(), column.type) for column in i.columns]
+        columns = [NamedColumn(self.new(), column.type) for column in i.columns]
         pending = self.new() if i.stages else None
         branches, waits = [], False
         for nth, branch in enumerate(i.branches, 1):
@@ -205,12 +429,16 @@ class _Writer:
             for column, named in zip(i.columns, columns, strict=True)
             if column.name in i.event_times
         )
-        return Rows(" UNION ALL ".join(branches), names, times, (here,), (pending,) if pending else (), False)
+        return AnswerRows(
+            " UNION ALL ".join(branches), names, times, (here,), (pending,) if pending else (), False
+        )
 
-    def branch(self, i: Input, name: str, branch: Branch, columns: list[Named]) -> str:
+    def branch(self, i: Input, name: str, branch: Branch, columns: list[NamedColumn]) -> str:
         """The rows of a source that the input has, without those that have no event time, or one too far
         ahead of the clock."""
-        own: Names = {("", c.name): Named(self.dialect.quoted(c.name), c.type) for c in branch.source.columns}
+        own: Names = {
+            ("", c.name): NamedColumn(self.dialect.quoted(c.name), c.type) for c in branch.source.columns
+        }
         expressions = [
             f"{self.dialect.expression(expr, own)} AS {named.name}"
             for expr, named in zip(branch.columns, columns, strict=True)
@@ -290,10 +518,12 @@ class _Writer:
             if (mark := self.facts.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
         ]
 
-    def stage(self, branch: StageBranch, inside: str, columns: list[Named], pending: str) -> tuple[str, bool]:
+    def stage(
+        self, branch: StageBranch, inside: str, columns: list[NamedColumn], pending: str
+    ) -> tuple[str, bool]:
         rows = self.query(branch.stage, inside)
         own: Names = {
-            ("", output.name): Named(column_name(nth), _type_of(branch.stage, nth))
+            ("", output.name): NamedColumn(column_name(nth), _type_of(branch.stage, nth))
             for nth, output in enumerate(branch.stage.outputs)
         }
         expressions = [
@@ -306,7 +536,7 @@ class _Writer:
         return sql, rows.waits
 
 
-def _times_of(i: Input, columns: Sequence[Named]) -> list[tuple[str, SqlType, str]]:
+def _times_of(i: Input, columns: Sequence[NamedColumn]) -> list[tuple[str, SqlType, str]]:
     """The event times of an input: (column of the statement, type, name)."""
     by_name = {column.name: named for column, named in zip(i.columns, columns, strict=True)}
     return [(by_name[time].name, by_name[time].type, time) for time in i.event_times]

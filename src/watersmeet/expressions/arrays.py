@@ -41,9 +41,9 @@ from watersmeet.expressions.typed_tree import (
     require,
     widened,
 )
-from watersmeet.kernel.batches import joined
+from watersmeet.kernel.batches import concat_arrays
 from watersmeet.spec.model import Expr
-from watersmeet.types.compared import loses_digits
+from watersmeet.types.coercion import loses_digits
 from watersmeet.types.sql_type import (
     BIGINT,
     BOOLEAN,
@@ -218,7 +218,7 @@ def _ranked(first: Codes, then: Codes) -> Codes:
 
 def codes_together(*arrays: pa.Array) -> list[Codes]:
     """`codes` that mean the same in all of them."""
-    all_codes = codes(joined(arrays))
+    all_codes = codes(concat_arrays(arrays))
     ends = np.cumsum([len(array) for array in arrays])
     return [all_codes[end - len(array) : end] for array, end in zip(arrays, ends, strict=True)]
 
@@ -245,7 +245,7 @@ def make_array(*values: pa.Array) -> pa.Array:
     """`array`."""
     count = len(values[0])
     index = (np.arange(count)[:, None] + count * np.arange(len(values))).reshape(-1)
-    return list_array(np.arange(count + 1) * len(values), joined(values).take(pa.array(index)))
+    return list_array(np.arange(count + 1) * len(values), concat_arrays(values).take(pa.array(index)))
 
 
 @arrow
@@ -344,7 +344,7 @@ def put_together(*lists: pa.Array) -> pa.Array:
         [offsets[:-1] + start for (offsets, _), start in zip(parts, starts, strict=False)], axis=1
     )
     places = ranges(from_.reshape(-1), np.stack(lengths, axis=1).reshape(-1))
-    taken = joined([values for _, values in parts]).take(pa.array(places))
+    taken = concat_arrays([values for _, values in parts]).take(pa.array(places))
     return list_array(offsets_of(np.sum(lengths, axis=0)), taken, valid)
 
 
@@ -386,7 +386,7 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
     index[new[:-1][owner[keep]] + moved[keep]] = np.flatnonzero(keep)
     rows = np.flatnonzero(there)
     index[new[:-1][rows] + target[rows]] = len(values) + rows
-    taken = joined([values, value]).take(pa.array(index, mask=index < 0))
+    taken = concat_arrays([values, value]).take(pa.array(index, mask=index < 0))
     return list_array(new, taken, valid)
 
 

@@ -52,11 +52,10 @@ from watersmeet.expressions.typed_tree import (
 )
 from watersmeet.spec.functions import signature_of
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
+from watersmeet.spec.literals import NumberError, read_number
 from watersmeet.spec.model import Column, Expr
-from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.spec.time_zones import UTC
-from watersmeet.types.arithmetic import Argument
-from watersmeet.types.common import common_of
+from watersmeet.types.coercion import Argument, common_of
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
     BOOLEAN,

@@ -37,7 +37,7 @@ from watersmeet.expressions.trees import (
     First,
     mentioned,
 )
-from watersmeet.kernel.batches import joined, one_array
+from watersmeet.kernel.batches import concat_arrays, one_array
 from watersmeet.types.sql_type import SqlType
 
 Rows = npt.NDArray[np.int64]
@@ -251,7 +251,7 @@ def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.A
     places = np.concatenate([places for places, _ in parts])
     order = np.empty(len(places), dtype=np.int64)
     order[places] = np.arange(len(places))
-    return joined([array.cast(kind) for _, array in parts]).take(pa.array(order))
+    return concat_arrays([array.cast(kind) for _, array in parts]).take(pa.array(order))
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -48,8 +48,8 @@ from watersmeet.expressions.typed_tree import (
     widened,
 )
 from watersmeet.spec.model import Expr
-from watersmeet.types.arithmetic import fitted as decimal_within
-from watersmeet.types.arithmetic import product_parts, quotient_parts, remainder_parts, sum_parts
+from watersmeet.types.coercion import fit_decimal as decimal_within
+from watersmeet.types.coercion import product_parts, quotient_parts, remainder_parts, sum_parts
 from watersmeet.types.sql_type import (
     BIGINT,
     BOOLEAN,
@@ -57,7 +57,7 @@ from watersmeet.types.sql_type import (
     FLOAT,
     INT,
     INTEGERS,
-    MOST_DIGITS,
+    MAX_DECIMAL_DIGITS,
     REALS,
     SMALLINT,
     STRING,
@@ -569,7 +569,7 @@ def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> T
     divisor = _type(right)
     digits, scale = quotient_parts(_type(left), divisor)
     require(
-        digits <= MOST_DIGITS and scale + 1 + divisor.digits <= MOST_DIGITS,
+        digits <= MAX_DECIMAL_DIGITS and scale + 1 + divisor.digits <= MAX_DECIMAL_DIGITS,
         "a quotient of DECIMALs of so many digits is rounded twice by Spark, and",
     )
     type_ = decimal_within(digits, scale)
@@ -603,9 +603,9 @@ def _of_many_digits(function: ArrowFunction, left: TypedTree, right: TypedTree) 
     parts = product_parts if function == times else sum_parts
     digits, scale = parts(_type(left), _type(right))
     own, type_ = _as_decimals(left, right), decimal_within(digits, scale)
-    if digits <= MOST_DIGITS:
+    if digits <= MAX_DECIMAL_DIGITS:
         return call(function, type_, *own)
-    require(digits <= 2 * MOST_DIGITS, "a product of so many digits")
+    require(digits <= 2 * MAX_DECIMAL_DIGITS, "a product of so many digits")
     return call(sum_of, type_, *own, options=[("type", type_), _SIGNS[function]])
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.batches import MOST_BYTES
+from watersmeet.kernel.batches import MAX_COLUMN_BYTES
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import DATE, TIMESTAMP, TIMESTAMP_NTZ, VOID, SqlType
 
@@ -144,10 +144,10 @@ def _parted(array: pa.Array, inner: Any) -> tuple[Offsets, pa.Array]:
 
 def list_array(offsets: Offsets, values: pa.Array, valid: pa.Array | None = None) -> pa.Array:
     """Lists of these elements, NULL where ``valid`` is False."""
-    if len(offsets) and offsets[-1] > MOST_BYTES:
+    if len(offsets) and offsets[-1] > MAX_COLUMN_BYTES:
         raise EngineError(
             f"the ARRAYs of one step have {int(offsets[-1]):,} elements, more than the possible"
-            f" {MOST_BYTES:,}",
+            f" {MAX_COLUMN_BYTES:,}",
             code="too-many-elements",
             hint="create smaller ARRAYs, or process fewer rows per step",
         )

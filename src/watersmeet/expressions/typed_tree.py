@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.expressions.base import NAMES, ArrowFunction, widen, widen_nested
 from watersmeet.spec.model import Expr
-from watersmeet.types.common import common_of, holds, same_shape
-from watersmeet.types.compared import loses_digits, tightest_type
+from watersmeet.types.coercion import common_of, holds, loses_digits, same_shape, tightest_type
 from watersmeet.types.sql_type import (
     DOUBLE,
     FLOAT,
     INTEGERS,
-    MOST_DIGITS,
+    MAX_DECIMAL_DIGITS,
     PLAIN,
     VOID,
     SqlType,
@@ -107,7 +106,7 @@ def decimal_parts(type_: SqlType) -> tuple[int, int]:
 
 def decimal_type(digits: int, scale: int) -> SqlType:
     """Raises: UnsupportedExpression."""
-    require(digits <= MOST_DIGITS, "a DECIMAL of more than 38 digits is cut by rules of Spark's own")
+    require(digits <= MAX_DECIMAL_DIGITS, "a DECIMAL of more than 38 digits is cut by rules of Spark's own")
     return decimal(digits, scale)
 
 

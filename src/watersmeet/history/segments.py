@@ -1,38 +1,45 @@
-"""The files of a history in the store: their names, what is in them, and which of them count.
-
-A segment holds points, an Arrow file. Segments are numbered as they begin; one of a higher level holds what
-several of the level beneath held, rolled up. Nothing in a store is overwritten: a segment that grows gets a
-new version, and the one before is removed behind it, as those that were rolled up are. Where a run was killed
-between the two, both are there; the name says which of them is contained in the other.
-
-Behind the Arrow file stands a checksum of it and of its name: Arrow looks at no more than the outlines of
-what it opens, and of a file with a changed bit may end the process, that of the job too.
-"""
+"""Files of a history in the store, and the runs in them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
+from pydantic import Field, ValidationError
 
-from watersmeet.history.points import SCHEMA
-from watersmeet.history.renamed import NAMES, renamed
-from watersmeet.state.damage import damaged
+from watersmeet.errors import StateError
+from watersmeet.history.plan_document import Drawing, PlannedLimit, SideFiles
+from watersmeet.history.points import NAMES, SCHEMA, migrate_points
+from watersmeet.state.checksums import add_checksum, verify_checksum
+from watersmeet.state.damage import damage_error
 from watersmeet.state.manifest import HISTORY
 from watersmeet.state.store import Store
+from watersmeet.state.stored_record import FrozenRecord
+
+# The files of a history in the store: their names, what is in them, and which of them count.
+#
+# A segment holds points, an Arrow file. Segments are numbered as they begin; one of a higher level holds
+# what several of the level beneath held, rolled up. Nothing in a store is overwritten: a segment that
+# grows gets a new version, and the one before is removed behind it, as those that were rolled up are.
+# Where a run was killed between the two, both are there; the name says which of them is contained in the
+# other.
+#
+# Behind the Arrow file stands a checksum of it and of its name: Arrow looks at no more than the outlines
+# of what it opens, and of a file with a changed bit may end the process, that of the job too.
 
 FOLDER = HISTORY
 
 _CHECKSUM_BYTES = 16
 _HINT = "it is not part of the state, which is as it was; removing the file ends this"
-_NAME = re.compile(rf"{FOLDER}/(\d+)-(\d{{10}})-(\d{{10}})-(\d{{6}})-([0-9a-f]{{8}})\.arrow")
+_SEGMENT_NAME = re.compile(rf"{FOLDER}/(\d+)-(\d{{10}})-(\d{{10}})-(\d{{6}})-([0-9a-f]{{8}})\.arrow")
 
 
 @dataclass(frozen=True)
-class Segment:
+class HistorySegment:
     """``first`` to ``last``: the numbers of the segments of level 0 that it holds; ``version``: it has been
     written so often; ``run``: who wrote it."""
 
@@ -50,7 +57,7 @@ class Segment:
     def rank(self) -> tuple[int, int]:
         return self.level, self.version
 
-    def holds(self, other: Segment) -> bool:
+    def holds(self, other: HistorySegment) -> bool:
         """Whether all that is in the other one is in this one, too. Of one number there may be several, of
         runs that did not know of each other: of these none holds the other."""
         if not self.first <= other.first <= other.last <= self.last or self.rank <= other.rank:
@@ -58,7 +65,7 @@ class Segment:
         return self.level > other.level or (self.first, self.run) == (other.first, other.run)
 
 
-def counting(names: Iterable[str]) -> tuple[list[Segment], list[str]]:
+def select_segments(names: Iterable[str]) -> tuple[list[HistorySegment], list[str]]:
     """Of stored names the segments that count, in order of their numbers; and the names of those that are
     contained in others. What is not named like a segment is passed over."""
     every = sorted(
@@ -69,14 +76,14 @@ def counting(names: Iterable[str]) -> tuple[list[Segment], list[str]]:
     return [one for one in every if one.name not in held], sorted(held)
 
 
-def _segment(name: str) -> Segment | None:
-    if (match := _NAME.fullmatch(name)) is None:
+def _segment(name: str) -> HistorySegment | None:
+    if (match := _SEGMENT_NAME.fullmatch(name)) is None:
         return None
     level, first, last, version, run = match.groups()
-    return Segment(int(level), int(first), int(last), int(version), run)
+    return HistorySegment(int(level), int(first), int(last), int(version), run)
 
 
-def write(store: Store, segment: Segment, table: pa.Table) -> None:
+def write(store: Store, segment: HistorySegment, table: pa.Table) -> None:
     """Store a segment's points. Not waited for is the disk: a history may lack its end."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(
@@ -87,17 +94,145 @@ def write(store: Store, segment: Segment, table: pa.Table) -> None:
     store.write(segment.name, content + _checksum(segment.name, content), lasting=False)
 
 
-def read(store: Store, segment: Segment) -> pa.Table:
+def read_segment(store: Store, segment: HistorySegment) -> pa.Table:
     """A segment's points. Raises: StateError, it is gone, damaged, or of a version that has others."""
     data, what = bytes(store.read(segment.name)), f'history "{segment.name}"'
     content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if checksum != _checksum(segment.name, content):
-        raise damaged(what, "its checksum is that of another content", _HINT)
+        raise damage_error(what, "its checksum is that of another content", _HINT)
     try:
-        return renamed(pa.ipc.open_file(content).read_all()).cast(SCHEMA)
+        return migrate_points(pa.ipc.open_file(content).read_all()).cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(what, str(error).splitlines()[0], _HINT) from None
+        raise damage_error(what, str(error).splitlines()[0], _HINT) from None
 
 
 def _checksum(name: str, content: bytes) -> bytes:
     return hashlib.blake2b(name.encode() + b"\0" + content, digest_size=_CHECKSUM_BYTES).digest()
+
+
+# What is written down of each run of a job: when it began, how it was set, its plan, and how it ended.
+
+MAX_RUNS = 50
+_RUN_NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.json")
+
+
+class RunStart(FrozenRecord):
+    """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
+    secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers;
+    ``drawing``, ``limits``: of the plan; ``late_files``, ``broken_files``: where late rows are, and records
+    that do not parse."""
+
+    started_us: int
+    version: str
+    machine: str
+    settings: Mapping[str, str] = Field(default_factory=dict)
+    plan: str = ""
+    integer_times: tuple[str, ...] = ()
+    drawing: Drawing = Field(default_factory=Drawing)
+    limits: tuple[PlannedLimit, ...] = ()
+    late_files: SideFiles | None = None
+    broken_files: SideFiles | None = None
+
+
+class RunEnd(FrozenRecord):
+    """How a run ended, at ``ended_us``. ``how``: stopped (by a person), caught up, finished (its input had an
+    end), or failed; ``error``: with what, as people see it."""
+
+    ended_us: int
+    how: str
+    error: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+Written = TypeVar("Written", RunStart, RunEnd)
+
+
+class RunRecord(FrozenRecord):
+    """A run. ``ended``: None where it goes on, or was killed."""
+
+    id: str
+    begun: RunStart
+    ended: RunEnd | None = None
+
+
+def begin(store: Store, run: str, begun: RunStart) -> str:
+    """Write that a run begins, and forget of the oldest others what is too much; the run's id."""
+    key = f"{begun.started_us:020}-{run}"
+    _write(store, f"{FOLDER}/run-{key}-begun.json", begun)
+    there = sorted({match[1] for name in store.names(FOLDER) if (match := _RUN_NAME.fullmatch(name))})
+    gone = set(there[:-MAX_RUNS]) - {key}  # its clock may be behind that of the others
+    store.delete_all([_name(key, what) for key in gone for what in ("begun", "ended")])
+    return key
+
+
+def end(store: Store, run: str, ended: RunEnd) -> None:
+    """Write how the run of that id ended."""
+    _write(store, _name(run, "ended"), ended)
+
+
+Records = dict[str, FrozenRecord]
+"""What has been read, by name: it is written once."""
+
+
+def read_runs(store: Store, names: list[str], problems: list[str], records: Records) -> list[RunRecord]:
+    """The runs among stored names, oldest first. ``problems``: gets a line for each that cannot be read;
+    ``records``: what is in it is not read again, and what is read goes into it."""
+    for gone in records.keys() - set(names):
+        del records[gone]
+    keys = sorted({match[1] for name in names if (match := _RUN_NAME.fullmatch(name))})
+    runs = []
+    for key in keys:
+        begun = _read(store, _name(key, "begun"), RunStart, problems, records)
+        name = _name(key, "ended")
+        ended = _read(store, name, RunEnd, problems, records) if name in names else None
+        if begun is not None:
+            runs.append(RunRecord(id=key, begun=begun, ended=ended))
+    return runs
+
+
+def _read(
+    store: Store, name: str, kind: type[Written], problems: list[str], records: Records
+) -> Written | None:
+    """The record of that name; None, and a line more of ``problems``, where it cannot be read."""
+    there = records.get(name)
+    if isinstance(there, kind):
+        return there
+    try:
+        record = kind.model_validate_json(verify_checksum(name, bytes(store.read(name))))
+        records[name] = record
+        return record
+    except StateError as error:
+        problems.append(error.message)
+    except ValidationError:
+        problems.append(f'the record "{name}" is not one that this version can read')
+    return None
+
+
+def _name(run: str, what: str) -> str:
+    return f"{FOLDER}/run-{run}-{what}.json"
+
+
+def _write(store: Store, name: str, record: FrozenRecord) -> None:
+    store.write(name, add_checksum(name, record.model_dump_json()), lasting=False)
+
+
+# A history that goes along when the state is copied.
+
+
+def copy_history(source: Store, target: Store) -> int:
+    """Copy all files of a history; how many. One that the job has replaced meanwhile is left out.
+
+    Raises:
+        StateError: a store does not answer, or cannot be written.
+    """
+    copied = 0
+    for name in source.names(FOLDER):
+        try:
+            data = source.read(name)
+        except StateError as error:
+            if error.code != "state-missing":
+                raise
+            continue
+        target.write(name, data)
+        copied += 1
+    return copied

@@ -14,15 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.batches import one_array, wide
-from watersmeet.kernel.embedded import connection, failure
-from watersmeet.kernel.plain_ranks import plain_ranks
+from watersmeet.kernel.batches import one_array, widen_offsets
+from watersmeet.kernel.duckdb import connection, failure
+from watersmeet.kernel.numpy_ranks import plain_ranks
 from watersmeet.names import ours
 
-_MOST = 38
+_MAX_DIGITS = 38
 _HIDDEN = ours("first")
 _ROWS = "grouped_rows"
-FEW = 50_000
+MAX_NUMBERED_ROWS = 50_000
 """Rows, up to which to ask for their numbers here costs less than to ask the engine."""
 
 
@@ -47,47 +47,49 @@ def aggregate_sql(
         columns, types: of the arguments; none for ``count(*)``.
         filter_: a boolean column: only rows where it is TRUE count.
     """
-    names = [quoted(column) for column in columns]
-    rows = [] if filter_ is None else [quoted(filter_)]
-    typed_sql = _plain(function, names, list(types), distinct, rows)
+    names = [quote_identifier(column) for column in columns]
+    rows = [] if filter_ is None else [quote_identifier(filter_)]
+    typed_sql = _plain_aggregate(function, names, list(types), distinct, rows)
     if typed_sql is None or any(_is_closed(kind) for kind in types if function != "count"):
         return None
     text, kind = typed_sql
     return (f"CAST({text} AS {duckdb_type(kind)})" if function == "sum" else text), kind
 
 
-def _plain(
+def _plain_aggregate(
     function: str, names: list[str], types: list[pa.DataType], distinct: bool, rows: list[str]
 ) -> tuple[str, pa.DataType] | None:
     once = "DISTINCT " if distinct else ""
     if function == "count":
         return _count(names, distinct, rows), pa.int64()
     if len(names) == 2 and function in ("min_by", "max_by") and not distinct and is_ordered(types[1]):
-        return _by(function, names, types, rows)
+        return _extreme_by(function, names, types, rows)
     if len(names) != 1:
         return None
     (name,), (kind,) = names, types
     if function == "count_if" and pa.types.is_boolean(kind) and not distinct:
-        return f"count(*){filtered([*rows, name])}", pa.int64()
+        return f"count(*){filter_clause([*rows, name])}", pa.int64()
     if function == "sum":
         sum_type = _sum_type(kind)
-        return None if sum_type is None else (f"sum({once}{name}){filtered(rows)}", sum_type)
+        return None if sum_type is None else (f"sum({once}{name}){filter_clause(rows)}", sum_type)
     if function == "avg":
         return _average(name, kind, once, rows)
     if function in ("min", "max", "any_value"):
         least = "min" if function == "any_value" else function
-        return (f"{least}({name}){filtered(rows)}", kind) if is_ordered(kind) else None
+        return (f"{least}({name}){filter_clause(rows)}", kind) if is_ordered(kind) else None
     if distinct:
         return None
     if function in ("bool_and", "bool_or"):
-        return (f"{function}({name}){filtered(rows)}", kind) if pa.types.is_boolean(kind) else None
+        return (f"{function}({name}){filter_clause(rows)}", kind) if pa.types.is_boolean(kind) else None
     if function in ("bit_and", "bit_or", "bit_xor"):
-        return (f"{function}({name}){filtered(rows)}", kind) if pa.types.is_integer(kind) else None
+        return (f"{function}({name}){filter_clause(rows)}", kind) if pa.types.is_integer(kind) else None
     if function not in ("stddev_samp", "stddev_pop", "var_samp", "var_pop") or not _is_number(kind):
         return None
-    text = f"{function}(CAST({name} AS DOUBLE)){filtered(rows)}"
+    text = f"{function}(CAST({name} AS DOUBLE)){filter_clause(rows)}"
     if function.endswith("_pop") and pa.types.is_floating(kind):  # of one infinity 0 there
-        alone = f"count({name}){filtered(rows)} = 1 AND bool_or(NOT isfinite({name})){filtered(rows)}"
+        alone = (
+            f"count({name}){filter_clause(rows)} = 1 AND bool_or(NOT isfinite({name})){filter_clause(rows)}"
+        )
         text = f"CASE WHEN {alone} THEN CAST('NaN' AS DOUBLE) ELSE {text} END"
     return text, pa.float64()
 
@@ -96,12 +98,12 @@ def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
     """Rows of which no argument is NULL."""
     not_null = [f"{name} IS NOT NULL" for name in names]
     if not distinct:
-        return f"count(*){filtered([*rows, *not_null])}"
+        return f"count(*){filter_clause([*rows, *not_null])}"
     whole = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    return f"count(DISTINCT {whole}){filtered([*rows, *not_null])}"
+    return f"count(DISTINCT {whole}){filter_clause([*rows, *not_null])}"
 
 
-def _by(
+def _extreme_by(
     function: str, names: list[str], types: list[pa.DataType], rows: list[str]
 ) -> tuple[str, pa.DataType] | None:
     """The value at the least or greatest of another one; of several there, the least or greatest value."""
@@ -109,7 +111,7 @@ def _by(
         return None
     value, by = names
     which = "first" if function == "min_by" else "last"
-    clause = filtered([*rows, f"{by} IS NOT NULL"])
+    clause = filter_clause([*rows, f"{by} IS NOT NULL"])
     return f"{which}({value} ORDER BY {by}, {value} NULLS FIRST){clause}", types[0]
 
 
@@ -117,11 +119,11 @@ def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[
     if not pa.types.is_decimal(kind):
         if not _is_number(kind):
             return None
-        return f"avg({once}CAST({name} AS DOUBLE)){filtered(rows)}", pa.float64()
+        return f"avg({once}CAST({name} AS DOUBLE)){filter_clause(rows)}", pa.float64()
     precision, scale = kind.precision, kind.scale
-    if precision + max(scale + 10, 15) > _MOST:
+    if precision + max(scale + 10, 15) > _MAX_DIGITS:
         return None
-    total, number = (f"{aggregate}({once}{name}){filtered(rows)}" for aggregate in ("sum", "count"))
+    total, number = (f"{aggregate}({once}{name}){filter_clause(rows)}" for aggregate in ("sum", "count"))
     return decimal_mean(total, number, scale), pa.decimal128(precision + 4, scale + 4)
 
 
@@ -130,7 +132,7 @@ def decimal_mean(total: str, number: str, scale: int) -> str:
     their sum and their number: halves away from zero, in whole numbers."""
     whole = f"(CAST({total} * {10**scale} AS HUGEINT) * 10000)"
     rounded = f"(2 * abs({whole}) + {number}) // (2 * {number}) * sign({whole})"
-    return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MOST},0)) END"
+    return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MAX_DIGITS},0)) END"
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType | None:
@@ -139,7 +141,7 @@ def _sum_type(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_decimal(kind):
-        return pa.decimal128(min(_MOST, kind.precision + 10), kind.scale)
+        return pa.decimal128(min(_MAX_DIGITS, kind.precision + 10), kind.scale)
     return None
 
 
@@ -168,7 +170,7 @@ def _is_closed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_map(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
 
 
-def filtered(conditions: Sequence[str]) -> str:
+def filter_clause(conditions: Sequence[str]) -> str:
     """What follows a call over the rows alone for which these are TRUE."""
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
@@ -180,11 +182,11 @@ def duckdb_type(kind: pa.DataType) -> str:
     return {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}[kind]
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def grouped(
+def aggregate_groups(
     rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn], *, in_order: bool = True
 ) -> pa.Table:
     """One row per group, in the order of each group's first row: the keys, then the aggregates by name.
@@ -198,29 +200,29 @@ def grouped(
         EngineError: an aggregate fails on the values (a sum that is too great).
     """
     by = [key_sql(name, rows.schema.field(name).type) for name in keys]
-    chosen = [f"{text} AS {quoted(name)}" for text, name in zip(by, keys, strict=True)]
-    chosen += [f"{aggregate.sql} AS {quoted(aggregate.name)}" for aggregate in aggregates]
+    chosen = [f"{text} AS {quote_identifier(name)}" for text, name in zip(by, keys, strict=True)]
+    chosen += [f"{aggregate.sql} AS {quote_identifier(aggregate.name)}" for aggregate in aggregates]
     source = _ROWS
     if in_order:
-        source = f"(SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM {_ROWS})"
+        source = f"(SELECT *, row_number() OVER () AS {quote_identifier(_HIDDEN)} FROM {_ROWS})"
     tail = f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
     if in_order:
-        tail += f" ORDER BY min({quoted(_HIDDEN)})"
+        tail += f" ORDER BY min({quote_identifier(_HIDDEN)})"
     types = [rows.schema.field(name).type for name in keys] + [aggregate.type for aggregate in aggregates]
-    return _asked(rows, f"SELECT {', '.join(chosen)} FROM {source}{tail}", types)
+    return _run_sql(rows, f"SELECT {', '.join(chosen)} FROM {source}{tail}", types)
 
 
-def of_each(rows: pa.Table, texts: Mapping[str, str], types: Sequence[pa.DataType]) -> pa.Table:
+def evaluate_each(rows: pa.Table, texts: Mapping[str, str], types: Sequence[pa.DataType]) -> pa.Table:
     """What DuckDB's ``texts``, by name, are of each row, in order.
 
     Raises:
-        EngineError: as `grouped`, whose results these are where each row is a group.
+        EngineError: as `aggregate_groups`, whose results these are where each row is a group.
     """
-    chosen = [f"{text} AS {quoted(name)}" for name, text in texts.items()]
-    return _asked(rows, f"SELECT {', '.join(chosen)} FROM {_ROWS}", types)
+    chosen = [f"{text} AS {quote_identifier(name)}" for name, text in texts.items()]
+    return _run_sql(rows, f"SELECT {', '.join(chosen)} FROM {_ROWS}", types)
 
 
-def _asked(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
+def _run_sql(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
     cursor = connection().cursor()
     try:
         cursor.register(_ROWS, rows)
@@ -233,7 +235,7 @@ def _asked(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
         ) from None
     finally:
         cursor.close()
-    columns = [_typed(column, kind) for column, kind in zip(table.columns, types, strict=True)]
+    columns = [_cast_result(column, kind) for column, kind in zip(table.columns, types, strict=True)]
     return pa.table(columns, names=table.column_names)
 
 
@@ -244,7 +246,7 @@ def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.i
     if not keys or rows.num_rows == 0:
         return numbers
     plain = None
-    if rows.num_rows <= FEW:
+    if rows.num_rows <= MAX_NUMBERED_ROWS:
         plain = plain_ranks([rows.column(key) for key in dict.fromkeys(keys)])
     return numbers_by_sql(rows, keys) if plain is None else plain
 
@@ -258,7 +260,9 @@ def numbers_by_sql(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.
     cursor = connection().cursor()
     try:
         cursor.register("keyed_rows", table)
-        text = f"SELECT {quoted(_HIDDEN)} AS r, dense_rank() OVER (ORDER BY {by}) AS n FROM keyed_rows"
+        text = (
+            f"SELECT {quote_identifier(_HIDDEN)} AS r, dense_rank() OVER (ORDER BY {by}) AS n FROM keyed_rows"
+        )
         numbered = cursor.sql(text).to_arrow_table()
     finally:
         cursor.close()
@@ -266,9 +270,9 @@ def numbers_by_sql(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.
     return numbers
 
 
-def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _cast_result(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     array = one_array(column)
-    if array.type in (kind, wide(kind)):
+    if array.type in (kind, widen_offsets(kind)):
         return array
     if pa.types.is_decimal(kind) and pa.types.is_decimal(array.type) and array.type.scale != kind.scale:
         return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
@@ -277,7 +281,7 @@ def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 def _comparable(name: str, kind: pa.DataType) -> str:
     """Equal for equal values, whatever they are made of."""
-    return _in_order(quoted(name), kind) if _has_map(kind) else key_sql(name, kind)
+    return _sort_map_entries(quote_identifier(name), kind) if _has_map(kind) else key_sql(name, kind)
 
 
 def _has_map(kind: pa.DataType) -> bool:
@@ -294,21 +298,21 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _in_order(value: str, kind: pa.DataType, depth: int = 0) -> str:
+def _sort_map_entries(value: str, kind: pa.DataType, depth: int = 0) -> str:
     """A value with the entries of each map in it as a list in the order of the keys. NULL stays NULL."""
     inner = f"e{depth}"
     if pa.types.is_map(kind):
-        key = _in_order(f"{inner}.key", kind.key_type, depth + 1)
-        item = _in_order(f"{inner}.value", kind.item_type, depth + 1)
+        key = _sort_map_entries(f"{inner}.key", kind.key_type, depth + 1)
+        item = _sort_map_entries(f"{inner}.value", kind.item_type, depth + 1)
         entries = f"list_transform(map_entries({value}), lambda {inner}: {{'k': {key}, 'v': {item}}})"
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE list_sort({entries}) END"
     if not _has_map(kind):
         return value
     if _is_list(kind):
-        element = _in_order(inner, kind.value_type, depth + 1)
+        element = _sort_map_entries(inner, kind.value_type, depth + 1)
         return f"list_transform({value}, lambda {inner}: {element})"
     fields = ", ".join(
-        f"f{n}: {_in_order(f'struct_extract_at({value}, {n + 1})', field.type, depth)}"
+        f"f{n}: {_sort_map_entries(f'struct_extract_at({value}, {n + 1})', field.type, depth)}"
         for n, field in enumerate(kind)
     )
     return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{fields}}} END"
@@ -316,5 +320,5 @@ def _in_order(value: str, kind: pa.DataType, depth: int = 0) -> str:
 
 def key_sql(name: str, kind: pa.DataType) -> str:
     """DuckDB text for a key: 0.0 for both zeros."""
-    plain = quoted(name)
+    plain = quote_identifier(name)
     return f"CASE WHEN {plain} = 0 THEN 0 ELSE {plain} END" if pa.types.is_floating(kind) else plain

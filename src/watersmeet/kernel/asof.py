@@ -23,13 +23,13 @@ from watersmeet.event_time import (
     TimeComparison,
     Times,
     Watermark,
-    holds,
+    evaluate_comparison,
     saturate,
     saturating_add,
 )
+from watersmeet.kernel.gather import Columns
 from watersmeet.kernel.match.equality import equal_pairs
 from watersmeet.kernel.match.probe import Distances, Rows, expand, ranges
-from watersmeet.kernel.pieces import Columns
 from watersmeet.kernel.slots import Slots
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import ours
@@ -82,13 +82,15 @@ class Reach:
         near = np.flatnonzero(~self._is_far(times))
         if len(near):
             low, high = low.copy(), high.copy()  # they may be the given times themselves
-            low[near], some = self._outermost(self.rule.floors, Side.LEFT, times[near], greatest=False)
-            high[near], any_below = self._outermost(self.rule.ceilings, Side.LEFT, times[near], greatest=True)
+            low[near], some = self._outermost_times(self.rule.floors, Side.LEFT, times[near], greatest=False)
+            high[near], any_below = self._outermost_times(
+                self.rule.ceilings, Side.LEFT, times[near], greatest=True
+            )
             none = near[~(some & any_below)]
             low[none], high[none] = MAX_TIME, MIN_TIME
         return low, high
 
-    def asked_by(self, distance: int) -> Distances:
+    def left_distances(self, distance: int) -> Distances:
         """Around a right time: the left times from which it is ``distance`` away (and more near the ends)."""
         return Distances(-distance, -distance, self.slack)
 
@@ -98,24 +100,24 @@ class Reach:
             return watermark
         if self._is_far_time(watermark):
             return saturate(watermark - self.upper)
-        bound, some = self._outermost(
+        bound, some = self._outermost_times(
             self.rule.ceilings, Side.RIGHT, np.array([watermark], dtype=np.int64), greatest=False
         )
         return int(bound[0]) if some[0] else MAX_TIME + 1
 
-    def asked_upto(self, least: Watermark) -> Watermark:
+    def latest_right_time(self, least: Watermark) -> Watermark:
         """The greatest right time in the (closed) reach of the least left time that still asks."""
         if isinstance(least, float):
             return least
         if self._is_far_time(least):
             assert self.rule.closed_upper is not None
             return saturate(least + self.rule.closed_upper)
-        bound, some = self._outermost(
+        bound, some = self._outermost_times(
             _closed(self.rule.ceilings), Side.LEFT, np.array([least], dtype=np.int64), greatest=True
         )
         return int(bound[0]) if some[0] else MIN_TIME
 
-    def asked_from(self, least: Watermark) -> Watermark:
+    def earliest_right_time(self, least: Watermark) -> Watermark:
         """The least right time in the (closed) reach of any left time from ``least`` on; −∞: all are."""
         if isinstance(least, float):
             return least
@@ -123,7 +125,7 @@ class Reach:
             return -np.inf
         if self._is_far_time(least):
             return saturate(least + self.rule.closed_lower)
-        bound, some = self._outermost(
+        bound, some = self._outermost_times(
             _closed(self.rule.floors), Side.LEFT, np.array([least], dtype=np.int64), greatest=False
         )
         return int(bound[0]) if some[0] else MAX_TIME + 1
@@ -141,7 +143,7 @@ class Reach:
             return np.zeros(len(times), dtype=np.bool_)
         return (times >= MIN_TIME + self._margin) & (times <= MAX_TIME - self._margin)
 
-    def _outermost(
+    def _outermost_times(
         self, comparisons: Sequence[TimeComparison], side: Side, given: Times, *, greatest: bool
     ) -> tuple[Times, Mask]:
         """Per given time of ``side`` the outermost time of the other one for which the comparisons hold, and
@@ -153,7 +155,7 @@ class Reach:
             columns = {(side, own): given, (side.other, other): times}
             kept = np.ones(len(given), dtype=np.bool_)
             for comparison in comparisons:
-                kept &= holds(comparison, columns, len(given))
+                kept &= evaluate_comparison(comparison, columns, len(given))
             return kept
 
         return _bisect(hold, len(given), greatest=greatest)
@@ -196,7 +198,7 @@ class Askers:
 
 
 @dataclass(frozen=True)
-class Sought:
+class AsOfNeedles:
     """Where they ask: key columns and the time of the rows, whether a NULL key equals a NULL one, and whether
     the last row of a range is the nearest (`state.runs.layout.RunLayout.ties`)."""
 
@@ -205,7 +207,7 @@ class Sought:
     time: str
 
 
-def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -> Rows:
+def nearest(askers: Askers, sought: AsOfNeedles, rows: SortedRows, *, latest: bool) -> Rows:
     """Per asker the position of its nearest row, −1 where there is none: int64[n].
 
     ``rows`` are in order of time within a key; of equal times the one that came first is the last of them in
@@ -234,7 +236,7 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
             return nearest_rows
         low, high = (np.maximum(first, end - step), end) if latest else (first, np.minimum(end, first + step))
         for place, row in expand(low, high):
-            accepted = _accepted(askers, sought, some[place], rows, row)
+            accepted = _accept_mask(askers, sought, some[place], rows, row)
             place, row = place[accepted], row[accepted]
             if len(place):
                 turns = place[1:] != place[:-1]
@@ -250,7 +252,7 @@ def nearest(askers: Askers, sought: Sought, rows: SortedRows, *, latest: bool) -
         step *= _GROWTH
 
 
-def _accepted(askers: Askers, sought: Sought, asker: Rows, rows: SortedRows, row: Rows) -> Mask:
+def _accept_mask(askers: Askers, sought: AsOfNeedles, asker: Rows, rows: SortedRows, row: Rows) -> Mask:
     keep = np.ones(len(row), dtype=np.bool_)
     if rows.shift:
         times = rows.times(sought.time)[row]

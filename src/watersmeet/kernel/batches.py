@@ -3,7 +3,7 @@
 A column of Arrow holds at most 2 GiB of text, bytes or elements behind offsets of 32 bits. Beyond that Arrow
 splits a column that it is asked to combine, and who takes the first part only loses the rest. Here columns
 that grow so large get offsets of 64 bits (``large_string`` and its like), and rows are counted before and
-after; a difference stops the tick. `narrowed` brings a column back to the type that is promised.
+after; a difference stops the tick. `narrow_offsets` brings a column back to the type that is promised.
 
 How many bytes rows have is read from offsets: no value is touched (`sizes`, `size`).
 """
@@ -23,7 +23,7 @@ from watersmeet.errors import EngineError
 Rows = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int64]
 
-MOST_BYTES = 2**31 - 1
+MAX_COLUMN_BYTES = 2**31 - 1
 """Of the values of one column behind offsets of 32 bits."""
 
 DENSE = 4
@@ -43,7 +43,7 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     first = batches[0]
     if len(batches) == 1:
         return first
-    arrays = [joined([batch.column(n) for batch in batches]) for n in range(first.num_columns)]
+    arrays = [concat_arrays([batch.column(n) for batch in batches]) for n in range(first.num_columns)]
     whole = pa.RecordBatch.from_arrays(arrays, names=first.schema.names)
     same_rows("put batches together", sum(batch.num_rows for batch in batches), whole.num_rows)
     return whole
@@ -53,19 +53,21 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """All values of a column as one array; a wide one gets 64-bit offsets."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    array = joined(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
+    array = concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
     same_rows("put a column's chunks together", len(column), len(array))
     return array
 
 
-def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     """One or more arrays as one; a wide one gets 64-bit offsets."""
     if len(arrays) == 1:
         return arrays[0]
     kind = arrays[0].type
     total = sum(_size(array) for array in arrays) if _may_be_wide(kind) else 0
-    if total > MOST_BYTES or any(array.type != kind for array in arrays[1:]):  # some may be wide already
-        kind = wide(kind)
+    if total > MAX_COLUMN_BYTES or any(
+        array.type != kind for array in arrays[1:]
+    ):  # some may be wide already
+        kind = widen_offsets(kind)
         arrays = [array if array.type == kind else array.cast(kind) for array in arrays]
     return pa.concat_arrays(arrays)
 
@@ -107,7 +109,7 @@ def numbers(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def taken(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
+def take_values(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
     """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets.
 
     ``fits``: the caller has measured them, and they are not.
@@ -121,36 +123,36 @@ def taken(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
 
 
 def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
-    """The chosen rows, in the given order; see `taken`."""
+    """The chosen rows, in the given order; see `take_values`."""
     if len(rows) == batch.num_rows == 1:
         return batch
     return pa.RecordBatch.from_arrays(
-        [taken(column, rows) for column in batch.columns], names=batch.schema.names
+        [take_values(column, rows) for column in batch.columns], names=batch.schema.names
     )
 
 
 def _fitting(column: pa.Array, rows: Rows) -> pa.Array:
     """The column, with 64-bit offsets if the chosen values are too many bytes for others."""
     kind = column.type
-    if not _may_be_wide(kind) or len(rows) * _size(column) <= MOST_BYTES or kind == wide(kind):
+    if not _may_be_wide(kind) or len(rows) * _size(column) <= MAX_COLUMN_BYTES or kind == widen_offsets(kind):
         return column
-    if bound([column], rows) <= MOST_BYTES or int(sizes([column], rows).sum()) <= MOST_BYTES:
+    if bound([column], rows) <= MAX_COLUMN_BYTES or int(sizes([column], rows).sum()) <= MAX_COLUMN_BYTES:
         return column
-    return column.cast(wide(kind))
+    return column.cast(widen_offsets(kind))
 
 
-def narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def narrow_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column in the type of 32-bit offsets that it had; others as they are."""
-    if column.type == kind or column.type != wide(kind):
+    if column.type == kind or column.type != widen_offsets(kind):
         return column
     return column.cast(kind)
 
 
 def narrowed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns in the types of ``schema``, see `narrowed`; their names are the same."""
+    """The columns in the types of ``schema``, see `narrow_offsets`; their names are the same."""
     if batch.schema.equals(schema):
         return batch
-    arrays = [narrowed(batch.column(field.name), field.type) for field in schema]
+    arrays = [narrow_offsets(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -202,7 +204,7 @@ def bound(columns: Sequence[pa.Array], rows: Rows) -> int:
     return total
 
 
-def cuts(of_rows: Sizes, most: int) -> list[int]:
+def cut_points(of_rows: Sizes, most: int) -> list[int]:
     """Where rows of these sizes are cut so that each part has at most ``most`` bytes, or is one row: the
     borders, 0 and the end among them."""
     total = int(of_rows.sum())
@@ -218,7 +220,7 @@ def cuts(of_rows: Sizes, most: int) -> list[int]:
     return edges
 
 
-def wide(kind: pa.DataType) -> pa.DataType:
+def widen_offsets(kind: pa.DataType) -> pa.DataType:
     """The type with 64-bit offsets all through; a map's own are of 32 bits always."""
     if pa.types.is_string(kind):
         return pa.large_string()
@@ -236,7 +238,7 @@ def wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _wide_field(field: pa.Field) -> pa.Field:
-    return field.with_type(wide(field.type))
+    return field.with_type(widen_offsets(field.type))
 
 
 def _may_be_wide(kind: pa.DataType) -> bool:
@@ -250,7 +252,7 @@ def _size(column: pa.Array) -> int:
     if column.type.id in _TEXTS:
         offsets = _bounds(column)
         return int(offsets[-1]) - int(offsets[0]) + len(column) * offsets.itemsize
-    low, high = _before(column, np.array([0, len(column)], dtype=np.int64)).tolist()
+    low, high = _bytes_before(column, np.array([0, len(column)], dtype=np.int64)).tolist()
     return int(high - low)
 
 
@@ -269,7 +271,7 @@ def _width(kind: pa.DataType) -> int:
 _Ahead = Callable[[pa.Array, Rows], Sizes]
 
 
-def _before(column: pa.Array, places: Rows) -> Sizes:
+def _bytes_before(column: pa.Array, places: Rows) -> Sizes:
     """Up to a constant, how many bytes the values before each place have; of a type of many lengths."""
     ahead = _AHEAD.get(column.type.id)
     return places * np.int64(_width(column.type)) if ahead is None else ahead(column, places)
@@ -281,7 +283,7 @@ def _lengths(column: pa.Array, rows: Rows) -> Sizes:
         offsets = _bounds(column)
         lengths: Sizes = offsets[1:][rows] - offsets[:-1][rows] + np.int64(offsets.itemsize)
         return lengths
-    return _before(column, rows + 1) - _before(column, rows)
+    return _bytes_before(column, rows + 1) - _bytes_before(column, rows)
 
 
 def _widest(column: pa.Array) -> int:
@@ -289,7 +291,7 @@ def _widest(column: pa.Array) -> int:
     if column.type.id in _TEXTS:
         offsets = _bounds(column)
         return int((offsets[1:] - offsets[:-1]).max(initial=0)) + offsets.itemsize
-    return int(np.diff(_before(column, np.arange(len(column) + 1))).max(initial=0))
+    return int(np.diff(_bytes_before(column, np.arange(len(column) + 1))).max(initial=0))
 
 
 def _of_texts(column: pa.Array, places: Rows) -> Sizes:
@@ -311,23 +313,23 @@ def _bounds(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _of_lists(column: pa.Array, places: Rows) -> Sizes:
-    return _before(column.values, _bounds(column)[places].astype(np.int64)) + places * np.int64(4)
+    return _bytes_before(column.values, _bounds(column)[places].astype(np.int64)) + places * np.int64(4)
 
 
 def _of_maps(column: pa.Array, places: Rows) -> Sizes:
     inner = _bounds(column)[places].astype(np.int64)
-    return _before(column.keys, inner) + _before(column.items, inner) + places * np.int64(4)
+    return _bytes_before(column.keys, inner) + _bytes_before(column.items, inner) + places * np.int64(4)
 
 
 def _of_structs(column: pa.Array, places: Rows) -> Sizes:
     before = np.zeros(len(places), dtype=np.int64)
     for number in range(column.type.num_fields):
-        before += _before(column.field(number), places)
+        before += _bytes_before(column.field(number), places)
     return before
 
 
 def _of_fixed_lists(column: pa.Array, places: Rows) -> Sizes:
-    return _before(column.values, (places + column.offset) * column.type.list_size)
+    return _bytes_before(column.values, (places + column.offset) * column.type.list_size)
 
 
 _AHEAD: dict[int, _Ahead] = {

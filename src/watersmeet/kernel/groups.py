@@ -1,16 +1,4 @@
-"""What is kept of groups whose rows come and go, and the aggregates that it makes.
-
-A change is a row and how often it comes (below zero: goes). What is kept of changes adds up, in any order and
-cut in any way: kept rows of the same *parts* become one with the sums of both, and one whose sums are all 0
-is none. So what came and went again leaves nothing.
-
-The parts are the group's keys and, of aggregates that are no sums (min, max, DISTINCT, min_by, …), the
-columns that they look at: each different value is kept with the number of its rows. Sums of integers and
-decimals are kept in 128 bits, so that only a whole one can be too great. Floating numbers are summed exactly
-and rounded once, so that results depend on no order, and what is taken back leaves nothing: a number is an
-integer times a power of two, and kept are sums of such integers, one for each 32 binary places (a *limb*).
-NaNs and infinities are counted.
-"""
+"""State of groups whose rows may be retracted, and the aggregates that it makes."""
 
 from __future__ import annotations
 
@@ -25,16 +13,32 @@ import pyarrow.compute as pc
 
 from watersmeet.kernel.aggregate import (
     AggregateColumn,
+    aggregate_groups,
     aggregate_sql,
     decimal_mean,
     duckdb_type,
-    filtered,
-    grouped,
-    quoted,
+    evaluate_each,
+    filter_clause,
+    key_sql,
+    quote_identifier,
 )
-from watersmeet.kernel.batches import one_array, one_table
-from watersmeet.kernel.partial import ROWS, AggregateCall
+from watersmeet.kernel.batches import concat_arrays, one_array, one_table, take_rows
+from watersmeet.kernel.partial_aggregates import ROWS, AggregateCall
+from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.names import DIFF, ours
+
+# What is kept of groups whose rows come and go, and the aggregates that it makes.
+#
+# A change is a row and how often it comes (below zero: goes). What is kept of changes adds up, in any
+# order and cut in any way: kept rows of the same *parts* become one with the sums of both, and one whose
+# sums are all 0 is none. So what came and went again leaves nothing.
+#
+# The parts are the group's keys and, of aggregates that are no sums (min, max, DISTINCT, min_by, …), the
+# columns that they look at: each different value is kept with the number of its rows. Sums of integers
+# and decimals are kept in 128 bits, so that only a whole one can be too great. Floating numbers are
+# summed exactly and rounded once, so that results depend on no order, and what is taken back leaves
+# nothing: a number is an integer times a power of two, and kept are sums of such integers, one for each
+# 32 binary places (a *limb*). NaNs and infinities are counted.
 
 LIMB = ours("limb")
 """The part that says for which 32 binary places a row has sums; NULL in rows that have the others."""
@@ -51,7 +55,7 @@ _IDEMPOTENT = frozenset(
 
 
 @dataclass(frozen=True)
-class RealSum:
+class FloatSum:
     """Of a floating column, where ``filter`` (if there is one) is TRUE: the kept columns with its limbs, and
     with how many numbers, NaNs and infinities there are."""
 
@@ -70,7 +74,7 @@ class RealSum:
 
 @dataclass(frozen=True)
 class RealResult:
-    """A sum, or mean, of floating numbers: made of `RealSum` number ``of``."""
+    """A sum, or mean, of floating numbers: made of `FloatSum` number ``of``."""
 
     name: str
     of: int
@@ -90,7 +94,7 @@ class GroupParts:
     totals: tuple[AggregateColumn, ...]
     chosen: tuple[AggregateColumn, ...]
     counted: tuple[str, ...]
-    real_sums: tuple[RealSum, ...]
+    real_sums: tuple[FloatSum, ...]
     reals: tuple[RealResult, ...]
 
     @property
@@ -129,7 +133,7 @@ class _Parts:
         self._totals: list[AggregateColumn] = []
         self._chosen: list[AggregateColumn] = []
         self._counted: list[str] = []
-        self._real_sums: dict[tuple[str, str | None], RealSum] = {}
+        self._real_sums: dict[tuple[str, str | None], FloatSum] = {}
         self._reals: list[RealResult] = []
         self._sum(f"CAST(sum({_DIFFS}) AS BIGINT)", pa.int64())
 
@@ -151,8 +155,8 @@ class _Parts:
         if typed_sql is None:
             return False
         text, kind = typed_sql
-        rows = [] if call.filter is None else [quoted(call.filter)]
-        names = [quoted(column) for column in call.columns]
+        rows = [] if call.filter is None else [quote_identifier(call.filter)]
+        names = [quote_identifier(column) for column in call.columns]
         is_real = bool(call.types) and pa.types.is_floating(call.types[0])
         if call.function in _IDEMPOTENT or call.distinct:
             if call.distinct and call.function in ("sum", "avg") and is_real:
@@ -179,51 +183,51 @@ class _Parts:
         if text not in self._sums:
             name = ours(f"sum{len(self._sums)}") if self._sums else ROWS
             self._sums[text] = AggregateColumn(name, text, kind)
-        return quoted(self._sums[text].name)
+        return quote_identifier(self._sums[text].name)
 
     def _count(self, conditions: Sequence[str]) -> str:
-        text = f"coalesce(sum({_DIFFS}){filtered(conditions)}, 0)"
+        text = f"coalesce(sum({_DIFFS}){filter_clause(conditions)}, 0)"
         return self._sum(f"CAST({text} AS BIGINT)", pa.int64())
 
     def _exact(self, call: AggregateCall, rows: list[str], kind: pa.DataType) -> str:
         """A sum or mean of integers or decimals, over kept rows."""
         (column,), (held,) = call.columns, call.types
         is_decimal = pa.types.is_decimal(held)
-        value = quoted(column)
+        value = quote_identifier(column)
         if is_decimal:
             self._decimals[column] = None
-            value = quoted(digits_of(column))
-        text = f"coalesce(sum(CAST({value} AS HUGEINT) * {_DIFFS}){filtered(rows)}, 0)"
+            value = quote_identifier(digits_of(column))
+        text = f"coalesce(sum(CAST({value} AS HUGEINT) * {_DIFFS}){filter_clause(rows)}, 0)"
         total = f"sum(CAST({self._sum(f'CAST({text} AS {duckdb_type(_WHOLE)})', _WHOLE)} AS HUGEINT))"
-        number = f"sum({self._count([*rows, f'{quoted(column)} IS NOT NULL'])})"
+        number = f"sum({self._count([*rows, f'{quote_identifier(column)} IS NOT NULL'])})"
         if call.function == "avg" and is_decimal:
             return decimal_mean(total, f"CAST({number} AS HUGEINT)", 0)
-        result = f"CAST({total} AS {duckdb_type(_without_places(kind))})"
+        result = f"CAST({total} AS {duckdb_type(_integer_type(kind))})"
         if call.function == "avg":
             result = f"CAST({total} AS DOUBLE) / CAST({number} AS DOUBLE)"
         return f"CASE WHEN {number} > 0 THEN {result} END"
 
     def _real(self, call: AggregateCall) -> int:
-        """The number of the column's `RealSum`."""
+        """The number of the column's `FloatSum`."""
         (column,) = call.columns
         key = (column, call.filter)
         if key not in self._real_sums:
-            name, number = quoted(column), len(self._real_sums)
-            rows = [f"{name} IS NOT NULL", *([] if call.filter is None else [quoted(call.filter)])]
+            name, number = quote_identifier(column), len(self._real_sums)
+            rows = [f"{name} IS NOT NULL", *([] if call.filter is None else [quote_identifier(call.filter)])]
             counts = [
                 self._count([*rows, *more]).strip('"')
                 for more in ([], *([f"CAST({name} AS DOUBLE) {test}"] for test in _SPECIAL))
             ]
             limbs = AggregateColumn(ours(f"limbs{number}"), f"limbs of {' AND '.join(rows)}", _WHOLE)
-            self._real_sums[key] = RealSum(column, call.filter, limbs, *counts)
+            self._real_sums[key] = FloatSum(column, call.filter, limbs, *counts)
         return list(self._real_sums).index(key)
 
 
-_DIFFS = quoted(DIFF)
+_DIFFS = quote_identifier(DIFF)
 _SPECIAL = tuple(f"= CAST('{value}' AS DOUBLE)" for value in ("nan", "inf", "-inf"))
 
 
-def _without_places(kind: pa.DataType) -> pa.DataType:
+def _integer_type(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(kind.precision, 0) if pa.types.is_decimal(kind) else kind
 
 
@@ -232,7 +236,7 @@ def digits_of(column: str) -> str:
     return ours(f"digits:{column}")
 
 
-def kept_of(
+def compute_partials(
     parts: GroupParts, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
 ) -> pa.Table:
     """What is kept of changes, in no order: keys, parts, sums, and ``also``.
@@ -245,34 +249,34 @@ def kept_of(
     """
     for column in parts.decimals:
         changes = changes.append_column(digits_of(column), _digits(one_array(changes.column(column))))
-    kept = grouped(changes, [*keys, *parts.values], [*parts.sums, *also], in_order=False)
+    kept = aggregate_groups(changes, [*keys, *parts.values], [*parts.sums, *also], in_order=False)
     if not parts.real_sums:
         return kept
     kept = kept.append_column(LIMB, pa.nulls(kept.num_rows, pa.int16()))
     names = [*keys, *parts.parts, *(column.name for column in parts.added), *(c.name for c in also)]
-    tables = [_filled(kept, names, kept.schema, parts)]
+    tables = [_fill_columns(kept, names, kept.schema, parts)]
     for real in parts.real_sums:
         limbs = _limbs_of(real, keys, changes, also)
-        tables.append(_filled(limbs, names, kept.schema, parts))
+        tables.append(_fill_columns(limbs, names, kept.schema, parts))
     return one_table(tables)
 
 
-def added_up(
+def add_partials(
     parts: GroupParts, keys: Sequence[str], kept: pa.Table, also: Sequence[AggregateColumn] = ()
 ) -> pa.Table:
     """Kept rows, in no order, one of each parts: also of those of which nothing is left."""
     sums = [
         AggregateColumn(
             column.name,
-            f"CAST(sum(CAST({quoted(column.name)} AS HUGEINT)) AS {duckdb_type(column.type)})",
+            f"CAST(sum(CAST({quote_identifier(column.name)} AS HUGEINT)) AS {duckdb_type(column.type)})",
             column.type,
         )
         for column in parts.added
     ]
-    return grouped(kept, [*keys, *parts.parts], [*sums, *also], in_order=False)
+    return aggregate_groups(kept, [*keys, *parts.parts], [*sums, *also], in_order=False)
 
 
-def is_nothing(parts: GroupParts, kept: pa.Table | pa.RecordBatch) -> npt.NDArray[np.bool_]:
+def is_zero(parts: GroupParts, kept: pa.Table | pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Of which kept rows all sums are 0."""
     nothing = np.ones(kept.num_rows, dtype=np.bool_)
     for added in parts.added:
@@ -298,14 +302,14 @@ def results_of(
     plain = kept.filter(kept.column(LIMB).is_null()) if parts.real_sums else kept
     special = [name for real in parts.real_sums for name in real.counts]
     counted = [
-        AggregateColumn(name, f"CAST(sum({quoted(name)}) AS BIGINT)", pa.int64())
+        AggregateColumn(name, f"CAST(sum({quote_identifier(name)}) AS BIGINT)", pa.int64())
         for name in dict.fromkeys([ROWS, *special])
     ]
-    totals = _by_group(plain, [*counted, *parts.totals], groups)
+    totals = _align_to_groups(plain, [*counted, *parts.totals], groups)
     results = {column.name: one_array(totals.column(column.name)) for column in parts.totals}
     if parts.chosen:
         there = plain.filter(pc.greater(plain.column(ROWS), 0))
-        chosen = _by_group(there, parts.chosen, groups)
+        chosen = _align_to_groups(there, parts.chosen, groups)
         for column in parts.chosen:
             values = one_array(chosen.column(column.name))
             results[column.name] = pc.fill_null(values, 0) if column.name in parts.counted else values
@@ -318,9 +322,9 @@ def results_of(
     return _numbers(totals, ROWS), results
 
 
-def _by_group(rows: pa.Table, aggregates: Sequence[AggregateColumn], groups: int) -> pa.Table:
+def _align_to_groups(rows: pa.Table, aggregates: Sequence[AggregateColumn], groups: int) -> pa.Table:
     """One row per group, in order; of NULLs where it has no row."""
-    made = grouped(rows, [GROUP], aggregates, in_order=False)
+    made = aggregate_groups(rows, [GROUP], aggregates, in_order=False)
     places = np.full(groups, -1, dtype=np.int64)
     places[made.column(GROUP).to_numpy()] = np.arange(made.num_rows)
     return made.take(pa.array(places, mask=places < 0))
@@ -336,7 +340,7 @@ def _digits(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(_WHOLE, len(column), column.buffers(), offset=column.offset)
 
 
-def _filled(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts: GroupParts) -> pa.Table:
+def _fill_columns(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts: GroupParts) -> pa.Table:
     """The table with columns of these names, zeros and NULLs where it has none."""
     zeros = {column.name: column.type for column in parts.added}
     columns = []
@@ -356,7 +360,7 @@ def _filled(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts: Grou
 
 
 def _limbs_of(
-    real: RealSum, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
+    real: FloatSum, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
 ) -> pa.Table:
     """Keys, `LIMB`, and the sums of the column's numbers in it."""
     values = changes.column(real.column).cast(pa.float64())
@@ -372,15 +376,15 @@ def _limbs_of(
     there = np.flatnonzero(mantissas)
     rows = rows.append_column(LIMB, pa.array(limbs.astype(np.int16)))
     rows = rows.append_column(_MANTISSA, pa.array(mantissas)).append_column(_POWER, pa.array(powers))
-    number = f"CAST({quoted(_MANTISSA)} AS HUGEINT) * {quoted(_POWER)} * {_DIFFS}"
+    number = f"CAST({quote_identifier(_MANTISSA)} AS HUGEINT) * {quote_identifier(_POWER)} * {_DIFFS}"
     total = AggregateColumn(real.limbs.name, f"CAST(sum({number}) AS {duckdb_type(_WHOLE)})", _WHOLE)
-    return grouped(rows.take(pa.array(there)), [*keys, LIMB], [total, *also], in_order=False)
+    return aggregate_groups(rows.take(pa.array(there)), [*keys, LIMB], [total, *also], in_order=False)
 
 
 _MANTISSA, _POWER = ours("mantissa"), ours("power")
 
 
-def _real_sums(real: RealSum, kept: pa.Table, totals: pa.Table, groups: int) -> npt.NDArray[np.float64]:
+def _real_sums(real: FloatSum, kept: pa.Table, totals: pa.Table, groups: int) -> npt.NDArray[np.float64]:
     """float64[groups]: the sums, each rounded once. Cost: a Python integer per limb of a group."""
     sums = np.zeros(groups, dtype=np.float64)
     rows = kept.filter(kept.column(LIMB).is_valid())
@@ -395,20 +399,107 @@ def _real_sums(real: RealSum, kept: pa.Table, totals: pa.Table, groups: int) -> 
             int(value) << _LIMB_BITS * (limb - least)
             for value, limb in zip(values[start:stop], limbs[start:stop], strict=True)
         )
-        sums[numbers[order[start]]] = _rounded(whole, _LIMB_BITS * least)
+        sums[numbers[order[start]]] = _round_scaled(whole, _LIMB_BITS * least)
     highest, lowest = _numbers(totals, real.highest) > 0, _numbers(totals, real.lowest) > 0
     sums[highest], sums[lowest] = np.inf, -np.inf
     sums[(highest & lowest) | (_numbers(totals, real.nans) > 0)] = np.nan
     return sums
 
 
-def _rounded(whole: int, power: int) -> float:
+def _round_scaled(whole: int, power: int) -> float:
     """``whole`` times 2 to this power, rounded once; infinite where it is too great.
 
-    >>> _rounded(3, -1), _rounded(2**53 + 1, 0), _rounded(-1, 1024)
+    >>> _round_scaled(3, -1), _round_scaled(2**53 + 1, 0), _round_scaled(-1, 1024)
     (1.5, 9007199254740992.0, -inf)
     """
     try:
         return float(whole << power) if power >= 0 else whole / (1 << -power)
     except OverflowError:
         return float("inf") if whole > 0 else float("-inf")
+
+
+# Groups of one row, told by hashes: what grouping makes of them, without grouping.
+#
+# A row of whose hash there is no other one is a group of its own, and of one row each aggregate is plain
+# text over its columns (`AggregateColumn.alone`). Where most rows are such, only the others are grouped:
+# looking for them takes a twentieth of what grouping them would.
+
+Rows = npt.NDArray[np.int64]
+
+MAX_SHARED_RATIO = 0.5
+"""Of the rows: where more are not alone, all are grouped."""
+
+
+def aggregate_by_hash(
+    rows: pa.RecordBatch,
+    keys: Sequence[str],
+    aggregates: Sequence[AggregateColumn],
+    hashes: Slots,
+    *,
+    in_order: bool = True,
+) -> pa.Table:
+    """As `kernel.aggregate.aggregate_groups`, which see, but first the groups of one row, then others.
+
+    Args:
+        hashes: int64[n], equal for rows of equal keys; others may be equal, too.
+        in_order: each of the two is in the order of their first rows. False: groups of one row are in that of
+            their hashes, which is the one that runs have.
+    """
+    order = _order(hashes) if all(column.alone is not None for column in aggregates) else None
+    if order is None:
+        return aggregate_groups(pa.Table.from_batches([rows]), keys, aggregates, in_order=in_order)
+    sorted_hashes = hashes[order]
+    differ = np.ones(len(order) + 1, dtype=np.bool_)
+    differ[1:-1] = sorted_hashes[1:] != sorted_hashes[:-1]
+    is_alone = differ[1:] & differ[:-1]
+    if np.count_nonzero(is_alone) < len(order) * (1 - MAX_SHARED_RATIO):
+        return aggregate_groups(pa.Table.from_batches([rows]), keys, aggregates, in_order=in_order)
+    if in_order:
+        by_row = np.empty(len(order), dtype=np.bool_)
+        by_row[order] = is_alone
+        order, is_alone = np.arange(len(order)), by_row
+    if in_order and is_alone.all():
+        return _group_each_row(rows, keys, aggregates)
+    made = _group_each_row(take_rows(rows, order[is_alone]), keys, aggregates)
+    if is_alone.all():
+        return made
+    others = pa.Table.from_batches([take_rows(rows, order[~is_alone])])
+    return _concat_tables(made, aggregate_groups(others, keys, aggregates, in_order=in_order))
+
+
+def _order(hashes: Slots) -> Rows | None:
+    """The rows by hash; None where a look at neighbours shows that most are not alone: rows come by hash, of
+    several runs."""
+    if np.count_nonzero(hashes[1:] == hashes[:-1]) > len(hashes) * MAX_SHARED_RATIO:
+        return None
+    return order_of(hashes)
+
+
+def _group_each_row(
+    rows: pa.RecordBatch, keys: Sequence[str], aggregates: Sequence[AggregateColumn]
+) -> pa.Table:
+    """Every row as a group. Columns that stay what they are do not go through DuckDB."""
+    schema = rows.schema
+    texts = {name: key_sql(name, schema.field(name).type) for name in keys}
+    types = {name: schema.field(name).type for name in keys}
+    for column in aggregates:
+        assert column.alone is not None
+        texts[column.name], types[column.name] = column.alone, column.type
+    there = {quote_identifier(field.name): field for field in schema}
+    same = {
+        name: there[text].name
+        for name, text in texts.items()
+        if text in there and there[text].type == types[name]
+    }
+    asked = {name: text for name, text in texts.items() if name not in same}
+    columns = {name: rows.column(column) for name, column in same.items()}
+    if asked:
+        made = evaluate_each(pa.Table.from_batches([rows]), asked, [types[name] for name in asked])
+        columns |= {name: made.column(name) for name in asked}
+    return pa.table({name: columns[name] for name in texts})
+
+
+def _concat_tables(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The rows of both; wide columns of one may be narrow in the other."""
+    pairs = zip(first.columns, second.columns, strict=True)
+    return pa.table([concat_arrays([one_array(a), one_array(b)]) for a, b in pairs], names=first.column_names)

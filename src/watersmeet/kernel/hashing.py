@@ -24,7 +24,7 @@ _SEED = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xA5A5_5A5A_DEAD_BEE5)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
-_LONG = 512
+_LONG_TEXT_BYTES = 512
 """Texts of more bytes are digested one by one: their number is what counts, not their length."""
 
 
@@ -43,20 +43,20 @@ def hash_columns(columns: Sequence[pa.Array], rows: int) -> Slots:
 def hash_rows(columns: Sequence[pa.Array], rows: int) -> Slots:
     """int64[rows]: the hashes of rows by all of their columns, of whatever types; of a map by its entries as
     they stand."""
-    return hash_columns([column.cast(_hashed_as(column.type)) for column in columns], rows)
+    return hash_columns([column.cast(_hashable_type(column.type)) for column in columns], rows)
 
 
-def _hashed_as(kind: pa.DataType) -> pa.DataType:
+def _hashable_type(kind: pa.DataType) -> pa.DataType:
     """A type that has hashes, with all that values of ``kind`` are made of."""
     if pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_hashed_as(field.type)) for field in kind])
+        return pa.struct([field.with_type(_hashable_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        entry = [("key", _hashed_as(kind.key_type)), ("value", _hashed_as(kind.item_type))]
+        entry = [("key", _hashable_type(kind.key_type)), ("value", _hashable_type(kind.item_type))]
         return pa.list_(pa.struct(entry))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_hashed_as(kind.value_type))
+        return pa.list_(_hashable_type(kind.value_type))
     return kind
 
 
@@ -157,8 +157,8 @@ def _of_texts(column: pa.Array, width: np.dtype[Any]) -> Words:
     starts, lengths = bounds[:-1] - first, np.diff(bounds)
     anywhere = np.ndarray((last - first + 1,), dtype="<u8", buffer=data, strides=(1,))
     state = _mix(lengths.view(np.uint64) ^ _SEED)
-    long = np.flatnonzero(lengths > _LONG)
-    active = np.flatnonzero((lengths > 0) & (lengths <= _LONG))
+    long = np.flatnonzero(lengths > _LONG_TEXT_BYTES)
+    active = np.flatnonzero((lengths > 0) & (lengths <= _LONG_TEXT_BYTES))
     done = 0
     while len(active):
         words = anywhere[starts[active] + done]

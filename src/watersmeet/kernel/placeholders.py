@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import Mask
-from watersmeet.kernel.batches import joined, taken
+from watersmeet.kernel.batches import concat_arrays, take_values
 from watersmeet.kernel.match.probe import Rows
 
 _STATE, _NOBODY = -1, -2
@@ -23,7 +23,7 @@ among these keys."""
 
 
 @dataclass(frozen=True)
-class Records:
+class TickRecords:
     """The tick's records in order, those of a key together. ``batch``: of the records, in no order;
     ``order``: int64[n], their positions there; ``key``: int64[n], the number of each one's key, ascending;
     ``first``: where each key's records begin; ``deletes``: which are deletes."""
@@ -47,12 +47,12 @@ class KnownValues:
     """
 
     def __init__(
-        self, records: Records, columns: Mapping[str, Sequence[Any]], applies: Mask, alive: Mask
+        self, records: TickRecords, columns: Mapping[str, Sequence[Any]], applies: Mask, alive: Mask
     ) -> None:
         self._records = records
         comes, goes = applies & ~records.deletes, applies & records.deletes
         left_out = {
-            name: _are(records.batch.column(name), values)[records.order] & comes
+            name: _is_one_of(records.batch.column(name), values)[records.order] & comes
             for name, values in columns.items()
         }
         left_out = {name: rows for name, rows in left_out.items() if rows.any()}
@@ -60,10 +60,12 @@ class KnownValues:
         for rows in left_out.values():
             self.unknown |= rows
         # A key has a row from the first record on that leaves nothing out.
-        self.unknown &= _holders(records, comes & ~self.unknown, goes, alive) == _NOBODY
+        self.unknown &= _value_holders(records, comes & ~self.unknown, goes, alive) == _NOBODY
         self._holders = {
             name: np.where(
-                rows, _holders(records, comes & ~rows & ~self.unknown, goes, alive), np.arange(len(rows))
+                rows,
+                _value_holders(records, comes & ~rows & ~self.unknown, goes, alive),
+                np.arange(len(rows)),
             )
             for name, rows in left_out.items()
         }
@@ -78,15 +80,15 @@ class KnownValues:
     def _column(self, name: str, places: Rows, holders: Rows, stored: Stored) -> pa.Array:
         records = self._records
         here = np.flatnonzero(holders >= 0)
-        parts = [(here, taken(records.batch.column(name), records.order[holders[here]]))]
+        parts = [(here, take_values(records.batch.column(name), records.order[holders[here]]))]
         before = np.flatnonzero(holders == _STATE)
         parts += [(before[own], values) for own, values in stored(name, records.key[places[before]])]
         index = np.empty(len(places), dtype=np.int64)
         index[np.concatenate([own for own, _ in parts])] = np.arange(len(places))
-        return taken(joined([values for _, values in parts]), index)
+        return take_values(concat_arrays([values for _, values in parts]), index)
 
 
-def _holders(records: Records, whole: Mask, deletes: Mask, alive: Mask) -> Rows:
+def _value_holders(records: TickRecords, whole: Mask, deletes: Mask, alive: Mask) -> Rows:
     """Per record which one up to it has the value; `_STATE`: the row before the tick, `_NOBODY`: none."""
     numbers = np.arange(len(records.order))
     last = np.maximum.accumulate(np.where(whole | deletes, numbers, -1))
@@ -95,7 +97,7 @@ def _holders(records: Records, whole: Mask, deletes: Mask, alive: Mask) -> Rows:
     return np.where(is_here, np.where(deletes[last], _NOBODY, last), before)
 
 
-def _are(column: pa.Array, values: Sequence[Any]) -> Mask:
+def _is_one_of(column: pa.Array, values: Sequence[Any]) -> Mask:
     """Which values of a column are one of these. Cost: of lists and maps, those that are as long."""
     if not pa.types.is_nested(column.type):
         matches = pc.is_in(column, pa.array(values, column.type))

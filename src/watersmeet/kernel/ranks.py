@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.kernel.aggregate import AggregateColumn, grouped, quoted
-from watersmeet.kernel.embedded import connection
+from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups, quote_identifier
+from watersmeet.kernel.duckdb import connection
 from watersmeet.kernel.groups import GROUP, GroupParts
-from watersmeet.kernel.partial import ROWS
+from watersmeet.kernel.partial_aggregates import ROWS
 from watersmeet.names import DIFF, ours
 
 WAS, IS = ours("was"), ours("is")
@@ -31,7 +31,7 @@ Numbers = npt.NDArray[np.int64]
 def rank_parts(values: Sequence[str]) -> GroupParts:
     """What is kept of partitions: how many rows there are of each different one. ``values``: the columns by
     which rows of a partition differ."""
-    rows = AggregateColumn(ROWS, f"CAST(sum({quoted(DIFF)}) AS BIGINT)", pa.int64())
+    rows = AggregateColumn(ROWS, f"CAST(sum({quote_identifier(DIFF)}) AS BIGINT)", pa.int64())
     return GroupParts(
         values=tuple(values),
         decimals=(),
@@ -47,7 +47,8 @@ def rank_parts(values: Sequence[str]) -> GroupParts:
 def order_sql(keys: Iterable[tuple[str, bool, bool]]) -> str:
     """The text by which rows are ordered: by columns, each descending or not, with NULLs first or last."""
     return ", ".join(
-        f"{quoted(column)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        f"{quote_identifier(column)} {'DESC' if descending else 'ASC'} NULLS "
+        f"{'FIRST' if nulls_first else 'LAST'}"
         for column, descending, nulls_first in keys
     )
 
@@ -73,7 +74,9 @@ class Stretches:
             yield self.rows[stretch], self.firsts[stretch] + within, self.diffs[stretch]
 
 
-def ranked(rows: pa.Table, parts: GroupParts, order: str, most: int) -> tuple[pa.Table, Numbers, Numbers]:
+def rank_changed_rows(
+    rows: pa.Table, parts: GroupParts, order: str, most: int
+) -> tuple[pa.Table, Numbers, Numbers]:
     """The different rows that are, or were, among the first ``most`` of their partition, and where in it they
     begin: how many rows were, and are, before them.
 
@@ -85,19 +88,21 @@ def ranked(rows: pa.Table, parts: GroupParts, order: str, most: int) -> tuple[pa
         `GROUP`, the columns of ``parts``, `WAS` and `IS`, in no order; int64[n] twice.
     """
     sums = [
-        AggregateColumn(name, f"CAST(greatest(sum({quoted(name)}), 0) AS BIGINT)", pa.int64())
+        AggregateColumn(name, f"CAST(greatest(sum({quote_identifier(name)}), 0) AS BIGINT)", pa.int64())
         for name in (WAS, IS)
     ]
-    table = grouped(rows, [GROUP, *parts.values], sums, in_order=False)
+    table = aggregate_groups(rows, [GROUP, *parts.values], sums, in_order=False)
     table = table.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-    within = f"PARTITION BY {quoted(GROUP)}" + (f" ORDER BY {order}" if order else "")
+    within = f"PARTITION BY {quote_identifier(GROUP)}" + (f" ORDER BY {order}" if order else "")
     before = ", ".join(
-        f"CAST(sum({quoted(name)}) OVER w - {quoted(name)} AS BIGINT) AS {quoted(name)}" for name in (WAS, IS)
+        f"CAST(sum({quote_identifier(name)}) OVER w - {quote_identifier(name)} AS BIGINT) AS "
+        f"{quote_identifier(name)}"
+        for name in (WAS, IS)
     )
     text = (
-        f"SELECT * FROM (SELECT {quoted(_ROW)}, {before} FROM ranked_rows"
+        f"SELECT * FROM (SELECT {quote_identifier(_ROW)}, {before} FROM ranked_rows"
         f" WINDOW w AS ({within} ROWS UNBOUNDED PRECEDING))"
-        f" WHERE {quoted(WAS)} < {most} OR {quoted(IS)} < {most}"
+        f" WHERE {quote_identifier(WAS)} < {most} OR {quote_identifier(IS)} < {most}"
     )
     cursor = connection().cursor()
     try:
@@ -109,19 +114,19 @@ def ranked(rows: pa.Table, parts: GroupParts, order: str, most: int) -> tuple[pa
     return table.take(pa.array(chosen)), first.column(WAS).to_numpy(), first.column(IS).to_numpy()
 
 
-def within(most: int, before: Numbers, there: Numbers) -> Numbers:
+def count_within(most: int, before: Numbers, there: Numbers) -> Numbers:
     """How many of rows that are ``there``, behind so many others, are among the first ``most``."""
     return np.clip(np.minimum(there, most - before), 0, None)
 
 
-def moved(was: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]) -> Stretches:
+def diff_ranks(was: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]) -> Stretches:
     """The numbers that rows had and have no more, and those that they have and had not.
 
     Args:
         was, now: of each row how many are before it, and how many it is, of those that go out.
     """
     rows = np.arange(len(was[0]))
-    parts = [_less(rows, was, now, -1), _less(rows, now, was, 1)]
+    parts = [_subtract_ranges(rows, was, now, -1), _subtract_ranges(rows, now, was, 1)]
     every = [np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS]
     return Stretches(*every)
 
@@ -129,7 +134,7 @@ def moved(was: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]) -> Stretch
 _FIELDS = ("rows", "firsts", "lengths", "diffs")
 
 
-def _less(
+def _subtract_ranges(
     rows: Numbers, one: tuple[Numbers, Numbers], other: tuple[Numbers, Numbers], diff: int
 ) -> Stretches:
     """What of the numbers of ``one`` is not in ``other``: before it, and behind it."""

@@ -26,7 +26,7 @@ TIME_BITS = 32
 TIME_MASK = np.int64((1 << TIME_BITS) - 1)
 BUCKET_MASK = np.int64(~int(TIME_MASK))
 BORDER_BITS = 44
-FEW_RUNS = 32
+MAX_MERGED_RUNS = 32
 """Up to so many ascending stretches are merged rather than sorted."""
 
 
@@ -37,22 +37,22 @@ def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     are sorted with their positions in their lower bits, since numpy sorts numbers faster than it finds the
     order of them; those that differ in the bits for which there is no place then, once more by these.
     """
-    if np.count_nonzero(values[1:] < values[:-1]) < FEW_RUNS:
+    if np.count_nonzero(values[1:] < values[:-1]) < MAX_MERGED_RUNS:
         return values.argsort(kind="stable")
     distances = values.view(np.uint64) - values.min().view(np.uint64)
     span_bits, place_bits = int(distances.max()).bit_length(), (len(values) - 1).bit_length()
     if span_bits <= 32:
-        return _by_halves(distances, span_bits)
+        return _argsort_by_halves(distances, span_bits)
     left_out = max(0, span_bits + place_bits - 64)
-    packed = _packed(distances >> np.uint64(left_out), place_bits)
-    order = (packed & _lowest(place_bits)).view(np.int64)
+    packed = _pack_positions(distances >> np.uint64(left_out), place_bits)
+    order = (packed & _low_bits_mask(place_bits)).view(np.int64)
     if left_out:
         packed >>= np.uint64(place_bits)
-        _mend(order, packed, distances, left_out)
+        _sort_ties(order, packed, distances, left_out)
     return order
 
 
-def each_once(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def sorted_unique(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The values, ascending, each once: as `numpy.unique`, which costs more than a few of them do."""
     if len(values) < 2:
         return values
@@ -62,7 +62,7 @@ def each_once(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return values[is_other]
 
 
-def _by_halves(values: _Unsigned, bits: int) -> Slots:
+def _argsort_by_halves(values: _Unsigned, bits: int) -> Slots:
     order = np.argsort(values.astype(np.uint16), kind="stable")
     if bits > 16:
         upper = (values >> np.uint64(16)).astype(np.uint16)
@@ -70,7 +70,7 @@ def _by_halves(values: _Unsigned, bits: int) -> Slots:
     return order
 
 
-def _mend(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: int) -> None:
+def _sort_ties(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: int) -> None:
     """Put rows of equal ``upper`` (ascending; all but some bits) into the order of those bits, in place."""
     same = upper[1:] == upper[:-1]
     if not same.any():
@@ -79,23 +79,23 @@ def _mend(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: int) -
     groups = np.zeros(len(places), dtype=np.uint64)
     np.cumsum(upper[places[1:]] != upper[places[:-1]], out=groups[1:])
     rows = order[places]
-    lower = distances[rows] & _lowest(left_out)
+    lower = distances[rows] & _low_bits_mask(left_out)
     place_bits = (len(places) - 1).bit_length()
     if int(groups[-1]).bit_length() + left_out + place_bits > 64:
         order[places] = rows[np.lexsort((lower, groups))]
         return
-    packed = _packed((groups << np.uint64(left_out)) | lower, place_bits)
-    order[places] = rows[(packed & _lowest(place_bits)).view(np.int64)]
+    packed = _pack_positions((groups << np.uint64(left_out)) | lower, place_bits)
+    order[places] = rows[(packed & _low_bits_mask(place_bits)).view(np.int64)]
 
 
-def _packed(values: _Unsigned, place_bits: int) -> _Unsigned:
+def _pack_positions(values: _Unsigned, place_bits: int) -> _Unsigned:
     """Sorted: ``values``, which have that many upper bits free, each with its position below it."""
     packed = (values << np.uint64(place_bits)) | np.arange(len(values), dtype=np.uint64)
     packed.sort()
     return packed
 
 
-def _lowest(bits: int) -> np.uint64:
+def _low_bits_mask(bits: int) -> np.uint64:
     return np.uint64((1 << bits) - 1)
 
 

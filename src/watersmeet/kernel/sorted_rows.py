@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from watersmeet.event_time import Times
+from watersmeet.kernel.gather import Columns, HasColumns
 from watersmeet.kernel.match.overflow import Spans
 from watersmeet.kernel.match.probe import Distances, Rows
 from watersmeet.kernel.ordinals import Raw, Reals, ordinals_of, raw, reals
-from watersmeet.kernel.pieces import Columns, HasColumns
 from watersmeet.kernel.slots import Slots, encode, order_of, shift_for
 from watersmeet.measure import Measured
 
@@ -24,7 +24,7 @@ class SortedRows:
     0). ``batch``: the rows' columns, in the order of slots unless ``places`` says where each slot's row is;
     event times are int64 without NULLs. ``spans``: of every event time and index (of the whole run, for a
     part of one). ``by_value``: slots are the ordinals themselves (``base``: the least of them, ``shift`` 0).
-    ``prefixed``: slots are no slots, but the upper bits of hashes alone (`kernel.match.prefixes`).
+    ``prefixed``: slots are no slots, but the upper bits of hashes alone (`kernel.match.probe`).
     """
 
     slots: Slots

@@ -27,12 +27,12 @@ from watersmeet.kernel.match.probe import Rows
 
 Numbers = npt.NDArray[np.int64]
 
-MOST_PAIRS = 2_000_000
+MAX_WINDOW_PAIRS = 2_000_000
 """About so many pairs of a row and a window are made at once."""
 
 
-def closing(
-    times: Times, size: int, slide: int, before: Watermark, now: Watermark, most: int = MOST_PAIRS
+def closing_windows(
+    times: Times, size: int, slide: int, before: Watermark, now: Watermark, most: int = MAX_WINDOW_PAIRS
 ) -> Iterator[tuple[Rows, Numbers]]:
     """The pairs of a row and a window of it whose end is in (``before``, ``now``].
 
@@ -44,12 +44,12 @@ def closing(
     if before > NEVER:
         if before == ENDED:
             return
-        low = _brought_in((int(before) - size) // slide + 1)
+        low = _clamp_number((int(before) - size) // slide + 1)
         first = np.maximum(first, low)
     if now < ENDED:
         if now == NEVER:
             return
-        last = np.minimum(last, _brought_in((int(now) - size) // slide))
+        last = np.minimum(last, _clamp_number((int(now) - size) // slide))
     chosen = np.flatnonzero(first <= last)
     if len(chosen):
         yield from _pairs(chosen, first[chosen], last[chosen], most)
@@ -66,7 +66,7 @@ def _windows(times: Times, size: int, slide: int) -> tuple[Numbers, Numbers]:
     return first, last
 
 
-def _brought_in(number: int) -> int:
+def _clamp_number(number: int) -> int:
     return min(max(number, MIN_TIME), MAX_TIME)
 
 
@@ -99,7 +99,7 @@ def _products(numbers: Numbers, slide: int, more: int) -> Times:
     ends = [int(numbers.min()) * slide + more, int(numbers.max()) * slide + more]
     if ends[0] - more >= MIN_TIME and ends[0] >= MIN_TIME and max(ends[1], ends[1] - more) <= MAX_TIME:
         return numbers * np.int64(slide) + np.int64(more)
-    return np.array([_brought_in(int(n) * slide + more) for n in numbers], dtype=np.int64)
+    return np.array([_clamp_number(int(n) * slide + more) for n in numbers], dtype=np.int64)
 
 
 def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
@@ -138,20 +138,20 @@ def live_sessions(keys: Numbers, times: Times, counts: Numbers, gap: int) -> Liv
     """
     order = np.lexsort((times, keys))
     keys, times = keys[order], times[order]
-    begins = _differ(keys) | _differ(times)
+    begins = _mark_changes(keys) | _mark_changes(times)
     firsts = np.flatnonzero(begins)
     there = np.add.reduceat(counts[order], firsts) > 0 if len(firsts) else np.zeros(0, dtype=np.bool_)
     firsts = firsts[there]
     of_time = np.full(len(there), -1, dtype=np.int64)
-    of_time[there] = sessions(times[firsts], ~_differ(keys[firsts]), gap)
+    of_time[there] = sessions(times[firsts], ~_mark_changes(keys[firsts]), gap)
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = of_time[np.cumsum(begins) - 1]
-    starts = np.flatnonzero(_differ(of_time[there]))
+    starts = np.flatnonzero(_mark_changes(of_time[there]))
     ends = np.append(starts[1:], len(firsts))[: len(starts)] - 1
     return LiveSessions(numbers, order[firsts[starts]], times[firsts[starts]], times[firsts[ends]])
 
 
-def _differ(values: Numbers) -> Mask:
+def _mark_changes(values: Numbers) -> Mask:
     """Which are not the same as the one before; the first is not."""
     differ = np.ones(len(values), dtype=np.bool_)
     differ[1:] = values[1:] != values[:-1]

@@ -27,27 +27,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.engine.local.output import Output
-    from watersmeet.local.asked import AsyncMap, map_async
+    from watersmeet.local.async_lookup import AsyncMap, map_async
     from watersmeet.local.batches import Advance, Run, run
     from watersmeet.local.conditions import AllOf, AnyOf, Between, Comparison, Equal, left, right
+    from watersmeet.local.jobs import job
     from watersmeet.local.join_spec import JoinSpec
-    from watersmeet.local.opened import job
+    from watersmeet.runtime.local.output import Output
 
 _HOMES = {
     "Advance": "watersmeet.local.batches",
     "AllOf": "watersmeet.local.conditions",
     "AnyOf": "watersmeet.local.conditions",
-    "AsyncMap": "watersmeet.local.asked",
+    "AsyncMap": "watersmeet.local.async_lookup",
     "Between": "watersmeet.local.conditions",
     "Comparison": "watersmeet.local.conditions",
     "Equal": "watersmeet.local.conditions",
     "JoinSpec": "watersmeet.local.join_spec",
-    "Output": "watersmeet.engine.local.output",
+    "Output": "watersmeet.runtime.local.output",
     "Run": "watersmeet.local.batches",
-    "job": "watersmeet.local.opened",
+    "job": "watersmeet.local.jobs",
     "left": "watersmeet.local.conditions",
-    "map_async": "watersmeet.local.asked",
+    "map_async": "watersmeet.local.async_lookup",
     "right": "watersmeet.local.conditions",
     "run": "watersmeet.local.batches",
 }

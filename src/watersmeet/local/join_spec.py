@@ -19,9 +19,9 @@ from watersmeet.errors import (
     near_names,
     raise_all,
 )
-from watersmeet.front.ddl.settings import Settings
 from watersmeet.local.conditions import ColumnRef, Condition, Length, check_condition, left, right
 from watersmeet.names import is_node_alias, is_ours
+from watersmeet.parser.ddl.settings import Settings
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.columns import named

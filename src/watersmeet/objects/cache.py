@@ -26,16 +26,16 @@ import pyarrow as pa
 from watersmeet.state.manifest import FOLDERS, PARTS
 
 DEFAULT_BYTES = 1 << 30
-LEAST_BYTES = 1 << 20
+MIN_BYTES = 1 << 20
 
-_LASTING = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
+_IMMUTABLE_PREFIXES = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 _SUFFIX = ".object"
-_STAGED = ".tmp"
+_STAGED_SUFFIX = ".tmp"
 _STALE_S = 3600.0
-_OF_A_TICK = "work/passing-"
+_TICK_PREFIX = "work/passing-"
 _CHECKSUM_BYTES = 20
 _MAX_VERIFIED = 10_000
-verified: dict[str, tuple[int, bytes]] = {}
+verified_files: dict[str, tuple[int, bytes]] = {}
 """Inodes and checksums of the files that this process compared, by path. A file system gives the inode of a
 deleted file to the next one."""
 
@@ -78,13 +78,13 @@ class Cache:
             stored = pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
             content = stored.slice(0, stored.size - _CHECKSUM_BYTES)
             version = status.st_ino, stored.slice(content.size).to_pybytes()
-            if verified.get(path) != version:
+            if verified_files.get(path) != version:
                 if version[1] != checksum(path, content):
                     self.drop(name)
                     return None
-                verified[path] = version
-                while len(verified) > _MAX_VERIFIED:
-                    verified.pop(next(iter(verified)), None)
+                verified_files[path] = version
+                while len(verified_files) > _MAX_VERIFIED:
+                    verified_files.pop(next(iter(verified_files)), None)
             with suppress(OSError):
                 os.utime(handle)
             return content
@@ -114,7 +114,7 @@ class Cache:
         if content.size > self.limit // 2:
             return
         path = self._path(name)
-        staged = f"{path}.{uuid.uuid4().hex[:8]}{_STAGED}"
+        staged = f"{path}.{uuid.uuid4().hex[:8]}{_STAGED_SUFFIX}"
         try:
             if not self._is_private():
                 return
@@ -127,7 +127,7 @@ class Cache:
             finally:
                 os.close(handle)
             os.rename(staged, path)
-            verified.pop(path, None)
+            verified_files.pop(path, None)
         except OSError:
             with suppress(OSError):
                 os.unlink(staged)
@@ -138,12 +138,12 @@ class Cache:
         path = self._path(name)
         with suppress(OSError):
             os.unlink(path)
-        verified.pop(path, None)
+        verified_files.pop(path, None)
 
-    def drop_of_a_tick(self, names: Iterable[str]) -> None:
+    def drop_tick_files(self, names: Iterable[str]) -> None:
         """Drop those among ``names`` that nobody reads after their tick. Others go when room is needed."""
         for name in names:
-            if name.startswith(_OF_A_TICK):
+            if name.startswith(_TICK_PREFIX):
                 self.drop(name)
 
     def _is_private(self) -> bool:
@@ -175,17 +175,17 @@ class Cache:
             return
         newest, total = max(entries)[0], sum(size for _, size, _ in entries)
         for time, size, path in sorted(entries):
-            stale = path.endswith(_STAGED) and time < newest - _STALE_S
+            stale = path.endswith(_STAGED_SUFFIX) and time < newest - _STALE_S
             if stale or (total > self.limit - self.limit // 16 and path.endswith(_SUFFIX)):
                 with suppress(OSError):
                     os.unlink(path)
                 total -= size
 
 
-def may_be_kept(name: str) -> bool:
+def is_cacheable(name: str) -> bool:
     """Whether no other content ever has the name. All else has to be what is there now: another machine may
     have removed it, and made it anew."""
-    return name.startswith(_LASTING)
+    return name.startswith(_IMMUTABLE_PREFIXES)
 
 
 def checksum(path: str, content: pa.Buffer) -> bytes:

@@ -1,8 +1,8 @@
 """A run in the log: its start, a record per query and tick, notices, its end or what it failed with.
 
 The records go to the logger ``watersmeet.run`` of Python's logging, with what they tell as fields of their
-own (``job``, ``query``, ``tick``, …). A program that has set up logging has them there; `LoggedTo` sets it up
-for one that has not, as text or as an object of JSON per line.
+own (``job``, ``query``, ``tick``, …). A program that has set up logging has them there; `LogToStream` sets
+it up for one that has not, as text or as an object of JSON per line.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, ClassVar, TextIO
 
 from watersmeet.errors import WatersmeetError, without_hidden
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.observe.held import Waiting
-from watersmeet.observe.metrics.warned import LOGGER, is_logging_set_up
+from watersmeet.observe.listeners import Listener, WatchedRun
+from watersmeet.observe.metrics.figures import LOGGER, is_logging_set_up
 from watersmeet.observe.progress import DROPPED, TickReport
-from watersmeet.observe.reports import TickResult, account_of, by_alias, input_name
-from watersmeet.observe.watching import Watched, Watcher
-from watersmeet.spec.watched.log_format import LogFormat
+from watersmeet.observe.reports import ObservedTick, account_of, input_name, split_by_alias
+from watersmeet.observe.watermark_holders import WaitingInput
+from watersmeet.spec.monitoring import LogFormat
 
 LOG = logging.getLogger(f"{LOGGER}.run")
 
@@ -29,18 +29,18 @@ _FIELDS = "watersmeet"
 """The attribute of a record that has its fields."""
 
 
-class LogWatcher(Watcher):
+class LogWatcher(Listener):
     """Writes what it is told into the log; costs nothing where nobody wants it."""
 
-    def __init__(self, run: Watched) -> None:
+    def __init__(self, run: WatchedRun) -> None:
         self._job = run.job
         self._tick: int | None = None
-        self._last: TickResult | None = None
+        self._last: ObservedTick | None = None
 
-    def shown_at(self, url: str, access: str) -> None:
+    def announce_page(self, url: str, access: str) -> None:
         self.note(f"the page of the job is at {url} ({access})")
 
-    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
         self._log(logging.INFO, "the job has started")
         for wait in waiting:
             self._log(logging.INFO, wait.words().removeprefix("note: "), input=wait.input)
@@ -48,7 +48,7 @@ class LogWatcher(Watcher):
     def tick_begins(self, tick: int) -> None:
         self._tick = tick
 
-    def tick(self, report: TickReport, result: TickResult) -> None:
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
         self._last, self._tick = result, None
         if not LOG.isEnabledFor(logging.INFO):
             return
@@ -73,7 +73,7 @@ class LogWatcher(Watcher):
                 retained=kept,
                 watermarks={
                     f"{alias}.{column}": _mark(mark)
-                    for alias, marks in by_alias(own.input_watermarks, own.account).items()
+                    for alias, marks in split_by_alias(own.input_watermarks, own.account).items()
                     for column, mark in marks.items()
                 },
             )
@@ -97,7 +97,7 @@ class LogWatcher(Watcher):
         if error is not None:
             if not is_logging_set_up(LOG.name):
                 return  # it is raised, or printed by who started the job: Python would print it once more
-            message, more = _told_of(error)
+            message, more = _error_fields(error)
             self._log(logging.ERROR, message, **more, **({} if self._tick is None else {"tick": self._tick}))
             return
         account = {} if self._last is None else {"account": account_of(self._last).as_dict()}
@@ -110,11 +110,11 @@ class LogWatcher(Watcher):
 
 def log_error(error: BaseException) -> None:
     """Into the log, of what no run was begun for."""
-    message, more = _told_of(error)
+    message, more = _error_fields(error)
     LOG.error("%s", message, extra={_FIELDS: more})
 
 
-def _told_of(error: BaseException) -> tuple[str, dict[str, Any]]:
+def _error_fields(error: BaseException) -> tuple[str, dict[str, Any]]:
     if not isinstance(error, WatersmeetError):
         return without_hidden(f"{type(error).__name__}: {error}"), {}
     more = {"code": error.code} | ({"hint": error.hint} if error.hint else {})
@@ -168,7 +168,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
 
-class LoggedTo:
+class LogToStream:
     """A context in which all that the package logs goes to a stream, and nowhere else. Several may be open at
     once, as of jobs in one process: then the first one's stream has it all, once.
 
@@ -176,7 +176,7 @@ class LoggedTo:
         form: a `LogFormat`'s value.
     """
 
-    _open: ClassVar[list[LoggedTo]] = []
+    _open: ClassVar[list[LogToStream]] = []
     _lock = Lock()
 
     def __init__(self, form: str, out: TextIO) -> None:
@@ -188,7 +188,7 @@ class LoggedTo:
         """Whether an error was written."""
         return self._handler.errors > 0
 
-    def __enter__(self) -> LoggedTo:
+    def __enter__(self) -> LogToStream:
         with self._lock:
             self._open.append(self)
             self._set()

@@ -1,20 +1,31 @@
-"""Outputs of a notebook that are drawn again while a job runs, where IPython is there: it is not needed.
-
-Whatever goes wrong with an output is the notebook's affair, never the job's: one that cannot be drawn any
-more is forgotten.
-"""
+"""Plans, jobs and rows in notebooks."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from importlib import import_module
 from typing import Any
 
+import pyarrow as pa
+
+from watersmeet.errors import format_count, printable
+from watersmeet.event_time import shown_time
+from watersmeet.observe.progress import InputReport, RecentTicks
+from watersmeet.plan.explain import explain
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.types.json_values import rows_of
+
+# Outputs of a notebook that are drawn again while a job runs, where IPython is there: it is not needed.
+#
+# Whatever goes wrong with an output is the notebook's affair, never the job's: one that cannot be drawn
+# any more is forgotten.
+
 OUTPUTS = 4
 """So many of a job are drawn again, the newest: a cell that is run again leaves those before behind."""
-EVERY_S = 1.0
+REFRESH_S = 1.0
 
 
 class Displays:
@@ -31,8 +42,8 @@ class Displays:
         self._handles.append(display(self._shown(), raw=True, display_id=True))
 
     def update(self, *, at_once: bool = False) -> None:
-        """Draw them again, if that is longer ago than `EVERY_S`, or ``at_once``."""
-        if not self._handles or (not at_once and time.monotonic() - self._drawn < EVERY_S):
+        """Draw them again, if that is longer ago than `REFRESH_S`, or ``at_once``."""
+        if not self._handles or (not at_once and time.monotonic() - self._drawn < REFRESH_S):
             return
         self._drawn = time.monotonic()
         for handle in list(self._handles):
@@ -43,3 +54,105 @@ class Displays:
 
     def _shown(self) -> dict[str, str]:
         return {"text/plain": self._text(), "text/html": self._html()}
+
+
+# What notebooks show: a plan, a job that runs, rows, as HTML.
+#
+# All that is from users or from data is text: it is escaped, and what would steer a terminal or a browser
+# is shown as Python writes it. Nothing here asks another machine for anything: no script, style sheet or
+# image.
+
+_MAX_CHARACTERS = 200
+"""Characters of a value of a row."""
+
+
+def plan_page(plan: JobPlan) -> str:
+    """EXPLAIN."""
+    return _page([f"<pre>{_text(explain(plan))}</pre>"])
+
+
+def refusal_page(what: str, error: Exception) -> str:
+    """What cannot be planned, and why."""
+    return _page([f"<pre>{_text(what)}</pre>", f"<pre>{_text(str(error))}</pre>"])
+
+
+def running_page(
+    status: str,
+    recent: RecentTicks,
+    integers: frozenset[str],
+    notices: Sequence[str],
+    error: BaseException | None,
+) -> str:
+    """A job as its last ticks tell: rates, watermarks, what is kept.
+
+    Args:
+        integers: watermark keys of integer times.
+        notices: what a person was told.
+        error: what it failed with.
+    """
+    report = recent.last
+    parts = [f"<p><b>{_text(status)}</b>{'' if report is None else _head(recent)}</p>"]
+    if report is not None:
+        names = ("input", "watermark", "all in", "matched", "padded", "grouped", "late", "retained")
+        rows = [_row(row, integers) for row in report.inputs]
+        parts.append(_table(names, rows, numbers_from=2))
+    if error is not None:
+        parts.append(f"<pre>{_text(str(error))}</pre>")
+    if notices:
+        parts.append(f"<ul>{''.join(f'<li>{_text(notice)}</li>' for notice in notices)}</ul>")
+    return _page(parts)
+
+
+def rows_page(name: str, first: pa.Table, count: int) -> str:
+    """The first rows of a result, of ``count``."""
+    rows = [[_short(value) for value in row] for row in rows_of(first)]
+    more = count - first.num_rows
+    told = [f"<p>… and {format_count(more, 'more row')}</p>"] if more else []
+    return _page([f"<p><b>{_text(name)}</b></p>", _table(first.column_names, rows), *told])
+
+
+def _head(recent: RecentTicks) -> str:
+    report = recent.last
+    assert report is not None
+    fast_in, fast_out = recent.rates()
+    behind = f" · backlog {report.behind}" if report.behind else ""
+    return _text(
+        f" · tick {report.tick:,} took {report.seconds:.2f} s · in {fast_in:,.0f} rows/s"
+        f" ({recent.rows_in:,} rows) · out {fast_out:,.0f} rows/s ({recent.rows_out:,} rows){behind}"
+    )
+
+
+def _row(row: InputReport, integers: frozenset[str]) -> list[str]:
+    marks = [
+        f"{column} {shown_time(mark, f'{row.input}.{column}' in integers)}"
+        for column, mark in row.watermarks.items()
+    ]
+    if row.standstill is not None:
+        marks.append(row.standstill)
+    counts = (row.total_rows_in, row.matched, row.padded, row.grouped, row.late, row.retained)
+    return [row.input, "\n".join(marks), *(f"{count:,}" for count in counts)]
+
+
+def _table(names: Iterable[str], rows: Iterable[Sequence[str]], numbers_from: int = 1_000_000) -> str:
+    def cells(tag: str, values: Iterable[str]) -> str:
+        return "".join(
+            f'<{tag} style="text-align:{"left" if number < numbers_from else "right"};white-space:pre-line">'
+            f"{_text(value)}</{tag}>"
+            for number, value in enumerate(values)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{cells('th', names)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _page(parts: Iterable[str]) -> str:
+    return f'<div class="watersmeet">{"".join(parts)}</div>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _short(value: object) -> str:
+    text = "NULL" if value is None else str(value)
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watersmeet.errors import counted
+from watersmeet.errors import format_count
 from watersmeet.event_time import Watermark
-from watersmeet.observe.account import Lateness
-from watersmeet.observe.held import Ahead, Held, standstill_words
+from watersmeet.observe.row_accounting import LatenessCounts
 from watersmeet.observe.store_use import StoreUse
+from watersmeet.observe.watermark_holders import PausedSource, SilentPartition, standstill_words
 
 RECENT_TICKS = 10
 HEAVY_SHARE = 0.1
@@ -23,7 +23,7 @@ HEAVY_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class HeavyKey:
+class HeavyKeyProgress:
     """A key with many of the rows that an input keeps: about how many, and their share of all of them."""
 
     key: str
@@ -32,7 +32,7 @@ class HeavyKey:
 
 
 @dataclass(frozen=True)
-class SplitKey:
+class SplitKeyProgress:
     """A key that had so great a share of a join's work in the tick that all tasks shared its rows."""
 
     key: str
@@ -58,7 +58,7 @@ class InputReport:
         missing_delete_examples: some of the rows that this tick was to delete and that were not there, as
             JSON.
         hot_keys: keys with many of the retained rows, the heaviest first.
-        split_keys: see `SplitKey`.
+        split_keys: see `SplitKeyProgress`.
     """
 
     input: str
@@ -68,16 +68,16 @@ class InputReport:
     late: int
     retained: int
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
-    late_by: Mapping[str, Lateness] = field(default_factory=dict)
-    watermark_holders: tuple[Held, ...] = ()
+    late_by: Mapping[str, LatenessCounts] = field(default_factory=dict)
+    watermark_holders: tuple[SilentPartition, ...] = ()
     idle: bool = False
     grouped: int = 0
     late_in_tick: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     total_rows_in: int = 0
     missing_delete_examples: tuple[str, ...] = ()
-    hot_keys: tuple[HeavyKey, ...] = ()
-    split_keys: tuple[SplitKey, ...] = ()
+    hot_keys: tuple[HeavyKeyProgress, ...] = ()
+    split_keys: tuple[SplitKeyProgress, ...] = ()
 
     @property
     def standstill(self) -> str | None:
@@ -121,7 +121,7 @@ class TickReport:
     elapsed_seconds: float = 0.0
     clock_us: int | None = None
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
-    paused_sources: Mapping[str, Ahead] = field(default_factory=dict)
+    paused_sources: Mapping[str, PausedSource] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     store: StoreUse | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class TickReport:
     def most_tasks(self) -> str:
         """``2 tasks``: the most of an insert; empty: there were none."""
         most = max(self.tasks.values(), default=0)
-        return counted(most, "task") if most else ""
+        return format_count(most, "task") if most else ""
 
     @property
     def behind(self) -> str:
@@ -141,7 +141,7 @@ class TickReport:
             (sum(backlog.count for backlog in self.backlog.values() if backlog.unit == of), of)
             for of in units
         ]
-        return " + ".join(counted(count, of.removesuffix("s")) for count, of in sums if count)
+        return " + ".join(format_count(count, of.removesuffix("s")) for count, of in sums if count)
 
     @property
     def read(self) -> int:
@@ -159,7 +159,7 @@ class TickReport:
         return max(self.elapsed_seconds, self.seconds) or 1e-9
 
 
-class Told:
+class ProgressNotices:
     """What is told of ticks in lines of their own: deletes of what is not there, heavy keys, and those that
     tasks share; of each key once."""
 
@@ -191,7 +191,7 @@ class Told:
         return lines
 
 
-class Recent:
+class RecentTicks:
     """The last ticks of a run, and how many rows all of its ticks had. ``rows_in``: read from sources;
     ``rows_out``: to sinks."""
 

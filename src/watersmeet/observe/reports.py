@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from watersmeet.errors import counted
+from watersmeet.errors import format_count
 from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
-from watersmeet.observe.account import Account, InputAccount, Lateness
-from watersmeet.observe.held import Ahead as AheadTold
-from watersmeet.observe.held import Held, Waiting, standstill_words
-from watersmeet.observe.progress import DROPPED, Backlog, HeavyKey, InputReport, TickReport
-from watersmeet.observe.progress import SplitKey as SplitKeyTold
+from watersmeet.observe.progress import DROPPED, Backlog, HeavyKeyProgress, InputReport, TickReport
+from watersmeet.observe.progress import SplitKeyProgress as SplitKeyTold
+from watersmeet.observe.row_accounting import Account, InputAccount, LatenessCounts
 from watersmeet.observe.store_use import StepUse, StoreUse
+from watersmeet.observe.watermark_holders import PausedSource as AheadTold
+from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput, standstill_words
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.plan.order.measured import MeasuredSide
+from watersmeet.plan.order.forecast import MeasuredSide
 
 
-class QueryResult(Protocol):
+class ObservedQuery(Protocol):
     """What is read of one query's part of a tick. Counters are per alias."""
 
     @property
@@ -48,20 +48,20 @@ class QueryResult(Protocol):
     @property
     def state_bytes(self) -> int: ...
     @property
-    def holding(self) -> Mapping[str, Sequence[Holding]]: ...
+    def holding(self) -> Mapping[str, Sequence[ObservedHolder]]: ...
     @property
     def idle(self) -> Sequence[str]: ...
     @property
-    def late(self) -> Mapping[str, Mapping[str, LateBy]]: ...
+    def late(self) -> Mapping[str, Mapping[str, ObservedLateness]]: ...
     @property
     def missing_deletes(self) -> Sequence[tuple[str, str]]: ...
     @property
-    def heavy(self) -> Mapping[str, Sequence[KeyShare]]: ...
+    def heavy(self) -> Mapping[str, Sequence[ObservedKeyShare]]: ...
     @property
-    def split(self) -> Mapping[str, Sequence[SplitKey]]: ...
+    def split(self) -> Mapping[str, Sequence[ObservedSplitKey]]: ...
 
 
-class KeyShare(Protocol):
+class ObservedKeyShare(Protocol):
     """A key with many of the rows that are kept."""
 
     @property
@@ -72,7 +72,7 @@ class KeyShare(Protocol):
     def share(self) -> float: ...
 
 
-class SplitKey(Protocol):
+class ObservedSplitKey(Protocol):
     """A key whose rows all tasks shared in a tick."""
 
     @property
@@ -81,7 +81,7 @@ class SplitKey(Protocol):
     def share(self) -> float: ...
 
 
-class LateBy(Protocol):
+class ObservedLateness(Protocol):
     """How late the rows of one column were."""
 
     @property
@@ -92,7 +92,7 @@ class LateBy(Protocol):
     def integer(self) -> bool: ...
 
 
-class Holding(Protocol):
+class ObservedHolder(Protocol):
     """A silent partition that holds a watermark back."""
 
     @property
@@ -105,7 +105,7 @@ class Holding(Protocol):
     def idle_timeout_us(self) -> int | None: ...
 
 
-class Partition(Protocol):
+class ObservedPartition(Protocol):
     """A partition of a source: the greatest times it had, per event time, the clock of its last row, and
     whether it is idle."""
 
@@ -117,7 +117,7 @@ class Partition(Protocol):
     def idle(self) -> bool: ...
 
 
-class Ahead(Protocol):
+class ObservedDrift(Protocol):
     """How far a source is ahead of another one."""
 
     @property
@@ -126,7 +126,7 @@ class Ahead(Protocol):
     def by(self) -> int | None: ...
 
 
-class Traffic(Protocol):
+class ObservedTraffic(Protocol):
     """Bytes that came from the store of the state, from a cache, and went there; and requests."""
 
     @property
@@ -139,7 +139,7 @@ class Traffic(Protocol):
     def requests(self) -> int: ...
 
 
-class TickResult(Protocol):
+class ObservedTick(Protocol):
     """What is read of a tick."""
 
     @property
@@ -149,15 +149,15 @@ class TickResult(Protocol):
     @property
     def rows_in(self) -> Mapping[str, int]: ...
     @property
-    def queries(self) -> Mapping[str, QueryResult]: ...
+    def queries(self) -> Mapping[str, ObservedQuery]: ...
     @property
-    def rounded(self) -> Mapping[str, Rounded]: ...
+    def rounded(self) -> Mapping[str, ObservedRounding]: ...
     @property
-    def held(self) -> Mapping[str, Ahead]: ...
+    def held(self) -> Mapping[str, ObservedDrift]: ...
     @property
     def tasks(self) -> Mapping[str, int]: ...
     @property
-    def traffic(self) -> Mapping[str, Sequence[Traffic]]: ...
+    def traffic(self) -> Mapping[str, Sequence[ObservedTraffic]]: ...
     @property
     def read(self) -> Mapping[str, Mapping[str, int]]: ...
     @property
@@ -165,10 +165,10 @@ class TickResult(Protocol):
     @property
     def finished(self) -> bool: ...
     def measured(self) -> Mapping[str, Mapping[str, MeasuredSide]]: ...
-    def partitions(self) -> Mapping[str, Mapping[str, Sequence[Mapping[str, Partition]]]]: ...
+    def partitions(self) -> Mapping[str, Mapping[str, Sequence[Mapping[str, ObservedPartition]]]]: ...
 
 
-class Rounded(Protocol):
+class ObservedRounding(Protocol):
     """Rows with decimals that were rounded."""
 
     @property
@@ -190,14 +190,14 @@ class Reporter:
     def __init__(self, show: Callable[[TickReport], None]) -> None:
         self._show = show
         self._before: float | None = None
-        self.last: TickResult | None = None
+        self.last: ObservedTick | None = None
         self._backlog: dict[str, Backlog] = {}
 
     def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
         """What was not read yet when the next tick that is reported ended: per source, how many of what."""
         self._backlog = {name: Backlog(count, unit) for name, (count, unit) in backlog.items()}
 
-    def __call__(self, result: TickResult, seconds: float, phases: Mapping[str, float]) -> None:
+    def __call__(self, result: ObservedTick, seconds: float, phases: Mapping[str, float]) -> None:
         """One tick, how long it took, and how long its phases took."""
         self.last = result
         now = time.monotonic()
@@ -208,11 +208,11 @@ class Reporter:
 
 
 def report_of(
-    result: TickResult, seconds: float, elapsed: float = 0.0, clock_us: int | None = None
+    result: ObservedTick, seconds: float, elapsed: float = 0.0, clock_us: int | None = None
 ) -> TickReport:
     inputs = []
     for query, query_result in result.queries.items():
-        watermarks = by_alias(query_result.input_watermarks, query_result.account)
+        watermarks = split_by_alias(query_result.input_watermarks, query_result.account)
         for alias, total in query_result.account.items():
             if is_node_alias(alias):
                 continue  # rows of a join, on their way into windows
@@ -234,13 +234,13 @@ def report_of(
                     retained=query_result.state.get(alias, 0),
                     watermarks=watermarks[alias],
                     late_by=_lateness(query_result.late.get(alias, {})),
-                    watermark_holders=_held(query_result.holding.get(alias, ())),
+                    watermark_holders=_silent_partitions(query_result.holding.get(alias, ())),
                     idle=alias in query_result.idle,
                     missing_delete_examples=tuple(
                         text for owner, text in query_result.missing_deletes if owner == alias
                     ),
                     hot_keys=tuple(
-                        HeavyKey(told.key, told.rows, told.share)
+                        HeavyKeyProgress(told.key, told.rows, told.share)
                         for told in query_result.heavy.get(alias, ())
                     ),
                     split_keys=tuple(
@@ -265,7 +265,7 @@ def report_of(
     )
 
 
-def _store_use(traffic: Mapping[str, Sequence[Traffic]]) -> StoreUse | None:
+def _store_use(traffic: Mapping[str, Sequence[ObservedTraffic]]) -> StoreUse | None:
     if not traffic:
         return None
     every = [of_task for of_tasks in traffic.values() for of_task in of_tasks]
@@ -287,7 +287,7 @@ def _store_use(traffic: Mapping[str, Sequence[Traffic]]) -> StoreUse | None:
     )
 
 
-def by_alias(
+def split_by_alias(
     watermarks: Mapping[str, Watermark], aliases: Iterable[str]
 ) -> defaultdict[str, dict[str, Watermark]]:
     """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
@@ -300,7 +300,7 @@ def by_alias(
     return split
 
 
-def account_of(result: TickResult | None, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
+def account_of(result: ObservedTick | None, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
     """The account as of the tick; None: there was none, and no inputs are in it. ``changed``: files, per
     source."""
     queries = {} if result is None else result.queries
@@ -327,32 +327,35 @@ def account_of(result: TickResult | None, changed: Mapping[str, ChangedFiles] | 
     )
 
 
-def waiting_of(holdings: Mapping[str, Mapping[str, Sequence[Holding]]]) -> list[Waiting]:
+def waiting_inputs(holdings: Mapping[str, Mapping[str, Sequence[ObservedHolder]]]) -> list[WaitingInput]:
     """Per query and alias the partitions that a job waits for when it starts."""
     return [
-        Waiting(_name(query, alias, len(holdings)), _held(partitions))
+        WaitingInput(_name(query, alias, len(holdings)), _silent_partitions(partitions))
         for query, inputs in holdings.items()
         for alias, partitions in inputs.items()
         if partitions
     ]
 
 
-def standstill_of(result: QueryResult, alias: str) -> str | None:
+def standstill_of(result: ObservedQuery, alias: str) -> str | None:
     """Why an input's watermarks do not move, if there is a reason to name."""
-    marks = by_alias(result.input_watermarks, result.account)[alias]
-    return standstill_words(_held(result.holding.get(alias, ())), marks.values(), alias in result.idle)
+    marks = split_by_alias(result.input_watermarks, result.account)[alias]
+    return standstill_words(
+        _silent_partitions(result.holding.get(alias, ())), marks.values(), alias in result.idle
+    )
 
 
-def _held(holdings: Sequence[Holding]) -> tuple[Held, ...]:
+def _silent_partitions(holdings: Sequence[ObservedHolder]) -> tuple[SilentPartition, ...]:
     return tuple(
-        Held(holding.source, holding.partition, holding.since_us, holding.idle_timeout_us)
+        SilentPartition(holding.source, holding.partition, holding.since_us, holding.idle_timeout_us)
         for holding in holdings
     )
 
 
-def _lateness(late: Mapping[str, LateBy]) -> dict[str, Lateness]:
+def _lateness(late: Mapping[str, ObservedLateness]) -> dict[str, LatenessCounts]:
     return {
-        column: Lateness(late_by.counts, late_by.most, late_by.integer) for column, late_by in late.items()
+        column: LatenessCounts(late_by.counts, late_by.most, late_by.integer)
+        for column, late_by in late.items()
     }
 
 
@@ -389,7 +392,7 @@ def input_name(alias: str) -> str:
     return f"rows of join {alias[1:]}" if is_node_alias(alias) else alias
 
 
-def released_words(last: TickResult, plan: JobPlan) -> str:
+def released_words(last: ObservedTick, plan: JobPlan) -> str:
     """Say what the last tick, which closed the input, did with rows in state."""
     parts, padded = list[str](), 0
     for query in plan.queries:
@@ -400,7 +403,7 @@ def released_words(last: TickResult, plan: JobPlan) -> str:
         for alias, own in counts.items():
             rows = own.get("released_unmatched", 0)
             name, is_version = input_name(alias).removeprefix("rows of "), alias in versions
-            what = f"{counted(rows, 'unused row' if is_version else 'row')} of {name}{of_query} dropped"
+            what = f"{format_count(rows, 'unused row' if is_version else 'row')} of {name}{of_query} dropped"
             parts += [what + ("" if is_version else " without a match")] if rows else []
-    first = [f"{counted(padded, 'remaining row')} emitted with NULLs"] if padded else []
+    first = [f"{format_count(padded, 'remaining row')} emitted with NULLs"] if padded else []
     return f": {', '.join([*first, *parts])}" if first or parts else ""

@@ -1,18 +1,94 @@
-"""How the rows of a console sink look: a table for people, or a JSON line per tick for programs."""
+"""Rows of memory and console sinks as people and programs get them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol, TextIO
 
+import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.errors import printable
+from watersmeet.errors import SpecError, printable
+from watersmeet.observe.notebook import rows_page
+
+# The rows of a memory sink, as Arrow, pandas or Polars has them.
+
+SHOWN_ROWS = 20
+
+_WITH_NULL = {
+    pa.bool_(): "Boolean",
+    pa.int8(): "Int8",
+    pa.int16(): "Int16",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+}
+"""The types of pandas that have NULL, by those of Arrow."""
 
 
-class Prints(Protocol):
+@dataclass(frozen=True, repr=False)
+class Result:
+    """All rows that a memory sink has got until it was asked, in the order of ticks. Made by
+    `StartedJob.result`.
+
+    >>> result = Result("n", pa.table({"n": [1, 2]}))
+    >>> len(result), result.arrow().column_names
+    (2, ['n'])
+    """
+
+    name: str
+    _table: pa.Table
+
+    def arrow(self) -> pa.Table:
+        """An Arrow table; TIMESTAMPs are of UTC."""
+        return self._table
+
+    def pandas(self) -> Any:
+        """A DataFrame of pandas; whole numbers and truths are of its types that have NULL (``Int64``), for as
+        floats large ones would be others. A NULL of DOUBLE is NaN. Raises: SpecError, if that is not
+        installed."""
+        pandas = _needs("pandas")
+        kinds = {kind: getattr(pandas, f"{name}Dtype")() for kind, name in _WITH_NULL.items()}
+        return self._table.to_pandas(types_mapper=kinds.get, integer_object_nulls=True)
+
+    def polars(self) -> Any:
+        """A DataFrame of Polars. Raises: SpecError, if that is not installed."""
+        from_arrow: Callable[[pa.Table], Any] = _needs("polars").from_arrow
+        return from_arrow(self._table)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each row as a dict."""
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.name}: {len(self):,} rows of {', '.join(self._table.column_names)}>"
+
+    def _repr_html_(self) -> str:
+        return rows_page(self.name, self._table.slice(0, SHOWN_ROWS), len(self))
+
+
+def _needs(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise SpecError(
+            f"{library} is not installed",
+            code="missing-library",
+            hint=f"run `pip install {library}`, or use result.arrow()",
+        ) from None
+
+
+# How the rows of a console sink look: a table for people, or a JSON line per tick for programs.
+
+
+class ConsolePrinter(Protocol):
     """A rich console, or what prints as one does."""
 
     def print(self, *printed: Any, **how: Any) -> None: ...
@@ -23,7 +99,7 @@ class TablePrinter:
 
     values = False
 
-    def __init__(self, console: Prints) -> None:
+    def __init__(self, console: ConsolePrinter) -> None:
         self._console = console
 
     def show(

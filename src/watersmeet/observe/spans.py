@@ -12,22 +12,22 @@ from importlib.util import find_spec
 from typing import Any
 
 from watersmeet.errors import WatersmeetError
+from watersmeet.observe.listeners import Listener, WatchedRun
 from watersmeet.observe.progress import TickReport
-from watersmeet.observe.reports import TickResult
-from watersmeet.observe.watching import Watched, Watcher
+from watersmeet.observe.reports import ObservedTick
 
 _NAME = "watersmeet"
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Whether the library is installed; it is not loaded for that."""
     return find_spec("opentelemetry") is not None and find_spec("opentelemetry.trace") is not None
 
 
-class SpanWatcher(Watcher):
+class SpanWatcher(Listener):
     """Of one run."""
 
-    def __init__(self, run: Watched) -> None:
+    def __init__(self, run: WatchedRun) -> None:
         from opentelemetry import trace
 
         self._trace: Any = trace
@@ -37,7 +37,7 @@ class SpanWatcher(Watcher):
     def tick_begins(self, tick: int) -> None:
         self._begun = tick, time.time_ns()
 
-    def tick(self, report: TickReport, result: TickResult) -> None:
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
         if self._begun is None or not self._is_wanted():
             return
         (_, start), self._begun = self._begun, None
@@ -67,7 +67,7 @@ class SpanWatcher(Watcher):
         """A proxy stands for a provider that nobody has set."""
         return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
-    def _attributes(self, report: TickReport, result: TickResult) -> Iterator[tuple[str, Any]]:
+    def _attributes(self, report: TickReport, result: ObservedTick) -> Iterator[tuple[str, Any]]:
         yield "watersmeet.job", self._job
         yield "watersmeet.tick", report.tick
         yield "watersmeet.queries", tuple(result.queries)

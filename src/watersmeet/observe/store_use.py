@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watersmeet.plan.explain.words import size_of
+from watersmeet.plan.explain.wording import size_of
 
 
 @dataclass(frozen=True)

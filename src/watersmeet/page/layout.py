@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from watersmeet.history.planned import Drawing, DrawnEdge, DrawnNode
+from watersmeet.history.plan_document import Drawing, DrawnEdge, DrawnNode
 
 LINE, PAD, GAP = 16, 8, 28
-BETWEEN = 210
+LAYER_GAP = 210
 """Between two layers: edges, and what is written at their ends."""
 PORT = 56
 """Between the ends of two edges at a node: three lines."""
-MOST_LINES, MOST_CHARACTERS = 7, 38
+MAX_NODE_LINES, MOST_CHARACTERS = 7, 38
 _WIDTH = 7.4
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedNode:
     """A node. ``lines``: as far as they are shown."""
 
     node: DrawnNode
@@ -36,19 +36,19 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PlacedDrawing:
     """``edges``: each with where it begins and ends."""
 
     width: int
     height: int
-    nodes: tuple[Placed, ...]
+    nodes: tuple[PlacedNode, ...]
     edges: tuple[tuple[DrawnEdge, tuple[int, int], tuple[int, int]], ...]
 
 
-def laid_out(drawing: Drawing) -> Drawn:
+def lay_out_drawing(drawing: Drawing) -> PlacedDrawing:
     """The drawing with a place for everything."""
     if not drawing.nodes:
-        return Drawn(0, 0, (), ())
+        return PlacedDrawing(0, 0, (), ())
     nodes = {node.id: node for node in drawing.nodes}
     edges = [edge for edge in drawing.edges if edge.start in nodes and edge.end in nodes]
     before, behind = defaultdict[str, list[DrawnEdge]](list), defaultdict[str, list[DrawnEdge]](list)
@@ -56,16 +56,16 @@ def laid_out(drawing: Drawing) -> Drawn:
         before[edge.end].append(edge)
         behind[edge.start].append(edge)
     layers = _layers(list(nodes), before, behind)
-    lines = {node.id: _shown(node.lines) for node in drawing.nodes}
+    lines = {node.id: _fit_lines(node.lines) for node in drawing.nodes}
     heights = {own: max(2 * PAD + LINE * len(lines[own]), PORT * len(before[own])) for own in nodes}
     centres = _heights_of_centres(list(nodes), layers, before, behind, heights)
     widths = defaultdict[int, int](int)
     for own, layer in layers.items():
         wide = round(2 * PAD + _WIDTH * max(columns_of(line) for line in lines[own]))
         widths[layer] = max(widths[layer], wide, 90)
-    lefts = {layer: GAP + sum(widths[n] + BETWEEN for n in range(layer)) for layer in widths}
+    lefts = {layer: GAP + sum(widths[n] + LAYER_GAP for n in range(layer)) for layer in widths}
     placed = {
-        own: Placed(
+        own: PlacedNode(
             node,
             lines[own],
             lefts[layers[own]],
@@ -77,7 +77,7 @@ def laid_out(drawing: Drawing) -> Drawn:
     }
     ends = _ends(placed, before, behind)
     last = max(widths)
-    return Drawn(
+    return PlacedDrawing(
         lefts[last] + widths[last] + GAP,
         max(one.y + one.height for one in placed.values()) + GAP,
         tuple(placed.values()),
@@ -85,9 +85,9 @@ def laid_out(drawing: Drawing) -> Drawn:
     )
 
 
-def _shown(lines: Sequence[str]) -> tuple[str, ...]:
+def _fit_lines(lines: Sequence[str]) -> tuple[str, ...]:
     cut = [_fitting(line) for line in lines]
-    return (*cut,) if len(cut) <= MOST_LINES else (*cut[: MOST_LINES - 1], "…")
+    return (*cut,) if len(cut) <= MAX_NODE_LINES else (*cut[: MAX_NODE_LINES - 1], "…")
 
 
 def columns_of(text: str) -> int:
@@ -157,11 +157,13 @@ def _heights_of_centres(
     for own in shared:
         taking = [centres[edge.end] for edge in behind[own] if edge.end in centres]
         centres[own] = sum(taking) / len(taking) if taking else bottom
-    _apart(centres, layers, heights)
+    _separate_nodes(centres, layers, heights)
     return centres
 
 
-def _apart(centres: dict[str, float], layers: Mapping[str, int], heights: Mapping[str, float]) -> None:
+def _separate_nodes(
+    centres: dict[str, float], layers: Mapping[str, int], heights: Mapping[str, float]
+) -> None:
     """Of each layer no two nodes overlap."""
     of_layer = defaultdict[int, list[str]](list)
     for own in centres:
@@ -174,7 +176,7 @@ def _apart(centres: dict[str, float], layers: Mapping[str, int], heights: Mappin
 
 
 def _ends(
-    placed: Mapping[str, Placed], before: _Edges, behind: _Edges
+    placed: Mapping[str, PlacedNode], before: _Edges, behind: _Edges
 ) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
     """Of each edge, by its identity, where it begins and ends: in the order of what is there."""
     begins: dict[int, tuple[int, int]] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from watersmeet.pipelines.around import first_line, run_settings_of
 from watersmeet.pipelines.build import build
-from watersmeet.pipelines.limits import warnings_of
 from watersmeet.pipelines.pipeline import Pipeline, read_pipeline
+from watersmeet.pipelines.rules import warnings_of
+from watersmeet.pipelines.run_options import first_line, run_settings_of
 
 if TYPE_CHECKING:
-    from watersmeet.front.ddl.create import Infer
+    from watersmeet.parser.ddl.create import Infer
     from watersmeet.plan.model.job import JobPlan
     from watersmeet.relations.job import Job
 

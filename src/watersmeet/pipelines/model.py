@@ -2,7 +2,7 @@
 
 Every part is frozen, takes no key that it does not know, and no value of another type. What parts have to do
 with each other is not judged here (`pipelines.rules`), nor what streams and columns there are
-(`pipelines.build`). Lengths of time: `pipelines.lengths`.
+(`pipelines.build`). Lengths of time: `pipelines.durations`.
 
 What may be given is more than what is kept (one name for a list of them, a source for its name): type
 checkers, which read the fields, are told by an ``__init__`` that is for them alone.
@@ -27,9 +27,9 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from watersmeet.errors import raise_all
-from watersmeet.pipelines.lengths import Length, SignedLength, with_new_names
+from watersmeet.pipelines.connection_options import flat
+from watersmeet.pipelines.durations import Length, SignedLength, with_new_names
 from watersmeet.pipelines.problems import Key, errors_of, shape_problems
-from watersmeet.pipelines.values import flat
 from watersmeet.spec.options.files import local_path
 
 EVENT_TS = "_event_ts"

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import raise_all
-from watersmeet.front.ddl.settings import as_text
-from watersmeet.pipelines.around import first_line, run_settings_of
+from watersmeet.parser.ddl.settings import as_text
 from watersmeet.pipelines.build import build
-from watersmeet.pipelines.limits import warnings_of
 from watersmeet.pipelines.model import (
     Description,
     Join,
@@ -21,19 +19,18 @@ from watersmeet.pipelines.model import (
     Transform,
     Window,
 )
-from watersmeet.pipelines.places import Places
 from watersmeet.pipelines.problems import errors_of
-from watersmeet.pipelines.read import read
-from watersmeet.pipelines.rules import Parts, problems
-from watersmeet.pipelines.write import to_toml
+from watersmeet.pipelines.rules import Parts, problems, warnings_of
+from watersmeet.pipelines.run_options import first_line, run_settings_of
+from watersmeet.pipelines.toml import Places, read, to_toml
 from watersmeet.plan.explain import explain
 
 if TYPE_CHECKING:
-    from watersmeet.front.ddl.create import Infer
+    from watersmeet.background_job import StartedJob
     from watersmeet.observe.progress import TickReport
+    from watersmeet.parser.ddl.create import Infer
     from watersmeet.relations.job import Job
     from watersmeet.running import OnTick, RunResult
-    from watersmeet.started import StartedJob
 
 Notice = Callable[[str], None]
 

@@ -1,19 +1,16 @@
-"""What the parts of a pipeline have to do with each other: each rule a function that yields what is wrong.
-
-Rules take parts that may be missing, because what they say is not of the right shape: they pass these over,
-so that one mistake is told once, and all others beside it.
-"""
+"""Rules between the parts of a pipeline, and its limits."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from watersmeet.errors import near_names
-from watersmeet.front.ddl.options import is_same_option
-from watersmeet.front.ddl.settings import is_same_setting, setting_name
+from watersmeet.errors import format_count, near_names
 from watersmeet.names import is_ours
-from watersmeet.pipelines.lengths import is_less, written
+from watersmeet.parser.ddl.options import is_same_option
+from watersmeet.parser.ddl.settings import is_same_setting, setting_name
+from watersmeet.pipelines.connection_options import option_problems, secret_in_url
+from watersmeet.pipelines.durations import is_less, written
 from watersmeet.pipelines.model import (
     Description,
     Join,
@@ -26,7 +23,69 @@ from watersmeet.pipelines.model import (
     directory_of,
 )
 from watersmeet.pipelines.problems import Key, Problem, as_written
-from watersmeet.pipelines.values import option_problems, secret_in_url
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.order.forecast import SideForecast, side_forecasts
+
+# Whether limits of a pipeline will hold, where the plan itself does not say it: of integer event times,
+# whose unit only a pipeline knows, and of keys that are declared to be hot.
+
+_US, _MS = 1_000_000, 1_000
+"""In a second."""
+
+
+def warnings_of(description: Description, plan: JobPlan) -> list[str]:
+    """What a person should know before it runs."""
+    warnings: list[str] = []
+    for query in plan.queries:
+        warnings += query.warnings
+        warnings += _hot_keys(description, query)
+        warnings += _of_integer_times(query)
+    return warnings
+
+
+def _hot_keys(description: Description, query: QueryPlan) -> Iterator[str]:
+    most = query.options.max_rows_per_key
+    rates = {
+        source.name: source.hot_key_rows_per_second
+        for source in description.sources
+        if source.hot_key_rows_per_second is not None
+    }
+    for _, sides in side_forecasts(query):
+        for side in sides:
+            hot = [
+                rates[branch.source.name] for _, branch in side.side.sources if branch.source.name in rates
+            ]
+            kept = _rows(side, sum(rate for rate in hot if rate is not None))
+            if hot and kept is not None and most is not None and kept > most:
+                yield (
+                    f"max_rows_per_key = {most:,}: forecast by the declared hot key of {side.side.name}"
+                    f" {format_count(round(kept), 'row')}"
+                )
+
+
+def _of_integer_times(query: QueryPlan) -> Iterator[str]:
+    most = query.options.max_rows
+    for _, sides in side_forecasts(query):
+        if most is None or any(side.in_time for side in sides):
+            continue  # the plan's own warnings have those
+        rows = [None if side.rate is None else _rows(side, side.rate) for side in sides]
+        counts = [count for count in rows if count is not None]
+        if sum(counts) > most:
+            yield (
+                f"max_rows = {most:,}: forecast by declared rates {format_count(round(sum(counts)), 'row')},"
+                " if integer times are milliseconds"
+            )
+
+
+def _rows(side: SideForecast, rate: float) -> float | None:
+    """How many are kept at most at so many rows per second."""
+    return None if side.kept is None else rate * side.kept / (_US if side.in_time else _MS)
+
+
+# What the parts of a pipeline have to do with each other: each rule a function that yields what is wrong.
+#
+# Rules take parts that may be missing, because what they say is not of the right shape: they pass these
+# over, so that one mistake is told once, and all others beside it.
 
 ELSEWHERE = {
     "lateness": "transform.join has lateness and allowed_lateness",

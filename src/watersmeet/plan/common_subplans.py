@@ -19,7 +19,8 @@ same source, or of stages that one query makes for both, with the same condition
 and by which keys they are looked up, and which columns a query needs. The producer keeps the columns of all,
 lets its rows be found by the keys of all (by its own they are held), and tells the others what a tick changes
 of it; they look its rows up as their own. A producer may go: then rows are held by another key
-(`engine.driver.opening.run_rewriter`). Rows that are sorted within a key are for those alone that want them
+(`runtime.coordinator.restore.state_transfer`). Rows that are sorted within a key are for those alone that
+want them
 so. A row with a NULL in a key of one of them is kept if it is none of another's: look-ups find no NULL.
 """
 
@@ -32,15 +33,37 @@ from sqlglot import exp
 
 from watersmeet.event_time import Side
 from watersmeet.names import is_ours, node_alias, ours
-from watersmeet.plan.asked_beneath import asked_beneath
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, origins_of, side_origins
-from watersmeet.plan.join_inputs import refs
-from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaPlan, FoundBy
 from watersmeet.plan.model.job import QueryPlan, RestingNode, ReusedRows
-from watersmeet.plan.model.nodes import JoinPlan, NodePlan, PassPlan, RestPlan
-from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, FeedPlan, Producer, SidePlan, joined_name
-from watersmeet.plan.nodes.feed import Derived, DerivedColumns, ForOthers, StageKey, column_of, needed
+from watersmeet.plan.model.nodes import (
+    Arranged,
+    ArrangePlan,
+    DeltaPlan,
+    JoinPlan,
+    LookupKey,
+    NodePlan,
+    PassPlan,
+    ReusedPlan,
+)
+from watersmeet.plan.model.sides import (
+    BranchPlan,
+    ColumnOfOthers,
+    FeedPlan,
+    Producer,
+    SidePlan,
+    joined_name,
+)
+from watersmeet.plan.nodes.feeds import (
+    Derived,
+    DerivedColumns,
+    ForOthers,
+    StageKey,
+    column_of,
+    needed_columns,
+)
+from watersmeet.plan.query_inputs import refs
+from watersmeet.plan.source_projection import pushed_down_predicate
 from watersmeet.spec.model import (
     Expr,
     Input,
@@ -248,7 +271,7 @@ def _key(rows: _Rows) -> object:
 def _relation_key(query: Query, *, joined_alone: bool = False) -> object:
     """``joined_alone``: what is asked of rows that leave the last join does not count."""
     own = _positions(query)
-    where = asked_beneath(query) if joined_alone else query.where
+    where = pushed_down_predicate(query) if joined_alone else query.where
     return _part_key(query.relation, own), _text(where, own)
 
 
@@ -318,7 +341,7 @@ def _needed(plan: QueryPlan, number: int) -> list[str]:
     """The columns that are asked of a node's rows, in one order."""
     parent = plan.parent(number)
     if parent is not None:
-        return sorted(needed(parent[2]))
+        return sorted(needed_columns(parent[2]))
     exprs = [output.expr for output in plan.outputs]
     exprs += [expr for expr in (plan.where, plan.rows_of_key) if expr is not None]
     columns = sorted({name for expr in exprs for _, name in refs(expr)})
@@ -457,7 +480,7 @@ def _taking(query: QueryPlan, taken: Sequence[ReusedRows]) -> QueryPlan:
             sides = (side(_passing(node, by_node[node.number])),)
             nodes.append(PassPlan(number=node.number, sides=sides, changes=node.changes))
         else:
-            nodes.append(RestPlan(number=node.number, sides=(), changes=node.changes))
+            nodes.append(ReusedPlan(number=node.number, sides=(), changes=node.changes))
     return replace(query, nodes=tuple(nodes), taken=tuple(taken), complete=query.nodes)
 
 
@@ -611,7 +634,7 @@ class _ArrangedInput:
     side: SidePlan
     columns: _Columns
     ways: Mapping[_How, _Way]
-    keys: Mapping[_How, FoundBy]
+    keys: Mapping[_How, LookupKey]
     origins: Origins
     has_bands: bool
 
@@ -666,12 +689,12 @@ def _arranged_inputs(place: int, query: QueryPlan) -> Iterator[_ArrangedInput]:
             columns = _columns(query, side)
             if columns is None:
                 continue
-            ways, keys, is_clear = dict[_How, _Way](), dict[_How, FoundBy](), True
+            ways, keys, is_clear = dict[_How, _Way](), dict[_How, LookupKey](), True
             for held, arranged in zip(node.sides, node.arranged, strict=True):
                 if held is side or held.copy_of == side.name:
                     # runs know by its name what they are sorted by
                     indexes = tuple((repr(index), columns[index.column]) for index in arranged.indexes)
-                    for by, key in enumerate([FoundBy(arranged.keys, arranged.key), *arranged.others], -1):
+                    for by, key in enumerate([LookupKey(arranged.keys, arranged.key), *arranged.others], -1):
                         how = tuple(columns[name] for name in key.keys), indexes if by < 0 else ()
                         is_clear &= how not in ways  # a view may have one column under two names
                         ways[how], keys[how] = (held.name, None if by < 0 else by), key
@@ -822,12 +845,12 @@ def _wider(
             not_null=tuple(name for name in held.not_null if name in asked),
         )
 
-    ways, further = dict(other.ways), list[FoundBy]()
+    ways, further = dict(other.ways), list[LookupKey]()
     for how, key in own.keys.items():
         if how not in ways:
             ways[how] = side.name, sum(there == side.name for there, _ in ways.values()) - 1
             columns_there = tuple(names[name] for name in key.keys)
-            further.append(FoundBy(columns_there, key.key))
+            further.append(LookupKey(columns_there, key.key))
 
     keeper = _with_sides(keeper, other.node, wide)
     if further:

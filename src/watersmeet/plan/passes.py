@@ -13,38 +13,37 @@ from typing import Any
 from watersmeet.errors import PlanError, flat_enough
 from watersmeet.names import KEY_ROWS
 from watersmeet.plan.checks.changelog import check_changelog
-from watersmeet.plan.checks.groups import check_groups
-from watersmeet.plan.checks.one_row import has_one_row_per
-from watersmeet.plan.checks.per_key import check_per_key, check_per_key_of_delta
-from watersmeet.plan.checks.query import check_query
-from watersmeet.plan.checks.shedding import check_shedding
-from watersmeet.plan.checks.unbounded import Outflow, check_bounded
+from watersmeet.plan.checks.limits import check_per_key, check_per_key_of_delta, check_shedding
+from watersmeet.plan.checks.query import check_groups, check_query
+from watersmeet.plan.checks.unbounded_state import Outflow, check_bounded
+from watersmeet.plan.checks.unique_keys import has_one_row_per
 from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.placement import place
-from watersmeet.plan.conditions.residual import after_join
+from watersmeet.plan.conditions.residual import to_joined_names
 from watersmeet.plan.delta.chain import plan_delta
-from watersmeet.plan.delta.counted import NO_COUNTS, Counts
-from watersmeet.plan.delta.paths import DeltaJoin, chosen, delta_join
-from watersmeet.plan.delta.told import plan_told
+from watersmeet.plan.delta.paths import (
+    NO_COUNTS,
+    Counts,
+    DeltaJoin,
+    choose_strategy,
+    delta_join,
+    plan_told,
+)
 from watersmeet.plan.identity.fingerprint import fingerprint_of
-from watersmeet.plan.join_inputs import JoinInputs, check_event_times
-from watersmeet.plan.mode import with_mode
-from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, KeyRows, QueryPlan
-from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.nodes import ArrangePlan, NodePlan
 from watersmeet.plan.nodes.aggregate import check_calls
 from watersmeet.plan.nodes.asof import check_asof
-from watersmeet.plan.nodes.chain import Understood, plan_nodes
-from watersmeet.plan.nodes.counted import counted, uncountable
-from watersmeet.plan.nodes.feed import DerivedColumns, ForOthers
-from watersmeet.plan.nodes.horizon import with_horizon
+from watersmeet.plan.nodes.build_plans import ClassifiedQuery, plan_nodes
+from watersmeet.plan.nodes.feeds import DerivedColumns, ForOthers, fold_stages, name_stage_inputs
+from watersmeet.plan.nodes.input_side import read_keyed_tables
 from watersmeet.plan.nodes.join import draft_of
-from watersmeet.plan.nodes.keyed import keyed
-from watersmeet.plan.nodes.limited import limited
-from watersmeet.plan.nodes.stages import folded, named
+from watersmeet.plan.nodes.retention import with_horizon
+from watersmeet.plan.nodes.top_n import count_per_key, limit_rankings, uncountable
 from watersmeet.plan.nodes.tree import Tree, tree_of
-from watersmeet.plan.order.narrowed import narrowed
-from watersmeet.plan.order.reorder import in_best_order
+from watersmeet.plan.order.join_order import choose_join_order, narrow_joins
+from watersmeet.plan.output_mode import with_mode
+from watersmeet.plan.query_inputs import JoinInputs, check_event_times
 from watersmeet.spec.model import (
     Expr,
     Join,
@@ -83,7 +82,7 @@ class Planning(FoldedQuery):
     key_rows: KeyRows | None = None
     warnings: tuple[str, ...] = ()
     tree: Tree = _LATER
-    understood: Understood = _LATER
+    understood: ClassifiedQuery = _LATER
     nodes: tuple[NodePlan, ...] = ()
     derived: DerivedColumns = field(default_factory=dict)
     plan: QueryPlan | None = None
@@ -132,7 +131,7 @@ def _rewrite(change: Callable[[Query], Query]) -> Callable[[Planning], Result]:
     return rewritten
 
 
-def mode_known(query: Planning) -> Result:
+def resolve_mode(query: Planning) -> Result:
     """Its rows are final, or may be taken back."""
     return replace(query, options=with_mode(query.options, query.query)), ()
 
@@ -143,24 +142,24 @@ def has_sink_key(query: Planning) -> bool:
     return bool(query.sink.primary_key) and names.issuperset(query.sink.primary_key)
 
 
-def key_rows_known(query: Planning) -> Result:
+def check_key_rows(query: Planning) -> Result:
     """The result has one row per key of its sink, or its rows are counted per key, or there is a warning."""
     key = query.sink.primary_key
     if has_one_row_per(query.query, key):
         return replace(query, key_rows=KeyRows.KNOWN), ()
     if not is_changelog(query):
-        return without_count(query, "final rows are not counted"), ()
+        return warn_uncounted(query, "final rows are not counted"), ()
     why = uncountable(query.query, key)
     if why is not None:
-        return without_count(query, why), ()
+        return warn_uncounted(query, why), ()
     _, problems = run(query, "keyed", until="conditions")
     if problems:  # they are those of the query as it is written
         return query, problems
-    rows = counted(query.query, key)
+    rows = count_per_key(query.query, key)
     return replace(query, query=rows, key_rows=KeyRows.COUNTED, fallback=query), ()
 
 
-def without_count(query: Planning, why: str) -> Planning:
+def warn_uncounted(query: Planning, why: str) -> Planning:
     """Return the query with the warning that nobody counts the rows of a key, and why."""
     key = ", ".join(query.sink.primary_key)
     warning = (
@@ -170,29 +169,29 @@ def without_count(query: Planning, why: str) -> Planning:
     return replace(query, warnings=(*query.warnings, warning))
 
 
-def stages_folded(query: Planning) -> Result:
-    """A stage that is all of a query is the query (`plan.nodes.stages`)."""
-    inner = folded(query.query)
+def fold_single_stage(query: Planning) -> Result:
+    """A stage that is all of a query is the query (`plan.nodes.feeds`)."""
+    inner = fold_stages(query.query)
     return replace(query, query=inner.query, after=inner.after, outputs=inner.outputs), ()
 
 
-def tree_grown(query: Planning) -> Result:
+def build_tree(query: Planning) -> Result:
     """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
     tree = tree_of(query.query, query.options.time_zone, changes=is_changelog(query))
     return replace(query, tree=tree), ()
 
 
-def event_times_legal(query: Planning) -> Result:
+def validate_event_times(query: Planning) -> Result:
     """Event times have types that are times."""
     return query, check_event_times(query.join_inputs)
 
 
-def query_legal(query: Planning) -> Result:
+def validate_query(query: Planning) -> Result:
     """Names, updates in append mode, and inputs that follow others: whatever the query joins."""
     return query, check_query(query.outputs, query.sink, query.options, query.tree)
 
 
-def aggregates_legal(query: Planning) -> Result:
+def validate_aggregates(query: Planning) -> Result:
     """The aggregates are ones that can be run where they stand."""
     problems: list[PlanError] = []
     for stage in query.tree.every:
@@ -206,7 +205,7 @@ def aggregates_legal(query: Planning) -> Result:
     return query, problems
 
 
-def changelog_run(query: Planning) -> Result:
+def validate_changelog(query: Planning) -> Result:
     """What is run where rows may be taken back."""
     return query, check_changelog(query.tree, query.outputs if is_changelog(query) else ())
 
@@ -215,17 +214,17 @@ def is_changelog(query: Planning) -> bool:
     return query.options.output_mode is OutputMode.CHANGELOG
 
 
-def conditions_understood(query: Planning) -> Result:
+def classify_conditions(query: Planning) -> Result:
     """Conjuncts go to the node that asks them, and are taken apart there: keys, bands, bounds, residual."""
-    understood, problems = _understood(query.tree)
+    understood, problems = _classify_tree(query.tree)
     return replace(query, understood=understood), problems
 
 
-def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
+def _classify_tree(tree: Tree) -> tuple[ClassifiedQuery, list[PlanError]]:
     """The query and its stages."""
     stages, problems = {}, []
     for key, stage in tree.stages.items():
-        stages[key], of_stage = _understood(stage)
+        stages[key], of_stage = _classify_tree(stage)
         problems += of_stage
     aggregation = tree.query.aggregation
     having = None if aggregation is None else aggregation.having
@@ -236,42 +235,44 @@ def _understood(tree: Tree) -> tuple[Understood, list[PlanError]]:
         drafts.append(draft)
         problems += of_node
     problems += check_asof(drafts, changes=tree.changes)
-    return Understood(tree, conditions, tuple(drafts), stages), problems
+    return ClassifiedQuery(tree, conditions, tuple(drafts), stages), problems
 
 
-def delta_chosen(query: Planning) -> Result:
+def choose_delta(query: Planning) -> Result:
     """Joins are run as a delta join, or each keeps what it joins."""
     understood, problems = _with_delta(query.understood, query.options, query.counts)
     return replace(query, understood=understood), problems
 
 
-def _with_delta(part: Understood, options: Options, counts: Counts) -> tuple[Understood, list[PlanError]]:
+def _with_delta(
+    part: ClassifiedQuery, options: Options, counts: Counts
+) -> tuple[ClassifiedQuery, list[PlanError]]:
     """The query and its stages."""
     stages, problems = {}, []
     for key, stage in part.stages.items():
         stages[key], of_stage = _with_delta(stage, options, counts)
         problems += of_stage
     tree = part.tree
-    asked = chosen(tree, options.plan)
+    asked = choose_strategy(tree, options.plan)
     delta = delta_join(tree, part.conditions, asked, changes=tree.changes, counts=counts)
     problems += check_per_key_of_delta(delta, options, changes=tree.changes)
     return replace(part, stages=stages, delta=delta), problems
 
 
-def state_bounded(query: Planning) -> Result:
+def bound_state(query: Planning) -> Result:
     """No row would be kept for ever: in the joins as they stand, or in what WHERE leaves of outer ones
-    (`plan.order.narrowed`)."""
+    (`plan.order.join_order`)."""
     errors = _outflow(query.understood, query.options).errors
     if query.is_in_order or all(error.code != "unbounded-state" for error in errors):
         return query, errors
-    narrower = narrowed(query.query)
+    narrower = narrow_joins(query.query)
     if narrower is None:
         return query, errors
     again, problems = run(replace(query, query=narrower, is_in_order=True), "tree", until="nodes")
     return (query, errors) if problems else (replace(again, is_in_order=False), ())
 
 
-def _outflow(query: Understood, options: Options) -> Outflow:
+def _outflow(query: ClassifiedQuery, options: Options) -> Outflow:
     """The watermarks that leave a query or stage, and the rows in it that would be kept for ever."""
     stages = {key: _outflow(stage, options) for key, stage in query.stages.items()}
     errors = tuple(error for flow in stages.values() for error in flow.errors)
@@ -283,7 +284,7 @@ def _outflow(query: Understood, options: Options) -> Outflow:
     return check_bounded(query.drafts, query.conditions.every, options, stages, numbers, keys)
 
 
-def nodes_planned(query: Planning) -> Result:
+def build_nodes(query: Planning) -> Result:
     """Which columns each node keeps, what is computed of them, and what leaves it."""
     where = query.where
     after = [output.expr for output in query.outputs] + ([] if where is None else [where])
@@ -294,27 +295,27 @@ def nodes_planned(query: Planning) -> Result:
     return replace(query, nodes=nodes, derived=derived), problems
 
 
-def goes_by_joins(query: Planning) -> bool:
+def is_join_lateness(query: Planning) -> bool:
     """Whether lateness is a matter of the join."""
     return query.options.lateness is Lateness.JOIN
 
 
-def lateness_ruled(query: Planning) -> Result:
+def add_horizon(query: Planning) -> Result:
     """The join has a horizon, by which its rows are late and released."""
     nodes, problems = with_horizon(query.nodes, query.name, query.options)
     return replace(query, nodes=nodes), problems
 
 
-def query_planned(query: Planning) -> Result:
+def assemble_plan(query: Planning) -> Result:
     """The plan with what is asked of the last node's rows, and the digest that state is known by."""
     where = query.where
-    outputs = [OutputColumn(o.name, after_join(o.expr), o.origin) for o in query.outputs]
+    outputs = [OutputColumn(o.name, to_joined_names(o.expr), o.origin) for o in query.outputs]
     rows = outputs.pop().expr if outputs[-1].name == KEY_ROWS else None
     plan = QueryPlan(
         name=query.name,
         sink=query.sink,
         nodes=query.nodes,
-        where=None if where is None else after_join(where),
+        where=None if where is None else to_joined_names(where),
         outputs=tuple(outputs),
         options=query.options,
         fingerprint=fingerprint_of(query.nodes, query.options),
@@ -325,22 +326,24 @@ def query_planned(query: Planning) -> Result:
         asked=query,
     )
     arrangements = plan.every(ArrangePlan)
-    joins_run = tuple(_joins_run(query.understood, query.options, arrangements))
+    joins_run = tuple(_describe_joins(query.understood, query.options, arrangements))
     return replace(query, plan=replace(plan, joins_run=joins_run)), ()
 
 
-def _joins_run(part: Understood, options: Options, arrangements: Sequence[ArrangePlan]) -> Iterator[str]:
+def _describe_joins(
+    part: ClassifiedQuery, options: Options, arrangements: Sequence[ArrangePlan]
+) -> Iterator[str]:
     """How the joins of a query, or stage, are run, those of stages beneath first."""
     for stage in part.stages.values():
-        yield from _joins_run(stage, options, arrangements)
-    asked = chosen(part.tree, options.plan)
+        yield from _describe_joins(stage, options, arrangements)
+    asked = choose_strategy(part.tree, options.plan)
     yield from plan_told(part.tree, part.delta, asked, arrangements)
 
 
 def _no_delta(query: Planning) -> tuple[str, ...]:
     """Why there is no delta join although one was asked for."""
     delta = query.understood.delta
-    asked = chosen(query.tree, query.options.plan)
+    asked = choose_strategy(query.tree, query.options.plan)
     if asked is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
         return ()
     return (f"plan = delta is not possible, so the job uses a cascade: {delta.why}",)
@@ -355,35 +358,35 @@ def may_be_reordered(query: Planning) -> bool:
     return not is_hinted and query.plan is not None and not query.plan.every(ArrangePlan)
 
 
-def joins_ordered(query: Planning) -> Result:
-    """Inner joins stand in the best order (`plan.order.reorder`)."""
+def order_joins(query: Planning) -> Result:
+    """Inner joins stand in the best order (`plan.order.join_order`)."""
 
     def planned(other: Query) -> QueryPlan | None:
         return run(replace(query, query=other, is_in_order=True), "tree")[0].plan
 
     assert query.plan is not None
-    return replace(query, plan=in_best_order(query.plan, query.query, planned)), ()
+    return replace(query, plan=choose_join_order(query.plan, query.query, planned)), ()
 
 
 PASSES = (
-    Pass("mode", mode_known),
-    Pass("rankings", _rewrite(limited), is_last=True),
-    Pass("key-rows", key_rows_known, is_last=True, applies=has_sink_key),
-    Pass("keyed", _rewrite(keyed), is_last=True),
-    Pass("names", _rewrite(named), is_last=True),
-    Pass("stages", stages_folded),
-    Pass("tree", tree_grown),
-    Pass("event-times", event_times_legal, is_last=True),
-    Pass("query", query_legal),
-    Pass("aggregates", aggregates_legal),
-    Pass("changelog", changelog_run, is_last=True),
-    Pass("conditions", conditions_understood, is_last=True),
-    Pass("delta", delta_chosen, is_last=True),
-    Pass("bounded-state", state_bounded, is_last=True),
-    Pass("nodes", nodes_planned, is_last=True),
-    Pass("lateness", lateness_ruled, is_last=True, applies=goes_by_joins),
-    Pass("plan", query_planned),
-    Pass("order", joins_ordered, applies=may_be_reordered),
+    Pass("mode", resolve_mode),
+    Pass("rankings", _rewrite(limit_rankings), is_last=True),
+    Pass("key-rows", check_key_rows, is_last=True, applies=has_sink_key),
+    Pass("keyed", _rewrite(read_keyed_tables), is_last=True),
+    Pass("names", _rewrite(name_stage_inputs), is_last=True),
+    Pass("stages", fold_single_stage),
+    Pass("tree", build_tree),
+    Pass("event-times", validate_event_times, is_last=True),
+    Pass("query", validate_query),
+    Pass("aggregates", validate_aggregates),
+    Pass("changelog", validate_changelog, is_last=True),
+    Pass("conditions", classify_conditions, is_last=True),
+    Pass("delta", choose_delta, is_last=True),
+    Pass("bounded-state", bound_state, is_last=True),
+    Pass("nodes", build_nodes, is_last=True),
+    Pass("lateness", add_horizon, is_last=True, applies=is_join_lateness),
+    Pass("plan", assemble_plan),
+    Pass("order", order_joins, applies=may_be_reordered),
 )
 """What happens to a query, in this order."""
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from watersmeet.errors import PlanError, raise_all
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
-from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
-from watersmeet.plan.checks.source_limits import check_source_limits
+from watersmeet.plan.checks.limits import check_shed_together, check_some_limit, check_source_limits
 from watersmeet.plan.common_subplans import MayReuse, share_arrangements, share_rows, share_runs
-from watersmeet.plan.delta.counted import Counts
-from watersmeet.plan.explain.limits import with_limit_warnings
+from watersmeet.plan.delta.paths import Counts
+from watersmeet.plan.explain.state import with_limit_warnings
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.nodes.feed import DerivedColumns, ForOthers
-from watersmeet.plan.passes import Planning, rerun, run, without_count
+from watersmeet.plan.nodes.feeds import DerivedColumns, ForOthers
+from watersmeet.plan.passes import Planning, rerun, run, warn_uncounted
 from watersmeet.spec.model import Job, Options, Query, Sink
 
 
@@ -34,19 +33,21 @@ def plan_job(job: Job) -> JobPlan:
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
         errors += (
-            problems if len(job.inserts) == 1 else [_in_query(insert.name, problem) for problem in problems]
+            problems
+            if len(job.inserts) == 1
+            else [_prefix_query(insert.name, problem) for problem in problems]
         )
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     errors += [] if errors else check_shed_together(plans)
     raise_all(errors)
-    return of_queries(plans)
+    return combine_queries(plans)
 
 
 _JobPass = Callable[[Sequence[QueryPlan], MayReuse], Sequence[QueryPlan]]
 
 JOB_PASSES: tuple[tuple[str, _JobPass], ...] = (
-    ("subplans", lambda queries, may_reuse: share_rows(queries, _with_more, may_reuse)),
+    ("subplans", lambda queries, may_reuse: share_rows(queries, _add_consumer_columns, may_reuse)),
     ("runs", lambda queries, may_reuse: share_runs(queries)),
     ("arrangements", share_arrangements),
     ("limits", lambda queries, may_reuse: with_limit_warnings(queries)),
@@ -54,7 +55,9 @@ JOB_PASSES: tuple[tuple[str, _JobPass], ...] = (
 """What happens to the queries of a job together, in this order."""
 
 
-def of_queries(plans: Sequence[QueryPlan], may_reuse: MayReuse = lambda own, producer, more: True) -> JobPlan:
+def combine_queries(
+    plans: Sequence[QueryPlan], may_reuse: MayReuse = lambda own, producer, more: True
+) -> JobPlan:
     """Return the job of these queries, which make and keep rows for each other.
 
     Args:
@@ -67,7 +70,7 @@ def of_queries(plans: Sequence[QueryPlan], may_reuse: MayReuse = lambda own, pro
     return JobPlan(tuple(queries), tuple(plans))
 
 
-def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
+def reorder_by_counts(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
     """Return the plan with delta joins that look inputs up in the order of what was counted of them.
 
     What is stored has to be as it was: a query stays as it is where any node but the look-ups would be
@@ -92,14 +95,14 @@ def in_counted_order(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
     return replace(plan, queries=tuple(map(counted, plan.queries)))
 
 
-def _with_more(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:
+def _add_consumer_columns(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:
     """The query with rows that have what others need of them, and what is computed for that."""
     again, problems = rerun(plan, "nodes", for_others=for_others)
     raise_all(problems)
     return replace(plan, nodes=again.nodes), again.derived
 
 
-def _in_query(name: str, error: PlanError) -> PlanError:
+def _prefix_query(name: str, error: PlanError) -> PlanError:
     message = f'query "{name}": {error.message}'
     return PlanError(message, code=error.code, hint=error.hint, location=error.location)
 
@@ -117,5 +120,5 @@ def _plan(
 ) -> tuple[QueryPlan | None, Sequence[PlanError]]:
     planning, problems = run(Planning.of(name, sink, query, options))
     if problems and planning.fallback is not None:
-        planning, problems = run(without_count(planning.fallback, problems[0].message), "keyed")
+        planning, problems = run(warn_uncounted(planning.fallback, problems[0].message), "keyed")
     return planning.plan, problems

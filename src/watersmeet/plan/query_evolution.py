@@ -30,13 +30,12 @@ from sqlglot import exp
 
 from watersmeet.conditions import ExactBand
 from watersmeet.measure import Measured
-from watersmeet.plan.conditions.conjuncts import join_all, split, text_of, written
-from watersmeet.plan.identity.fingerprint import content_of, readable_place
+from watersmeet.plan.conditions.conjuncts import join_all, split, split_as_written, text_of
+from watersmeet.plan.identity.fingerprint import content_of, readable_place, stored_text
 from watersmeet.plan.identity.origins import digest_of, origins_of
-from watersmeet.plan.identity.stored_names import stored_text
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
-from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of, with_stages_changed
+from watersmeet.plan.order.join_order import is_inner, own_conditions, parts_of, with_stages_changed
 from watersmeet.plan.passes import rerun
 from watersmeet.spec.model import Expr, Input, Join, JoinKind, Query, Relation, with_inputs
 
@@ -554,7 +553,7 @@ def _with_keys_in_order(query: Query, texts: Sequence[str], keys: Collection[str
         return next((places[t] for t in ways if t in places and (is_plain or t in of_keys)), None)
 
     def in_order(condition: Expr | None) -> Expr | None:
-        conjuncts = written(condition)
+        conjuncts = split_as_written(condition)
         at = {number: place for number, part in enumerate(conjuncts) if (place := place_of(part)) is not None}
         ordered = sorted(at, key=at.__getitem__)
         if ordered == list(at):

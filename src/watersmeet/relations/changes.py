@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from watersmeet.errors import SqlError
-from watersmeet.front.ddl.options import SourceFields
-from watersmeet.front.ddl.primary_key import checked_key
-from watersmeet.relations.fragments import names_of, whole_error
-from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.parser.ddl.columns import checked_key
+from watersmeet.parser.ddl.options import SourceFields
+from watersmeet.relations.expressions import names_of, whole_error
+from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Column, EventTime
+from watersmeet.spec.option_names import IN_PYTHON
 from watersmeet.spec.options.changes import Said, change_said, refuse_time_of
-from watersmeet.spec.words import IN_PYTHON
 
 Values = str | int | Sequence[str | int]
 """One, or several."""

@@ -8,23 +8,22 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.errors import SqlError, WatersmeetError, collect_errors, near_names, raise_all
-from watersmeet.front.ddl.durations import lag_of
-from watersmeet.front.ddl.options import SourceFields, source_fields
-from watersmeet.front.query.views import is_summarized
-from watersmeet.front.sql import declared_sources
-from watersmeet.front.text.place import Text, taken_name
-from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
+from watersmeet.parser.ddl.options import SourceFields, source_fields
+from watersmeet.parser.ddl.quantities import lag_of
+from watersmeet.parser.query.views import is_summarized
+from watersmeet.parser.statements import declared_sources
+from watersmeet.parser.text.source_position import Text, reserved_name_error
+from watersmeet.parser.types.inference import type_named
 from watersmeet.relations.changes import Changes, Values
-from watersmeet.relations.fragments import names_of, read_select, whole_error
-from watersmeet.relations.given import Given
+from watersmeet.relations.expressions import names_of, read_select, whole_error
 from watersmeet.relations.relation import Relation
+from watersmeet.relations.source_frames import Given
 from watersmeet.relations.terms import Length, length_node
 from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
-from watersmeet.spec.options.changes import is_field
-from watersmeet.spec.options.primary_key import primary_key
-from watersmeet.spec.words import IN_PYTHON
+from watersmeet.spec.option_names import IN_PYTHON
+from watersmeet.spec.options.changes import is_field, primary_key
 from watersmeet.types.intervals import interval_us
 from watersmeet.types.sql_type import INTEGERS
 
@@ -264,7 +263,7 @@ def columns_of(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     columns: dict[str, Column] = {}
     for column, written in pairs:
         if is_ours(column):
-            problems.append(taken_name(column))
+            problems.append(reserved_name_error(column))
         elif not column.strip():
             problems.append(
                 SqlError(f'"{name}" has a column without a name', code="bad-argument", hint="name it")

@@ -10,26 +10,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import SpecError, collect_errors, printable, raise_all, without_hidden
-from watersmeet.front.ddl.settings import Settings, as_text, is_same_setting
-from watersmeet.front.query.inserts import free_name, insert_of
-from watersmeet.front.sql import parse_job
-from watersmeet.front.text.place import Text
+from watersmeet.parser.ddl.settings import Settings, as_text, is_same_setting
+from watersmeet.parser.query.inserts import free_name, insert_of
+from watersmeet.parser.statements import parse_job
+from watersmeet.parser.text.source_position import Text
 from watersmeet.plan.explain import explain
-from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.relations.fragments import whole_error
-from watersmeet.relations.given import Given, by_spark, together
+from watersmeet.relations.expressions import whole_error
+from watersmeet.relations.outputs import Output
 from watersmeet.relations.relation import Relation
-from watersmeet.relations.sinks import Output
+from watersmeet.relations.source_frames import Given, by_spark, together
 from watersmeet.spec.model import Column, Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
 from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
+    from watersmeet.background_job import StartedJob
     from watersmeet.observe.progress import TickReport
     from watersmeet.running import OnTick, RunResult, RunSettings
-    from watersmeet.started import StartedJob
 
 Place = str | os.PathLike[str]
 
@@ -78,7 +78,7 @@ class Job:
                 is known before Spark starts. What a run fails with later is printed to stderr, or raised by
                 `StartedJob.await_termination`.
         """
-        from watersmeet.started import StartedJob
+        from watersmeet.background_job import StartedJob
 
         return StartedJob(
             self.description, self.plan, self._settings(), on_tick=on_tick, notices=self._notices_before()
@@ -121,7 +121,7 @@ class Job:
         return explain(self.plan)
 
     def _repr_html_(self) -> str:
-        from watersmeet.observe.page import plan_page  # loads rich
+        from watersmeet.observe.notebook import plan_page  # loads rich
 
         return plan_page(self.plan)
 

@@ -14,33 +14,32 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from watersmeet.errors import WatersmeetError, flat_enough, near_names
-from watersmeet.front.catalog import Catalog
-from watersmeet.front.query.flow import Flow, flow_of
-from watersmeet.front.query.inline import both
-from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.ranked import is_ranked
-from watersmeet.front.query.select import build_query
-from watersmeet.front.query.views import is_summarized, select_flow
-from watersmeet.front.query.windows import OF_WINDOW
-from watersmeet.front.text.dialect import ImposeOrder, WindowTable
-from watersmeet.front.text.place import Refused
+from watersmeet.parser.catalog import Catalog
+from watersmeet.parser.query.flow import Flow, JoinedView, flow_of
+from watersmeet.parser.query.inline import join_conditions
+from watersmeet.parser.query.ranking import is_ranked
+from watersmeet.parser.query.select import build_query
+from watersmeet.parser.query.views import is_summarized, select_flow
+from watersmeet.parser.query.windows import OF_WINDOW
+from watersmeet.parser.text.dialect import ImposeOrder, WindowTable
+from watersmeet.parser.text.source_position import StatementRejected
 from watersmeet.plan.explain import explain
-from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.relations.fragments import (
+from watersmeet.relations.expressions import (
     Fragment,
     Fragments,
     Written,
     fragment_of,
+    is_column,
     names_of,
     read_fragment,
     several,
     whole_error,
 )
-from watersmeet.relations.given import Given, by_spark, together
-from watersmeet.relations.sinks import WithSinks
-from watersmeet.relations.spark_columns import is_column
+from watersmeet.relations.outputs import WithSinks
+from watersmeet.relations.source_frames import Given, by_spark, together
 from watersmeet.relations.terms import Between, Length, Window, length_node
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Insert, Job, Query, Sink
 
@@ -133,7 +132,7 @@ class Relation(WithSinks):
         if columns is not None:
             node.set("using", [exp.to_identifier(name, quoted=True) for name in columns])
         elif conditions:
-            node.set("on", reduce(both, conditions))
+            node.set("on", reduce(join_conditions, conditions))
         if match is not None:
             tree, fragment = read_fragment(match, "match")
             node.set("match_condition", tree)
@@ -151,7 +150,7 @@ class Relation(WithSinks):
         select = self._growing("where")
         before = select.args.get("where")
         trees = [] if before is None else [before.this]
-        select.set("where", exp.Where(this=reduce(both, [*trees, *(tree for tree, _ in read)])))
+        select.set("where", exp.Where(this=reduce(join_conditions, [*trees, *(tree for tree, _ in read)])))
         return self._checked(select, self._given, [fragment for _, fragment in read], True)
 
     filter = where
@@ -241,7 +240,7 @@ class Relation(WithSinks):
         """Names and types, in order; UNKNOWN is the type of a function that is not Spark's own."""
         return self.flow().columns
 
-    def flow(self) -> Flow | Joined:
+    def flow(self) -> Flow | JoinedView:
         """What a view of it is. Raises: SqlError, SeveralErrors."""
         tree, text = self._whole(), self._text()
         return self._built(text, lambda: select_flow(tree, self._catalog(), text))
@@ -265,7 +264,7 @@ class Relation(WithSinks):
         return mermaid(self.plan)
 
     def _repr_html_(self) -> str:
-        from watersmeet.observe.page import plan_page, refusal_page  # loads rich
+        from watersmeet.observe.notebook import plan_page, refusal_page  # loads rich
 
         try:
             return plan_page(self.plan)
@@ -377,7 +376,7 @@ class Relation(WithSinks):
         try:
             with flat_enough():
                 return build()
-        except Refused:
+        except StatementRejected:
             pass
         except WatersmeetError as error:
             text.problems.append(error)

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from watersmeet.front.query.inline import operand
-from watersmeet.relations.fragments import Fragment, Written, read_fragment, whole_error
+from watersmeet.parser.query.inline import operand
+from watersmeet.relations.expressions import Fragment, Written, read_fragment, whole_error
 from watersmeet.spec.model import WindowKind
 from watersmeet.types.intervals import IntervalError, interval_us, read_interval
 

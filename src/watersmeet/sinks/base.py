@@ -64,7 +64,7 @@ def text_options_sql(wanted: str) -> str:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Omission:
     """``what`` is left out, and what to do about it, in words."""
 
     what: str
@@ -250,7 +250,7 @@ class Sink(Protocol):
     def keyed(self) -> Keyed | None:
         """What the rows of a tick are made into before they are written; None: they stay as they are."""
 
-    def leaves_out(self, columns: int) -> LeftOut | None:
+    def leaves_out(self, columns: int) -> Omission | None:
         """Which rows of so many columns the target has no form for; None: it has one for all."""
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
@@ -282,7 +282,7 @@ class Sink(Protocol):
     def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """With what a node's tasks stage rows of ``schema`` themselves, instead of `write`; so does the
         driver with those that it made. It alone does, with columns as Spark would hand them over, where tasks
-        cannot be told of the part (`registry.known_to_tasks`).
+        cannot be told of the part (`registry.is_known_part`).
 
         None: this sink takes frames only.
         """
@@ -336,7 +336,7 @@ class WithoutParts:
     def keyed(self) -> Keyed | None:
         return None
 
-    def leaves_out(self, columns: int) -> LeftOut | None:
+    def leaves_out(self, columns: int) -> Omission | None:
         return None
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:

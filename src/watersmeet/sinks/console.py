@@ -16,7 +16,7 @@ from watersmeet.names import ours
 from watersmeet.sinks.base import Frame, RowPrinter, Schema, Texts, WithoutParts
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.types.json_values import has_value, rows_of
+from watersmeet.types.json_values import has_native_value, rows_of
 
 DEFAULT_ROWS = 20
 _COUNT = ours("rows")
@@ -85,7 +85,7 @@ class ConsoleSink(WithoutParts):
     def _values(self, frame: Frame) -> tuple[list[Texts], int]:
         """The first rows as JSON has them, and how many there are."""
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        texts = {name for name, kind in kinds.items() if not has_value(kind)}
+        texts = {name for name, kind in kinds.items() if not has_native_value(kind)}
         typed = frame.selectExpr(*[f"CAST({n} AS STRING) AS {n}" if n in texts else n for n in kinds])
         schema = type(typed.schema)([*typed.schema.fields]).add(_COUNT, "long")
         collected = typed.mapInArrow(_FirstRows(self._rows), schema).toArrow()

@@ -17,14 +17,14 @@ from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
-    LeftOut,
+    Omission,
     RowPrinter,
     Schema,
     StagedPart,
     check_unique_names,
     columns_of,
 )
-from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, format_parts, newer_parts
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.types.arrow import in_arrow
@@ -68,7 +68,7 @@ class MemorySink:
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return len(self._staged[attempt, insert, tick])
 
-    def leaves_out(self, columns: int) -> LeftOut | None:
+    def leaves_out(self, columns: int) -> Omission | None:
         return None
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
@@ -84,7 +84,7 @@ class MemorySink:
         )
         for part in newer:
             del parts[part]
-        return [f"dropped: {listed(newer)}"] if newer else []
+        return [f"dropped: {format_parts(newer)}"] if newer else []
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         return (insert, tick) in self._published.get(self._name, {})

@@ -20,14 +20,14 @@ from pathlib import Path
 from watersmeet.errors import EngineError
 
 MARK = "_tick"
-ASIDE = "_set_aside"
+SET_ASIDE_FOLDER = "_set_aside"
 
 Identity = Mapping[str, str]
 """What a tick's rows were made from: name -> digest."""
 
-SET_ASIDE = "--replace-newer-files"
+REPLACE_NEWER_FILES = "--replace-newer-files"
 
-_SHOWN = 5
+_MAX_LISTED_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,12 @@ def newer_parts(
     newer = [part for part in in_order if part[1] > last]
     if newer and not resumed.set_aside:
         raise EngineError(
-            f"{place} has {listed(newer)}, but the checkpoint is at tick {resumed.committed} (sink"
+            f"{place} has {format_parts(newer)}, but the checkpoint is at tick {resumed.committed} (sink"
             f' "{sink}"): the checkpoint is older than the sink. Nothing was written',
             code="sink-ahead",
-            hint=f"restore a copy of the sink from the same moment; or run once with {SET_ASIDE}, which"
-            f" moves these rows to {ASIDE} and repeats their ticks",
+            hint="restore a copy of the sink from the same moment; or run once with "
+            f"{REPLACE_NEWER_FILES}, which"
+            f" moves these rows to {SET_ASIDE_FOLDER} and repeats their ticks",
         )
     for insert in inserts:
         older = [tick for name, tick in in_order if name == insert and tick <= resumed.committed]
@@ -121,8 +122,9 @@ def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity |
         f'{place} has rows of "{insert}", tick {tick}, but of another attempt at this tick (sink'
         f' "{sink}"): {why}. Nothing of this tick was published',
         code="sink-of-another-tick",
-        hint=f"if the checkpoint was restored from a copy, run once with {SET_ASIDE}, which moves those"
-        f" rows to {ASIDE} and writes this tick's rows instead",
+        hint="if the checkpoint was restored from a copy, run once with "
+        f"{REPLACE_NEWER_FILES}, which moves those"
+        f" rows to {SET_ASIDE_FOLDER} and writes this tick's rows instead",
     )
 
 
@@ -147,8 +149,8 @@ def _checksum(content: str) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def listed(parts: list[tuple[str, int]]) -> str:
+def format_parts(parts: list[tuple[str, int]]) -> str:
     """Parts, in words."""
-    shown = ", ".join(f'"{insert}" tick {tick}' for insert, tick in parts[:_SHOWN])
-    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    shown = ", ".join(f'"{insert}" tick {tick}' for insert, tick in parts[:_MAX_LISTED_PARTS])
+    more = f" and {len(parts) - _MAX_LISTED_PARTS} more" if len(parts) > _MAX_LISTED_PARTS else ""
     return f"parts of {shown}{more}" if len(parts) > 1 else f"a part of {shown}"

@@ -14,34 +14,33 @@ from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RemembersTarget, RowPrinter, Sink
-from watersmeet.sinks.function.batches import ForeachBatchSink
+from watersmeet.sinks.function import ForeachBatchSink
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.files import path_of
+from watersmeet.spec.options.files import in_store, path_of
 from watersmeet.spec.options.function import OfBatches
-from watersmeet.spec.options.stored_files import in_store
 
 STORED = "file in an object store"
 
 CONNECTORS: dict[str, tuple[str, str]] = {
-    "file": ("watersmeet.sinks.files", "FileSink"),
-    STORED: ("watersmeet.sinks.stored.sink", "StoredFileSink"),
+    "file": ("watersmeet.sinks.file_sink", "FileSink"),
+    STORED: ("watersmeet.sinks.object_store", "StoredFileSink"),
     "kafka": ("watersmeet.sinks.kafka.sink", "kafka_sink"),
     "postgres": ("watersmeet.sinks.postgres.sink", "PostgresSink"),
     "console": ("watersmeet.sinks.console", "ConsoleSink"),
     "memory": ("watersmeet.sinks.memory", "MemorySink"),
     "delta": ("watersmeet.sinks.lake.delta", "DeltaSink"),
     "iceberg": ("watersmeet.sinks.lake.iceberg", "IcebergSink"),
-    "function": ("watersmeet.sinks.function.sink", "FunctionSink"),
-    "spark": ("watersmeet.sinks.by_spark", "SparkSink"),
+    "function": ("watersmeet.sinks.function", "FunctionSink"),
+    "spark": ("watersmeet.sinks.spark_writer", "SparkSink"),
 }
 """Connector, in lower case, or a kind of it -> (module, class or function)."""
 
 PARTS: dict[str, tuple[str, str]] = {
-    "parquet": ("watersmeet.sinks.parquet_part", "ParquetPart"),
-    "stored": ("watersmeet.sinks.stored.stored_part", "StoredPart"),
-    "lake": ("watersmeet.sinks.lake.lake_part", "LakePart"),
-    "postgres": ("watersmeet.sinks.postgres.part", "PostgresPart"),
+    "parquet": ("watersmeet.sinks.parquet", "ParquetPart"),
+    "stored": ("watersmeet.sinks.object_store", "StoredPart"),
+    "lake": ("watersmeet.sinks.lake.data_files", "LakePart"),
+    "postgres": ("watersmeet.sinks.postgres.copy", "PostgresPart"),
 }
 """What tasks stage rows with: name -> (module, class)."""
 
@@ -71,7 +70,7 @@ def make_sink(
     return cast(Sink, getattr(import_module(module), name)(spec, console))
 
 
-def remembering(sinks: Mapping[str, Sink], names: Collection[str]) -> list[RemembersTarget]:
+def target_sinks(sinks: Mapping[str, Sink], names: Collection[str]) -> list[RemembersTarget]:
     """Return the sinks of these names, which remember their target. Raises: SpecError."""
     targets = {name: sink for name, sink in sinks.items() if isinstance(sink, RemembersTarget)}
     for name in names:
@@ -84,7 +83,7 @@ def remembering(sinks: Mapping[str, Sink], names: Collection[str]) -> list[Remem
     return [targets[name] for name in names]
 
 
-def known_to_tasks(part: ArrowPart) -> bool:
+def is_known_part(part: ArrowPart) -> bool:
     """Whether tasks can be told of the part: its kind is listed."""
     return (type(part).__module__, type(part).__name__) in PARTS.values()
 

@@ -1,10 +1,39 @@
-"""What an aggregate function is, and a call of one taken apart: ``count(DISTINCT a, b) FILTER (WHERE c)``."""
+"""Aggregate and ranking functions, and calls of them taken apart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sqlglot import exp
+
+# ROW_NUMBER: rows of one partition, numbered in an order, of which the first ones go out.
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """What rows are ordered by: a column of theirs, by its ``name``."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rows of equal ``partition`` (names of columns; none: all rows) are numbered from 1 in the order of
+    ``order``: of what is asked for, and then of all other columns, so that no two rows that differ are equal
+    in it; equal rows have as many numbers as they are. ``number``: the column that holds it. ``most``: rows
+    with a greater number do not go out; None: nothing has said so yet. ``text``: as it was written.
+    """
+
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    number: str
+    most: int | None
+    text: str
+
+
+# What an aggregate function is, and a call of one taken apart: ``count(DISTINCT a, b) FILTER (WHERE c)``.
 
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Count: "count",
@@ -54,7 +83,7 @@ _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
 @dataclass(frozen=True)
-class Call:
+class AggregateCall:
     """One call. ``function``: Spark's name, of several for one the plainest; ``arguments``: none for
     ``count(*)``; ``filter``: of FILTER (WHERE …). ``plain`` False: it has more to it (an order within the
     group, NULLs ignored), or is no function that is known here: ``arguments`` says nothing then."""
@@ -92,7 +121,7 @@ def aggregate_name(node: exp.Expr) -> str:
     return own_name or inner.sql("spark").split("(")[0].strip().lower()
 
 
-def call_of(node: exp.Expr) -> Call:
+def call_of(node: exp.Expr) -> AggregateCall:
     """The call taken apart. ``node``: one for which `is_aggregate` holds, or a function only Spark knows."""
     function, condition = aggregate_name(node), None
     inner: exp.Expr = node
@@ -100,17 +129,17 @@ def call_of(node: exp.Expr) -> Call:
         condition = inner.expression.this
         inner = inner.this
     if isinstance(inner, _WRAPPERS) or (type(inner) not in _NAMES and function not in _ALIASES.values()):
-        return Call(function, (), filter=condition, plain=False)
+        return AggregateCall(function, (), filter=condition, plain=False)
     arguments: list[exp.Expr] = [e for e in inner.iter_expressions() if not isinstance(e, exp.Var)]
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
     if any(isinstance(e, exp.Order) or e.find(exp.Order) for e in arguments):
-        return Call(function, (), filter=condition, plain=False)
+        return AggregateCall(function, (), filter=condition, plain=False)
     if (
         function == "count"
         and not distinct
         and all(isinstance(e, (exp.Star, exp.Literal)) for e in arguments)
     ):
         arguments = []
-    return Call(function, tuple(e.unnest() for e in arguments), distinct, condition)
+    return AggregateCall(function, tuple(e.unnest() for e in arguments), distinct, condition)

@@ -1,7 +1,7 @@
 """The connectors: their names as people write them, and what each can do. Who asks, asks for an ability.
 
-A new connector is a line here, and then what has it: a reader of streams (`engine.spark.sources.frames`), of
-tables (`engine.spark.sources.tables`), a sink (`sinks.registry`), its options (`spec.options.names`).
+A new connector is a line here, and then what has it: a reader of streams (`runtime.spark.sources.frames`), of
+tables (`runtime.spark.sources.tables`), a sink (`sinks.registry`), its options (`spec.options.names`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Connector:
     known here; ``max_ahead_us``: rows with a TIMESTAMP or DATE further ahead of the clock are set aside, if
     nothing else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it
     cannot be said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one
-    name twice; ``by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a table of
+    name twice; ``compact_by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a
+    table of
     Parquet files; ``read_instead``: what to write where somebody wants to read from a connector that cannot.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from watersmeet.types.arithmetic import Argument
+from watersmeet.types.coercion import Argument
 from watersmeet.types.parser import sql_type
 from watersmeet.types.results import RULES, result_of
 from watersmeet.types.sql_type import (

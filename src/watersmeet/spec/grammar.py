@@ -18,8 +18,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import SpecError
-from watersmeet.spec.number_literals import NumberError, is_number, read_number
-from watersmeet.spec.typed_literals import TYPED, typed_problem
+from watersmeet.spec.literals import TYPED, NumberError, is_number, read_number, typed_problem
 
 _COMPARISONS: dict[TokenType, type[exp.Expression]] = {
     TokenType.EQ: exp.EQ,

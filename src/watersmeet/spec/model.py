@@ -19,7 +19,8 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from watersmeet.errors import Location
-from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.spec.aggregates import Ranking
+from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
 from watersmeet.spec.job_options import AtLimit as AtLimit
 from watersmeet.spec.job_options import Lateness as Lateness
@@ -30,7 +31,6 @@ from watersmeet.spec.job_options import Options as Options
 from watersmeet.spec.job_options import OutputMode as OutputMode
 from watersmeet.spec.job_options import PlanChoice as PlanChoice
 from watersmeet.spec.job_options import WatermarkRule as WatermarkRule
-from watersmeet.spec.ranking import Ranking
 from watersmeet.types.sql_type import SqlType
 
 Expr = exp.Expression
@@ -66,7 +66,7 @@ class EventTime:
     lag: int | None
 
 
-class Computed(NamedTuple):
+class ComputedColumn(NamedTuple):
     """A column that a declaration computes of those of the records. ``expr`` mentions these, unqualified;
     ``place``: the number of columns of rows that stand before it."""
 
@@ -84,7 +84,8 @@ class Source:
     until they are deleted. ``computed``: columns beside those of the records, which all that follows may
     name. ``changes``: rows carry diffs (+1, −1); ``change_column``: which column says it, and is none of the
     rows' (None: they come with their diffs). ``primary_key``: changes go by it, and records are no rows of
-    the table yet (`plan.nodes.keyed`). ``compared``: it is read as a whole, again and again, and changes by
+    the table yet (`plan.nodes.input_side`). ``compared``: it is read as a whole, again and again, and
+    changes by
     what it held before and holds now. ``partitions`` are the declared ones (see `first_partitions`).
     ``rows_per_second``: how many are expected, for forecasts alone. ``max_rows``, ``max_bytes``: of its rows,
     how many all queries together may retain, and bytes of their files. ``refresh_us``: read as a table, it is
@@ -110,7 +111,7 @@ class Source:
     primary_key: PrimaryKey | None = None
     compared: bool = False
     on_broken: OnBroken = OnBroken.STOP
-    computed: tuple[Computed, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()
 
     @property
     def row_columns(self) -> tuple[Column, ...]:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.spec.model import (
-    Expr,
-    Input,
-    Query,
-    Relation,
-    StageBranch,
-    visible_inputs,
-)
+from watersmeet.spec.model import Expr, Input, Query, Relation, StageBranch, visible_inputs
 
 Time = tuple[str, str]
 """(alias, column) of an input of the stage; the alias is "" for the ends of an aggregation's windows."""

@@ -1,25 +1,28 @@
-"""Checksums of the state's bytes: compared when a process first reads them.
-
-What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a local
-file has another inode, size or change time than when it was compared. What is fetched from a remote store is
-compared each time, and its copy in the cache once, as long as that has the same checksum: that costs no
-request, as an ETag would. A copy that is not what was written is dropped: the store may be mended.
-Bytes that a `MemoryStore` holds were in this process' memory all the time.
-"""
+"""Checksums of stored bytes, and small files that carry their checksum."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zlib
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.state.damage import damaged
-from watersmeet.state.sections import object_of
-from watersmeet.state.store import LocalStore, MemoryStore, Store
+from watersmeet.state.damage import damage_error
+from watersmeet.state.store import LocalStore, MemoryStore, Store, object_of
+from watersmeet.state.stored_record import StoredRecord
+
+# Checksums of the state's bytes: compared when a process first reads them.
+#
+# What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a
+# local file has another inode, size or change time than when it was compared. What is fetched from a
+# remote store is compared each time, and its copy in the cache once, as long as that has the same
+# checksum: that costs no request, as an ETag would. A copy that is not what was written is dropped: the
+# store may be mended. Bytes that a `MemoryStore` holds were in this process' memory all the time.
 
 Version = tuple[int, ...] | bytes
 
@@ -34,7 +37,7 @@ class Copies(Protocol):
         """Delete the copy, if there is one."""
 
 
-_MOST = 1 << 16
+_MAX_VERSIONS = 1 << 16
 _versions: dict[tuple[str, str, int, int, int], Version] = {}
 """Of what was compared: by store, name, offset, length and checksum."""
 
@@ -85,7 +88,7 @@ def note_written(store: Store, name: str, nbytes: int, checksum: int) -> None:
 
 
 def _keep(store: Store, name: str, offset: int, nbytes: int, checksum: int, version: Version) -> None:
-    if len(_versions) >= _MOST:
+    if len(_versions) >= _MAX_VERSIONS:
         _versions.clear()
     _versions[repr(store), name, offset, nbytes, checksum] = version
 
@@ -99,7 +102,7 @@ def check_content(store: Store, name: str, data: pa.Buffer, checksum: int, what:
     if zlib.crc32(data) == checksum:
         return
     _drop_copy(store, name)
-    raise damaged(what, "it is not what was written")
+    raise damage_error(what, "it is not what was written")
 
 
 def _copies(store: Store) -> Copies | None:
@@ -122,3 +125,64 @@ def _version(store: Store, name: str) -> Version | None:
     except OSError:
         return None
     return stat.st_ino, stat.st_size, stat.st_ctime_ns  # the time of change may be set, this one may not
+
+
+# Small files of ours that are read back and trusted: JSON text, sealed with a checksum.
+#
+#     {"tick": 12, …}
+#     {"checksum": "<32 hexadecimal digits>"}
+#
+# Two lines, each JSON. The checksum is over the file's name and the whole first line, so that neither a
+# changed digit nor another file under this name goes for what was written. It is no signature: it tells
+# damage, not forgery.
+
+_SEAL = b'\n{"checksum": "%s"}\n'
+
+
+def add_checksum(name: str, text: str | bytes) -> bytes:
+    """What to store under ``name``. ``text``: JSON on one line."""
+    content = text.encode() if isinstance(text, str) else text
+    return content + _SEAL % _checksum(name, content)
+
+
+def sealed_record(store: Store, name: str, record: StoredRecord) -> Any:
+    """Return what to store of a record that nobody changes; a `MemoryStore` makes it when it is read."""
+    encode = partial(_encoded, name, record)
+    return encode if isinstance(store, MemoryStore) else encode()
+
+
+def _encoded(name: str, record: StoredRecord) -> bytes:
+    return add_checksum(name, record.model_dump_json())
+
+
+def verify_checksum(name: str, data: bytes, *, what: str | None = None, hint: str | None = None) -> bytes:
+    """The text that was stored under ``name``.
+
+    Args:
+        what: the file as messages call it; None: by its name.
+        hint: what to do about damage; None: restore a copy.
+
+    Raises:
+        StateError: it is not, to the last byte, what was stored under this name.
+    """
+    content = data[:-_SEAL_BYTES] if len(data) > _SEAL_BYTES else b""
+    if not content or data[-_SEAL_BYTES:] != _SEAL % _checksum(name, content):
+        raise damage_error(what or f'file "{name}"', _problem(data), hint)
+    return content
+
+
+def _problem(data: bytes) -> str:
+    if not data:
+        return "it is empty"
+    if not data.endswith(b'"}\n') or _SEAL[:15] not in data:
+        return f"its end, with the checksum, is missing ({len(data)} bytes are there)"
+    return "its checksum is that of another content"
+
+
+def _checksum(name: str, content: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(name.encode() + b"\0" + content)
+    return digest.hexdigest().encode()
+
+
+_SEAL_BYTES = len(_SEAL % (b"0" * 32))

@@ -31,15 +31,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from watersmeet.errors import StateError
+from watersmeet.state.checksums import sealed_record
 from watersmeet.state.manifest import (
     Manifest,
-    followed_by,
     manifest_name,
     manifest_names,
     owner_in,
+    previous_writer,
     writer_of,
 )
-from watersmeet.state.sealed import sealed_record
 from watersmeet.state.store import Store
 
 Create = Callable[[Store, Manifest], Manifest]
@@ -61,8 +61,8 @@ class Commits:
         self.check()
         if create is not None or self._thread is None:
             return (create or commit)(self._store, manifest)
-        stored = _created(self._store, manifest)
-        self._look = self._thread.submit(_check_may_stay, self._store, stored)
+        stored = _create_manifest(self._store, manifest)
+        self._look = self._thread.submit(_check_not_fenced, self._store, stored)
         return stored
 
     def check(self) -> None:
@@ -85,38 +85,38 @@ def commit(store: Store, manifest: Manifest) -> Manifest:
         StateError: another process has committed this tick, or the one before is not the one that this
             manifest follows: this process must stop.
     """
-    stored = _created(store, manifest)
-    _check_may_stay(store, stored)
+    stored = _create_manifest(store, manifest)
+    _check_not_fenced(store, stored)
     return stored
 
 
-def _created(store: Store, manifest: Manifest) -> Manifest:
+def _create_manifest(store: Store, manifest: Manifest) -> Manifest:
     name = manifest_name(manifest.tick)
     stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
     if not store.create(name, sealed_record(store, name, stored)):
-        raise fenced(manifest.tick)
+        raise fencing_error(manifest.tick)
     return stored
 
 
-def _check_may_stay(store: Store, manifest: Manifest) -> None:
+def _check_not_fenced(store: Store, manifest: Manifest) -> None:
     """Raises: StateError where it may not; it is gone then."""
-    if _was_passed(store, manifest):
-        if _is_to_go(store, manifest):
+    if _was_fenced(store, manifest):
+        if _is_removable(store, manifest):
             store.delete(manifest_name(manifest.tick))
-        raise fenced(manifest.tick)
+        raise fencing_error(manifest.tick)
 
 
-def _was_passed(store: Store, manifest: Manifest) -> bool:
+def _was_fenced(store: Store, manifest: Manifest) -> bool:
     """See the module. The first tick follows none: it has to be the newest."""
     if store.is_remote and manifest.tick > 1:
         before = writer_of(store, manifest.tick - 1)
         was_passed = before is None or bool(manifest.follows and before != manifest.follows)
     else:
         was_passed = manifest_names(store)[-1:] != [manifest_name(manifest.tick)]
-    return was_passed and followed_by(store, manifest.tick + 1) != manifest.writer
+    return was_passed and previous_writer(store, manifest.tick + 1) != manifest.writer
 
 
-def _is_to_go(store: Store, manifest: Manifest) -> bool:
+def _is_removable(store: Store, manifest: Manifest) -> bool:
     """Whether the manifest of a driver that was passed is there, and none that others go by."""
     if writer_of(store, manifest.tick) != manifest.writer:
         return False
@@ -124,7 +124,7 @@ def _is_to_go(store: Store, manifest: Manifest) -> bool:
     return not is_alone or (owner_in(store) or "") != manifest.owner
 
 
-def fenced(tick: int) -> StateError:
+def fencing_error(tick: int) -> StateError:
     """The error of a run whose tick others have committed."""
     return StateError(
         f"tick {tick} has been committed by another process",

@@ -11,16 +11,16 @@ from watersmeet.errors import StateError
 _RESTORE = "restore the state directory from a copy, or start over with an empty checkpoint directory"
 
 
-def damaged(what: str, problem: str, hint: str | None = None) -> StateError:
+def damage_error(what: str, problem: str, hint: str | None = None) -> StateError:
     """``what``: the stored thing with its name. ``hint``: what to do, where it is not to restore a copy."""
     return StateError(f"the {what} is damaged: {problem}", code="state-damaged", hint=hint or _RESTORE)
 
 
-def missing(name: str, place: str = "") -> StateError:
+def missing_error(name: str, place: str = "") -> StateError:
     return StateError(f'"{name}" is missing from the state{place}', code="state-missing", hint=_RESTORE)
 
 
-def not_written(path: str, problem: str) -> StateError:
+def write_error(path: str, problem: str) -> StateError:
     return StateError(
         f'"{path}" cannot be written: {problem}',
         code="state-not-written",
@@ -29,9 +29,9 @@ def not_written(path: str, problem: str) -> StateError:
 
 
 @contextmanager
-def written(path: str | os.PathLike[str]) -> Iterator[None]:
+def translate_os_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """What the file system refuses within is told as that ``path`` cannot be written. Raises: StateError."""
     try:
         yield
     except OSError as error:
-        raise not_written(os.fspath(path), error.strerror or str(error)) from None
+        raise write_error(os.fspath(path), error.strerror or str(error)) from None

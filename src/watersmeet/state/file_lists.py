@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from watersmeet.errors import StateError
-from watersmeet.state.damage import damaged
-from watersmeet.state.record import FrozenRecord
+from watersmeet.state.damage import damage_error
 from watersmeet.state.store import Store
+from watersmeet.state.stored_record import FrozenRecord
 
 FAN_IN = 16
 FOLDER = "files"
@@ -57,7 +57,7 @@ def lists_of(host: Mapping[str, Any]) -> list[FileList]:
     return [FileList.model_validate(entry) for entry in host.get(KEY, ())]
 
 
-def verified(store: Store, file_list: FileList) -> None:
+def verify_file_list(store: Store, file_list: FileList) -> None:
     """Raises: StateError when the list is missing, or not what was written."""
     _content(store, file_list)
 
@@ -72,12 +72,12 @@ def add(store: Store, lists: Sequence[FileList], files: Iterable[FileRead]) -> l
     lines = [_line(file) for file in files]
     if not lines:
         return list(lists)
-    all_lists = [*lists, _stored(store, b"".join(lines), len(lines), 0)]
+    all_lists = [*lists, _store_list(store, b"".join(lines), len(lines), 0)]
     while len(all_lists) >= FAN_IN and len({file_list.level for file_list in all_lists[-FAN_IN:]}) == 1:
         merged = all_lists[-FAN_IN:]
         content = b"".join(_content(store, file_list) for file_list in merged)
         all_lists[-FAN_IN:] = [
-            _stored(store, content, sum(file_list.files for file_list in merged), merged[0].level + 1)
+            _store_list(store, content, sum(file_list.files for file_list in merged), merged[0].level + 1)
         ]
     return all_lists
 
@@ -93,7 +93,7 @@ def _line(file: FileRead) -> bytes:
     return json.dumps(list(file)).encode() + b"\n"
 
 
-def _stored(store: Store, content: bytes, files: int, level: int) -> FileList:
+def _store_list(store: Store, content: bytes, files: int, level: int) -> FileList:
     file_list = FileList(name=f"{FOLDER}/{_digest(content)}", files=files, level=level)
     if not store.create(file_list.name, content):  # by an attempt of this tick that did not get to its end
         _content(store, file_list)
@@ -103,12 +103,12 @@ def _stored(store: Store, content: bytes, files: int, level: int) -> FileList:
 def _content(store: Store, file_list: FileList) -> bytes:
     content = bytes(store.read(file_list.name))
     if file_list.name != f"{FOLDER}/{_digest(content)}":
-        raise _damaged(file_list)
+        raise _list_damage_error(file_list)
     return content
 
 
-def _damaged(file_list: FileList) -> StateError:
-    return damaged(f'list of files read "{file_list.name}"', "its content is not what was written")
+def _list_damage_error(file_list: FileList) -> StateError:
+    return damage_error(f'list of files read "{file_list.name}"', "its content is not what was written")
 
 
 def _digest(content: bytes) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.state.checksums import check_content
-from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
+from watersmeet.state.stored_record import FrozenRecord
 
 FOLDER = "outputs"
 KEY = "output"
@@ -31,7 +31,7 @@ class LastOutput(FrozenRecord):
     tables: tuple[str, ...]
 
 
-def kept_of(host: Mapping[str, Any]) -> LastOutput | None:
+def last_output_of(host: Mapping[str, Any]) -> LastOutput | None:
     """What a manifest's ``host`` names."""
     entry = host.get(KEY)
     return None if entry is None else LastOutput.model_validate(entry)
@@ -39,7 +39,7 @@ def kept_of(host: Mapping[str, Any]) -> LastOutput | None:
 
 def names_in(host: Mapping[str, Any]) -> Iterator[str]:
     """The names of files in it."""
-    kept = kept_of(host)
+    kept = last_output_of(host)
     if kept is not None and kept.file is not None:
         yield kept.file
 
@@ -63,7 +63,7 @@ def read(store: Store, kept: LastOutput) -> dict[str, pa.Table]:
     """The tables that had rows. Raises: StateError, when the file is missing or damaged."""
     if kept.file is None:
         return {}
-    source = pa.BufferReader(verified(store, kept.file, kept.checksum))
+    source = pa.BufferReader(verify_output_file(store, kept.file, kept.checksum))
     tables = {}
     for name in kept.tables:
         with pa.ipc.open_stream(source) as reader:
@@ -71,7 +71,7 @@ def read(store: Store, kept: LastOutput) -> dict[str, pa.Table]:
     return tables
 
 
-def verified(store: Store, file: str, checksum: int) -> pa.Buffer:
+def verify_output_file(store: Store, file: str, checksum: int) -> pa.Buffer:
     """The file as it was written. Raises: StateError, when it is missing or damaged."""
     data = store.read(file)
     check_content(store, file, data, checksum, f'output "{file}"')

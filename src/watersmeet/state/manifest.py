@@ -1,15 +1,10 @@
-"""The manifest: all that a job remembers after a tick, in one file created once and never overwritten.
-
-Version N is the state after tick N. A manifest names every run and every file of marks that the state
-consists of; what no kept manifest names is garbage (`state.kept_ticks`). A manifest is sealed
-(`state.sealed`), and it holds the checksums of all that it names.
-"""
+"""The manifest: all that a job remembers after a tick; reading manifests of earlier formats."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -17,20 +12,82 @@ from pydantic import Field, ValidationError
 from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
 from watersmeet.state import file_lists, last_output
-from watersmeet.state.damage import damaged
+from watersmeet.state.arrival_rate import Pace
+from watersmeet.state.checksums import verify_checksum
+from watersmeet.state.damage import damage_error
 from watersmeet.state.marks import Marks
-from watersmeet.state.migrations import STATE_VERSION, check_version, migrated
-from watersmeet.state.pace import Pace
-from watersmeet.state.record import Record
-from watersmeet.state.runs import merged_from
-from watersmeet.state.runs.heavy import HeavyKey
-from watersmeet.state.runs.merged_from import MergedFrom
-from watersmeet.state.runs.run import Run
-from watersmeet.state.sealed import unsealed
-from watersmeet.state.sections import object_of
-from watersmeet.state.store import Store
+from watersmeet.state.runs import merge_lineage
+from watersmeet.state.runs.heavy_hitters import HeavyKey
+from watersmeet.state.runs.layout import Run
+from watersmeet.state.runs.merge_lineage import MergedFrom
+from watersmeet.state.store import Store, object_of
+from watersmeet.state.stored_record import StoredRecord
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
+
+# Manifests of earlier formats, as this version reads them: a chain with a step per format.
+#
+# A step takes the JSON of a manifest of one format and gives that of the next. It is made together with
+# the new format, and a state of the old one is put among the tests (`tests/state/formats`) before that.
+# Files that a manifest names stay as they are: whoever reads them has to know all of their forms.
+
+STATE_VERSION = 9
+"""The format that is written. Earlier ones than the first of `STEPS`, or than this, were never released."""
+
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _migrate_from_8(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Of format 9 runs may be sections of a file (`state.store`): who does not know of them takes the file
+    for one that nobody names. Each run of format 8 is a file of its own, as it may be."""
+    return manifest
+
+
+STEPS: Mapping[int, Step] = {8: _migrate_from_8}
+"""Format -> what makes the next one of it."""
+
+
+def migrate_manifest(manifest: dict[str, Any], steps: Mapping[int, Step] = STEPS) -> dict[str, Any]:
+    """A manifest's JSON in today's format.
+
+    Raises:
+        StateError: it is of a newer format, or of one that is not read any more.
+    """
+    version = manifest.get("state_version")
+    if not isinstance(version, int):
+        return manifest
+    check_version(version, steps)
+    while version < STATE_VERSION:
+        manifest = {**steps[version](manifest), "state_version": version + 1}
+        version += 1
+    return manifest
+
+
+def check_version(version: int | None, steps: Mapping[int, Step] = STEPS) -> None:
+    """Raises: StateError as `migrate_manifest`; None: nobody knows, and nothing is said."""
+    if version is None or version == STATE_VERSION:
+        return
+    if version > STATE_VERSION:
+        raise StateError(
+            f"the state has format {version}, but this version of watersmeet reads up to {STATE_VERSION}",
+            code="state-version",
+            hint="use the newer version of watersmeet that wrote it",
+        )
+    if version not in steps:
+        oldest = min(steps, default=STATE_VERSION)
+        reads = f"formats {oldest} to {STATE_VERSION}" if oldest < STATE_VERSION else f"{STATE_VERSION}"
+        raise StateError(
+            f"the state has format {version}, but this version of watersmeet reads {reads}",
+            code="state-version",
+            hint="use the version of watersmeet that wrote it, or start with an empty checkpoint directory",
+        )
+
+
+# The manifest: all that a job remembers after a tick, in one file created once and never overwritten.
+#
+# Version N is the state after tick N. A manifest names every run and every file of marks that the state
+# consists of; what no kept manifest names is garbage (`state.garbage_collection`). A manifest is sealed
+# (`state.checksums`), and it holds the checksums of all that it names.
 
 _FOLDER = "manifests"
 BEGUN = "begun"
@@ -46,12 +103,12 @@ HISTORY = "history"
 """Of a store, where the figures of past ticks are (`watersmeet.history`); no manifest names them."""
 FOLDERS = (
     *("runs", "marks", "aside", "work", PARTS),
-    *(merged_from.FOLDER, file_lists.FOLDER, last_output.FOLDER),
+    *(merge_lineage.FOLDER, file_lists.FOLDER, last_output.FOLDER),
 )
 """Of a store, those whose files go when no kept manifest names them."""
 
 
-class LiveRun(Record):
+class LiveRun(StoredRecord):
     """A run, how many of its rows were released, and the marks of its rows. ``released_rows``: how many rows
     of the side the released ones stood for, where they are partial aggregates. ``cursors``: per event time
     how many rows from its least on are released or gone, where some leave before they are released.
@@ -84,7 +141,7 @@ class LiveRun(Record):
         return self.run.stands_for - self.released_rows
 
 
-class Arrangement(Record):
+class Arrangement(StoredRecord):
     """The state of one side of a node: rows of an input, or of a node beneath.
 
     ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
@@ -115,7 +172,7 @@ class Arrangement(Record):
         return sum(live.stored for live in self.runs)
 
 
-class AsofState(Record):
+class AsofState(StoredRecord):
     """What an ASOF join knows between ticks. ``settled``: W of the right time, up to which rows are known;
     ``asked``: the least left time that may still ask, as of the tick; ``waiting``: the least left time that
     is retained. ``shed``: up to it right rows were shed, so that nobody knows which was the nearest one."""
@@ -126,7 +183,7 @@ class AsofState(Record):
     shed: Watermark = NEVER
 
 
-class TableCopy(Record):
+class TableCopy(StoredRecord):
     """A table as it was read, in runs. ``version``: by what it is told whether it has changed since;
     ``looked_us``: the clock of the tick that looked last."""
 
@@ -139,7 +196,7 @@ class TableCopy(Record):
         return sum(run.rows for run in self.runs)
 
 
-class ElsewhereState(Record):
+class ReusedNodeState(StoredRecord):
     """Where the state of a node is that rests: at ``node`` of ``query``. ``sides``: its names of sides, and
     theirs there; ``aliases``: likewise of the inputs beneath it."""
 
@@ -149,7 +206,7 @@ class ElsewhereState(Record):
     aliases: dict[str, str] = Field(default_factory=dict)
 
 
-class KeptByState(Record):
+class SharedSideState(StoredRecord):
     """Where the arrangement of a side is that goes by another query's: ``side`` of ``node`` of ``query``.
     ``held``: a digest of the key by which rows are held there."""
 
@@ -159,18 +216,18 @@ class KeptByState(Record):
     held: str
 
 
-class NodeState(Record):
+class NodeState(StoredRecord):
     """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
     the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that;
-    ``kept_by``: of these sides. ``missing``: which rows may be missing of those that leave it, for the
-    query was another one when they were to come (`plan.identity.completeness.Missing`)."""
+    ``find_producer_sides``: of these sides. ``missing``: which rows may be missing of those that leave it,
+    for the query was another one when they were to come (`plan.identity.completeness.Missing`)."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
     asof: AsofState | None = None
     table: TableCopy | None = None
-    elsewhere: ElsewhereState | None = None
-    kept_by: dict[str, KeptByState] = Field(default_factory=dict)
+    elsewhere: ReusedNodeState | None = None
+    kept_by: dict[str, SharedSideState] = Field(default_factory=dict)
     missing: list[dict[str, Watermark]] = Field(default_factory=list)
 
     @property
@@ -180,8 +237,9 @@ class NodeState(Record):
         return [*of_node, *(kept.query for kept in self.kept_by.values())]
 
 
-class QueryState(Record):
-    """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
+class QueryState(StoredRecord):
+    """``nodes``: in order of their numbers. ``raise_late_thresholds``: per key, lesser times are late; never
+    going back,
     not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
     start, per alias; ``late``: how late those counted there as late were, per alias and column.
     ``complete_from``: per key, results with lesser times may be missing, for the query was another one when
@@ -206,21 +264,21 @@ class QueryState(Record):
         return sum(live.run.nbytes for kept in arrangements for live in kept.runs)
 
 
-class KnownPart(Record):
+class KnownPart(StoredRecord):
     """The last part with rows that was published for an insert: its tick, and from what it was made."""
 
     tick: int
     identity: dict[str, str]
 
 
-class Manifest(Record):
+class Manifest(StoredRecord):
     """See the module. ``described``: what the joins of queries ask, see `plan.query_evolution`; empty
     where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
     query id, batch id, offsets, topics, and the lists of files read: see `file_lists`; of a job in its own
     process what it put out: see `last_output`). ``places``: per source a digest of where it reads from.
     ``finished``: the input was ended; the job takes no more rows.
     ``owner``: the id of the state, by which sinks know whose their parts are; ``identity``: from what the
-    tick's rows were made (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts.
+    tick's rows were made (see `runtime.coordinator.ledger`); ``parts``: per insert, of sinks that keep parts.
     ``writer``: random, of this manifest alone: no two that are stored have the same. ``follows``: that of
     the manifest before, by which histories are told apart that count the same ticks (after a restore, or a
     reset); empty: nobody knows."""
@@ -246,7 +304,7 @@ class Manifest(Record):
         return {object_of(name) for name in self.names()}
 
     def names(self) -> set[str]:
-        """Every name by which it is read: several may be sections of one file (`state.sections`)."""
+        """Every name by which it is read: several may be sections of one file (`state.store`)."""
         names = {*file_lists.names_in(self.host), *last_output.names_in(self.host)}
         for live in self.runs():
             names.add(live.run.name)
@@ -274,7 +332,7 @@ def manifest_names(store: Store) -> list[str]:
     return [name for name in store.names(_FOLDER) if is_manifest(name)]
 
 
-def has_come_to(store: Store, tick: int) -> bool:
+def has_reached_tick(store: Store, tick: int) -> bool:
     """Whether there is a manifest of the tick, or of a later one."""
     names = manifest_names(store)
     return bool(names) and names[-1] >= manifest_name(tick)
@@ -303,25 +361,25 @@ def load_newest(store: Store) -> Manifest | None:
             return load_newest(store)  # another run went on, and has removed it
         if error.code != "state-damaged" or len(names) == 1:
             raise
-        raise StateError(error.message, code=error.code, hint=_way_back(store, names)) from None
+        raise StateError(error.message, code=error.code, hint=_restore_hint(store, names)) from None
 
 
 def load(store: Store, name: str) -> Manifest:
     """The manifest of that name. Raises: StateError as `load_newest`."""
     what, data = f'manifest "{name}"', bytes(store.read(name))
     try:
-        text = unsealed(name, data, what=what)
+        text = verify_checksum(name, data, what=what)
     except StateError:
         check_version(_old_version(data))
         raise
     try:
         stored = json.loads(text)
-        content = migrated(stored)
+        content = migrate_manifest(stored)
         manifest = Manifest.model_validate_json(text if content is stored else json.dumps(content))
     except (ValidationError, ValueError, AttributeError) as error:
-        raise damaged(what, f"it is not what a manifest holds ({str(error).splitlines()[0]})") from None
+        raise damage_error(what, f"it is not what a manifest holds ({str(error).splitlines()[0]})") from None
     if manifest_name(manifest.tick) != name:
-        raise damaged(what, f"it is that of tick {manifest.tick}")
+        raise damage_error(what, f"it is that of tick {manifest.tick}")
     return manifest
 
 
@@ -334,7 +392,7 @@ def _old_version(data: bytes) -> int | None:
     return version if isinstance(version, int) and version < STATE_VERSION else None
 
 
-def _way_back(store: Store, names: list[str]) -> str:
+def _restore_hint(store: Store, names: list[str]) -> str:
     """What to do when the newest manifest is damaged."""
     hint = "restore the whole checkpoint directory from a copy, or start over with empty ones (sinks, too)."
     try:
@@ -353,12 +411,12 @@ def writer_of(store: Store, tick: int) -> str | None:
     Raises:
         StateError: it is damaged, or the store does not answer.
     """
-    return _told_by(store, tick, "writer")
+    return _read_field(store, tick, "writer")
 
 
-def followed_by(store: Store, tick: int) -> str | None:
+def previous_writer(store: Store, tick: int) -> str | None:
     """The writer of the manifest that the one of that tick follows, likewise."""
-    return _told_by(store, tick, "follows")
+    return _read_field(store, tick, "follows")
 
 
 def owner_in(store: Store) -> str | None:
@@ -369,10 +427,10 @@ def owner_in(store: Store) -> str | None:
     """
     if not store.has(OWNED):
         return None
-    return str(json.loads(unsealed(OWNED, bytes(store.read(OWNED))))["id"])
+    return str(json.loads(verify_checksum(OWNED, bytes(store.read(OWNED))))["id"])
 
 
-def _told_by(store: Store, tick: int, field: str) -> str | None:
+def _read_field(store: Store, tick: int, field: str) -> str | None:
     name = manifest_name(tick)
     try:
         data = bytes(store.read(name))
@@ -380,11 +438,11 @@ def _told_by(store: Store, tick: int, field: str) -> str | None:
         if error.code == "state-missing":
             return None
         raise
-    text, what = unsealed(name, data), f'manifest "{name}"'
+    text, what = verify_checksum(name, data), f'manifest "{name}"'
     try:
         return str(json.loads(text).get(field, ""))
     except (ValueError, AttributeError) as error:
-        raise damaged(what, f"it is not what a manifest holds ({error})") from None
+        raise damage_error(what, f"it is not what a manifest holds ({error})") from None
 
 
 def _check_history(store: Store, newest: Manifest) -> None:

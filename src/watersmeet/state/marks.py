@@ -14,7 +14,8 @@ the whole run (`unite`).
 Of a large slice few rows are marked in a tick, and what a mark costs goes by those: they are stored as a
 list, which only adds to what is known: a bool mark, or by how much a count has changed. A list takes in those
 that are no longer than it (so there are few, and a mark is written again only when its list has doubled), and
-all of them become an array when they say more than `LISTED` (of counts `LISTED_COUNTS`) of the slice.
+all of them become an array when they say more than `MAX_LISTED_SHARE` (of counts `MAX_LISTED_COUNTS_SHARE`)
+of the slice.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.kernel.slots import each_once
+from watersmeet.kernel.slots import sorted_unique
+from watersmeet.state.bulk_read import fetch_files
 from watersmeet.state.checksums import check_content, is_verified, read_verified
-from watersmeet.state.damage import damaged
-from watersmeet.state.fetched import fetched
-from watersmeet.state.record import FrozenRecord
+from watersmeet.state.damage import damage_error
 from watersmeet.state.store import SMALL_BYTES, LocalStore, Store
+from watersmeet.state.stored_record import FrozenRecord
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
@@ -70,10 +71,10 @@ class Segment(FrozenRecord):
         return self.listed is None or (older.listed is not None and older.listed <= self.listed)
 
 
-LISTED = 1 / 64
+MAX_LISTED_SHARE = 1 / 64
 """The most of a slice's rows that are marked by lists: half of what an array of its bits takes."""
 
-LISTED_COUNTS = 1 / 4
+MAX_LISTED_COUNTS_SHARE = 1 / 4
 """The same for counts."""
 
 UNPACKED_BYTES = 256
@@ -134,7 +135,7 @@ def unite(
 def _bytes_in(data: pa.Buffer, segment: Segment) -> pa.Buffer:
     """Return the bytes of a segment, of those of its file. Raises: StateError when they are not all there."""
     if data.size < segment.offset + segment.nbytes:
-        raise damaged(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
+        raise damage_error(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
     return data.slice(segment.offset, segment.nbytes)
 
 
@@ -162,7 +163,7 @@ def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateEr
     for segment in segments:
         by_file.setdefault(segment.file, []).append(segment)
     sizes = {file: sum(segment.nbytes for segment in of) for file, of in by_file.items()}
-    for file, data in fetched(store, sizes):
+    for file, data in fetch_files(store, sizes):
         try:
             if isinstance(data, StateError):
                 raise data
@@ -193,7 +194,7 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
         marks[low - start : high - start] = part
     for segment in segments:
         if segment.listed is not None:
-            rows, changes = _listed(store, kind, segment, start, stop)
+            rows, changes = _read_segment(store, kind, segment, start, stop)
             if changes is None:
                 marks[rows - start] = True
             else:
@@ -236,7 +237,7 @@ def _parts(kind: MarkKind, stored: pa.Buffer) -> tuple[npt.NDArray[np.uint32], M
     return words[: len(words) // 2], words[len(words) // 2 :].view(np.int32)
 
 
-def _listed(
+def _read_segment(
     store: Store, kind: MarkKind, segment: Segment, start: int, stop: int
 ) -> tuple[npt.NDArray[np.int64], MarkArray | None]:
     """The rows of [start, stop) that a list marks; of counts, what it adds to each."""
@@ -259,7 +260,7 @@ def places_among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.N
     return np.where(ascending[places] == values, places, -1)
 
 
-def summed(
+def sum_count_changes(
     rows: npt.NDArray[np.int64], changes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Changes of counts, added up per row: rows ascending, each once."""
@@ -310,8 +311,8 @@ class MarkWriter:
             if segment.listed > weight:
                 break
             weight += segment.listed
-            parts.append(_listed(store, kind, segment, start, stop))
-        most = (LISTED if changes is None else LISTED_COUNTS) * (stop - start)
+            parts.append(_read_segment(store, kind, segment, start, stop))
+        most = (MAX_LISTED_SHARE if changes is None else MAX_LISTED_COUNTS_SHARE) * (stop - start)
         if len(rows) + sum(s.listed or 0 for s in lists) > most:
             marks = read_marks(store, kind, segments, start, stop)
             if changes is None:
@@ -323,10 +324,10 @@ class MarkWriter:
         marked = np.concatenate([part for part, _ in parts])
         added = [np.asarray(counts, dtype=np.int64) for _, counts in parts if counts is not None]
         if len(parts) > 1 and added:
-            marked, total = summed(marked, np.concatenate(added))
+            marked, total = sum_count_changes(marked, np.concatenate(added))
             added = [total]
         elif len(parts) > 1:
-            marked = each_once(marked)
+            marked = sorted_unique(marked)
         blob = (marked - start).astype(np.uint32).tobytes() + b"".join(
             counts.astype(np.int32).tobytes() for counts in added
         )

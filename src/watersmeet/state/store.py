@@ -1,33 +1,168 @@
-"""Where manifests, runs and marks live: a flat space of names over a directory or over memory.
-
-Contract of every store: `write` and `create` are durable and all-or-nothing when they return (of `write`
-within `together`, when that ends); nothing is ever overwritten; `create` fails when the name is there, also
-against another process (the fence against two running drivers); `read` gives the bytes without copying where
-it can. What is not to last is written without waiting for the disk: within the tick all of it is there, after
-a power failure it may be gone or torn. Stores are picklable and hold no open files. Names are relative paths
-with ``/``.
-"""
+"""A flat space of names over a directory or over memory, for manifests, runs and marks."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
+import re
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from watersmeet.durable import make_folders, sync, sync_all
+from watersmeet.durable_files import make_folders, sync, sync_all
 from watersmeet.errors import StateError
-from watersmeet.state.damage import missing, not_written, written
-from watersmeet.state.sections import object_of, section_of
-from watersmeet.state.traffic import Meter
+from watersmeet.state.damage import missing_error, translate_os_errors, write_error
+from watersmeet.state.stored_record import FrozenRecord
 
-STAGED = ".tmp"
+# How much of a state came from its store and went there: counted where requests are made, by whoever
+# makes them, and told by each task to the driver.
+
+
+class Traffic(FrozenRecord):
+    """``fetched``, ``cached``: bytes that came from the store, and that a cache had;
+    ``translate_os_errors``: bytes that
+    went there; ``requests``: to the store, each once, however often it was repeated."""
+
+    fetched: int = 0
+    cached: int = 0
+    written: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            fetched=self.fetched + other.fetched,
+            cached=self.cached + other.cached,
+            written=self.written + other.written,
+            requests=self.requests + other.requests,
+        )
+
+
+class Meter:
+    """Counts for one store in one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sum = Traffic()
+
+    def add(self, *, fetched: int = 0, cached: int = 0, written: int = 0, requests: int = 0) -> None:
+        with self._lock:
+            self._sum += Traffic(fetched=fetched, cached=cached, written=written, requests=requests)
+
+    def take(self) -> Traffic:
+        """What came and went since this was asked last."""
+        with self._lock:
+            taken, self._sum = self._sum, Traffic()
+            return taken
+
+
+class _Metered(Protocol):
+    @property
+    def traffic(self) -> Meter | None: ...
+
+
+def take_traffic(store: _Metered) -> Traffic | None:
+    """What came from a store and went there since this was asked last; None: of this one nobody counts."""
+    return None if store.traffic is None else store.traffic.take()
+
+
+# Sections: runs that lie one behind the other in one object of the store, which one put has brought
+# there.
+#
+# A section is a run as all others are. Its name says where it is: ``runs/q.a-7-0f3a.arrow@4096+1024`` are
+# 1,024 bytes of ``runs/q.a-7-0f3a.arrow`` from 4,096 on. Who reads goes by the name of the section
+# (`Store.read`), and so does a cache; what is there, is copied, or goes is the object (`object_of`), as a
+# whole: it stays for as long as one of its sections is named.
+
+ALIGNMENT = 64
+"""Bytes, at multiples of which sections begin: Arrow's columns are in place for whoever maps the object."""
+
+_NAME = re.compile(r"(runs/[^@]+)@(\d+)\+(\d+)")
+
+
+class Section(NamedTuple):
+    """``length`` bytes of an object from ``offset`` on."""
+
+    object: str
+    offset: int
+    length: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.object}@{self.offset}+{self.length}"
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    def of(self, content: pa.Buffer) -> pa.Buffer:
+        """The section, of all that the object has; of one that is too short what there is of it."""
+        first = min(self.offset, content.size)
+        return content.slice(first, min(self.length, content.size - first))
+
+
+def section_of(name: str) -> Section | None:
+    """What a name says; None: it is that of an object.
+
+    >>> section_of("runs/q.a-7-0f3a.arrow@4096+1024")
+    Section(object='runs/q.a-7-0f3a.arrow', offset=4096, length=1024)
+    >>> section_of("runs/q.a-7-0f3a.arrow") is None
+    True
+    """
+    match = _NAME.fullmatch(name) if "@" in name else None
+    return None if match is None else Section(match[1], int(match[2]), int(match[3]))
+
+
+def object_of(name: str) -> str:
+    """The object in which that is what goes by the name: the name itself, where it is not a section's."""
+    section = section_of(name)
+    return name if section is None else section.object
+
+
+def split_sections(name: str, content: pa.Buffer, sections: Iterable[str]) -> Iterator[tuple[str, pa.Buffer]]:
+    """The names by which an object is going to be read, and what each of them gives: those of its sections,
+    or (there are none) its own."""
+    parts = [section for section in map(section_of, sections) if section is not None]
+    yield from ((part.name, part.of(content)) for part in parts)
+    if not parts:
+        yield name, content
+
+
+def group_by_object(names: Iterable[str]) -> dict[str, list[Section | None]]:
+    """What is asked for of each object, the sections in order; None: all of it."""
+    asked: dict[str, list[Section | None]] = {}
+    for name in dict.fromkeys(names):
+        section = section_of(name)
+        asked.setdefault(name if section is None else section.object, []).append(section)
+    return asked
+
+
+def group_adjacent(sections: Iterable[Section]) -> list[list[Section]]:
+    """Sections of one object in order, those together between which there is nothing else."""
+    parts: list[list[Section]] = []
+    for section in sorted(sections, key=lambda section: section.offset):
+        if parts and section.offset - parts[-1][-1].end < ALIGNMENT:
+            parts[-1].append(section)
+        else:
+            parts.append([section])
+    return parts
+
+
+# Where manifests, runs and marks live: a flat space of names over a directory or over memory.
+#
+# Contract of every store: `write` and `create` are durable and all-or-nothing when they return (of
+# `write` within `together`, when that ends); nothing is ever overwritten; `create` fails when the name is
+# there, also against another process (the fence against two running drivers); `read` gives the bytes
+# without copying where it can. What is not to last is written without waiting for the disk: within the
+# tick all of it is there, after a power failure it may be gone or torn. Stores are picklable and hold no
+# open files. Names are relative paths with ``/``.
+
+STAGED_SUFFIX = ".tmp"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 """State holds rows of the sources: it is for its owner alone, whatever the umask."""
 Data: TypeAlias = "pa.Buffer | bytes | Callable[[], bytes]"
@@ -61,7 +196,7 @@ class Store(Protocol):
         """Store ``data`` unless ``name`` exists; whether it was stored."""
 
     def read(self, name: str) -> pa.Buffer:
-        """The stored bytes, of a section (`state.sections`) its own. Raises: StateError when there are
+        """The stored bytes, of a section (`state.store`) its own. Raises: StateError when there are
         none."""
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
@@ -121,7 +256,7 @@ class LocalStore:
         folder = os.path.dirname(path)
         if self.written_names is not None:
             self.written_names.add(path.removeprefix(self.root).lstrip("/"))
-        staged = f"{path}.{uuid.uuid4().hex[:8]}{STAGED}"
+        staged = f"{path}.{uuid.uuid4().hex[:8]}{STAGED_SUFFIX}"
         try:
             handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         except FileNotFoundError:
@@ -147,7 +282,7 @@ class LocalStore:
         self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
     ) -> None:
         path, waiting = self._path(name), self._waiting if lasting else None
-        with written(path):
+        with translate_os_errors(path):
             os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
             if waiting is not None:
                 waiting.append(path)
@@ -164,12 +299,12 @@ class LocalStore:
             yield
         finally:
             self._waiting = None
-        with written(self.root):
+        with translate_os_errors(self.root):
             sync_all([*paths, *dict.fromkeys(map(os.path.dirname, paths))])
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._path(name)
-        with written(path):
+        with translate_os_errors(path):
             staged = self._stage(path, data)
             try:
                 os.link(staged, path)
@@ -195,7 +330,7 @@ class LocalStore:
                     return pa.py_buffer(file.read())
                 return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except FileNotFoundError:
-            raise missing(name, f" in {self.root}") from None
+            raise missing_error(name, f" in {self.root}") from None
 
     def has(self, name: str) -> bool:
         return os.path.exists(self._path(object_of(name)))
@@ -206,7 +341,11 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(
-            [f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED) and entry[0] != "."]
+            [
+                f"{folder}/{entry}"
+                for entry in entries
+                if not entry.endswith(STAGED_SUFFIX) and entry[0] != "."
+            ]
         )
 
     def delete(self, name: str) -> None:
@@ -226,7 +365,7 @@ class LocalStore:
         return left
 
     def sweep(self) -> None:
-        for file in Path(self.root).glob(f"*/*{STAGED}"):
+        for file in Path(self.root).glob(f"*/*{STAGED_SUFFIX}"):
             try:
                 file.unlink()
             except OSError:  # gone, or held open elsewhere: the next run tries again
@@ -234,7 +373,7 @@ class LocalStore:
 
     def check(self) -> None:
         path = os.path.join(self.root, ".probe")
-        with written(path):
+        with translate_os_errors(path):
             make_private(self.root)
             staged = self._stage(path, b"")
         linked = f"{staged}.link"
@@ -243,7 +382,7 @@ class LocalStore:
             os.unlink(linked)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                raise not_written(linked, error.strerror or str(error)) from None
+                raise write_error(linked, error.strerror or str(error)) from None
             raise StateError(
                 f"the file system of {self.root} does not support hard links ({error.strerror}), which"
                 " prevent two runs from committing the same tick",
@@ -313,7 +452,7 @@ class MemoryStore:
         section, whole = section_of(name), object_of(name)
         data = self.contents.get(whole)
         if data is None:
-            raise missing(name)
+            raise missing_error(name)
         if not isinstance(data, pa.Buffer):
             data = self.contents[whole] = pa.py_buffer(data() if callable(data) else data)
         return data if section is None else section.of(data)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.engine.local.replay import replay_case
+    from watersmeet.runtime.local.replay import replay_case
     from watersmeet.testing.cases import load_cases
     from watersmeet.testing.memory_job import MemoryJob, Tick, query
 
@@ -26,7 +26,7 @@ _HOMES = {
     "Tick": "watersmeet.testing.memory_job",
     "load_cases": "watersmeet.testing.cases",
     "query": "watersmeet.testing.memory_job",
-    "replay_case": "watersmeet.engine.local.replay",
+    "replay_case": "watersmeet.runtime.local.replay",
 }
 
 __all__ = ["MemoryJob", "Tick", "load_cases", "query", "replay_case"]

@@ -1,7 +1,7 @@
 """A job in this process over rows that are given to it: for users' tests of their joins, without Spark.
 
 The sources are what each tick is given, the sinks what it returns, and the clock is moved by hand. The tick
-is the one that Spark runs, see `engine.local`.
+is the one that Spark runs, see `runtime.local`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from watersmeet.engine.local import LocalJob, StepOutput
-from watersmeet.engine.local.output import check_names
-from watersmeet.engine.values import HeldTables
 from watersmeet.errors import SpecError, near_names
 from watersmeet.event_time import ENDED, shown_time
-from watersmeet.local.opened import Asked, plan_of
+from watersmeet.local.jobs import Asked, plan_of
 from watersmeet.names import CASE_PARTITION
+from watersmeet.runtime.local import LocalJob, StepOutput
+from watersmeet.runtime.local.output import check_names
+from watersmeet.runtime.values import InMemoryTables
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore, Store
 
@@ -105,7 +105,7 @@ class MemoryJob:
         self.clock = datetime.now(UTC) if clock is None else clock
         self._tables = {source.name: source for source in self.plan.tables}
         self._sources = {source.name: source for source in self.plan.sources} | self._tables
-        self._held = HeldTables()
+        self._held = InMemoryTables()
         if self._tables and store is not None and tables is None and store.names("manifests"):
             raise SpecError(
                 f"the store does not have the rows of the tables {', '.join(self._tables)}",
@@ -158,7 +158,7 @@ class MemoryJob:
         try:
             return self._told(self._job.tick(given, clock_us=_micros(self.clock), idle=idle))
         except Exception:
-            self._held.back_to(held)  # of a tick that fails nothing is left
+            self._held.restore(held)  # of a tick that fails nothing is left
             raise
 
     def end(self) -> Tick:

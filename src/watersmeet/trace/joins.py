@@ -13,24 +13,24 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.messages.shapes import NodeShape, SideShape
-from watersmeet.engine.messages.work import SideWork
-from watersmeet.engine.nodes.task import NodeTask
-from watersmeet.engine.tasks.results import NO_ROWS
-from watersmeet.engine.values import to_json
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.batches import batches_in
-from watersmeet.kernel.joined import JoinedColumn, gather
+from watersmeet.kernel.gather import JoinedColumn, gather
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.runtime.messages.reports import NodeReport
+from watersmeet.runtime.messages.shapes import NodeShape, SideShape
+from watersmeet.runtime.messages.work import SideWork
+from watersmeet.runtime.operators.task import NodeTask
+from watersmeet.runtime.tasks.results import NO_ROWS
+from watersmeet.runtime.values import to_json
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
-from watersmeet.state.runs.columns import null_column
-from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.layout import null_column
+from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import Store
 from watersmeet.trace.record import Pair, Released, Row
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from watersmeet.conditions import Horizon
-from watersmeet.engine.driver.late import lateness_of
-from watersmeet.engine.replay import CaseOutput, shown_time
 from watersmeet.event_time import NEVER, Side, Watermark
-from watersmeet.plan.explain.durations import distance
-from watersmeet.plan.join_inputs import unit_of_type
+from watersmeet.plan.explain.wording import distance
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, MatchPlan
+from watersmeet.plan.query_inputs import unit_of_type
+from watersmeet.runtime.coordinator.input_watermarks import find_lateness
+from watersmeet.runtime.replay import CaseOutput, format_case_time
 from watersmeet.types.sql_type import SqlType
 
 Row = dict[str, Any]
@@ -131,7 +131,7 @@ class Trace:
     def lateness(self, key: str) -> int:
         """Return what is taken off the watermark of an input's key to judge its rows."""
         side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
-        return lateness_of(self.query, side)
+        return find_lateness(self.query, side)
 
     def horizon(self, key: str) -> Horizon | None:
         """Return that of the join that rows with this time come to, if it goes by one."""
@@ -150,7 +150,7 @@ class Trace:
         if isinstance(value, float):
             return "none yet" if value < 0 else "+∞"
         try:
-            return str(shown_time(value, self._type(key)))
+            return str(format_case_time(value, self._type(key)))
         except OverflowError:  # no calendar goes that far
             return f"{value} µs"
 

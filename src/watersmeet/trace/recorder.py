@@ -15,22 +15,21 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.conditions import Bound
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.late import lateness_of
-from watersmeet.engine.driver.open_tick import BegunTick
-from watersmeet.engine.nodes.task import NodeTask
-from watersmeet.engine.replay import CaseOutput, CaseStep, canonical_time
-from watersmeet.engine.tasks.flags import flags_of
-from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, Judgement
 from watersmeet.event_time import MAX_TIME, NEVER, Side, Watermark, shift
-from watersmeet.kernel.times import to_canonical
+from watersmeet.kernel.event_times import to_canonical
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.explain.words import node_name
+from watersmeet.plan.explain.wording import node_name
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.retention import horizon_limits, limits
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.input_watermarks import find_lateness
+from watersmeet.runtime.coordinator.tick_phases import StartedTick
+from watersmeet.runtime.operators.task import NodeTask
+from watersmeet.runtime.replay import CaseOutput, CaseStep, parse_case_time
+from watersmeet.runtime.tasks.ingest import ON_TIME, REASONS, Judgement, compute_flags
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.spec.model import Branch, OnIdle, WatermarkRule
 from watersmeet.state.manifest import NodeState, QueryState
@@ -55,7 +54,7 @@ Limit = tuple[Watermark, list[tuple[Bound, Watermark, Watermark]]]
 
 
 class Tracer:
-    """Watches a case's job (`engine.local.job.Watcher`); ``trace`` is there once the plan is."""
+    """Watches a case's job (`runtime.local.job.Watcher`); ``trace`` is there once the plan is."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
@@ -73,7 +72,7 @@ class Tracer:
         self._trace.entries.append(Opened(driver.tick))
         self._before = self._state()
 
-    def began(self, tick: BegunTick) -> None:
+    def began(self, tick: StartedTick) -> None:
         self._forget()
         self._late_below = tick.late_below[self._query.name]
 
@@ -146,7 +145,7 @@ class Tracer:
         for alias, row in output.late:
             if alias in sides:
                 times = {
-                    column: None if row[column] is None else canonical_time(row[column])
+                    column: None if row[column] is None else parse_case_time(row[column])
                     for column in sides[alias].event_times
                 }
                 late = self._late(sides[alias], times)
@@ -163,7 +162,7 @@ class Tracer:
                 "null_time": f"dropped: {next(null, None)} is NULL",
                 "ahead": "set aside: a time is further ahead of the clock than max_ahead",
             }.get(REASONS[judged], "")
-        (flag,) = flags_of(row, side.not_null)
+        (flag,) = compute_flags(row, side.not_null)
         branch, joins = side.input.branches[number], list(self._query.every(MatchPlan))
         assert isinstance(branch, Branch)  # rows of stages do not arrive
         if flag == FLAG_CANDIDATE:
@@ -307,7 +306,7 @@ class Tracer:
     def _limits(self, join: MatchPlan, state: NodeState, watermarks: Watermarks) -> dict[str, Limit]:
         """Return per key below which times rows can match nothing any more, and by which bounds."""
         lateness = {
-            side.watermark_key(column): lateness_of(self._query, side)
+            side.watermark_key(column): find_lateness(self._query, side)
             for side in join.sides
             for column in side.event_times
         }
@@ -392,7 +391,7 @@ class Tracer:
                 self._trace.rise(key, value, before.get(key, NEVER)),
                 value,
                 watermarks[key],
-                lateness_of(self._query, side),
+                find_lateness(self._query, side),
                 least.get(key),
                 limit_by_key.get(key, NEVER) if key in bounded else None,
             )
@@ -440,7 +439,7 @@ class Tracer:
             watermark = state.nodes[side.feed.node].emitted.get(node.time_key, NEVER)
         else:
             time_watermark = state.inputs[side.name].watermarks.get(node.time, NEVER)
-            watermark = shift(time_watermark, -lateness_of(self._query, side))
+            watermark = shift(time_watermark, -find_lateness(self._query, side))
         rose = [key for key in node.watermark_keys if after.emitted.get(key, NEVER) > before.get(key, NEVER)]
         return WindowStep(
             node,

@@ -7,8 +7,8 @@ from typing import Any
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.explain.windows import window_name
-from watersmeet.plan.explain.words import title_of
+from watersmeet.plan.explain.groups import window_name
+from watersmeet.plan.explain.wording import title_of
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.spec.model import JoinKind, Lateness, PlanChoice
 from watersmeet.trace.record import JoinStep, Opened, Pair, TickTrace, Trace, WindowStep, row_text

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from watersmeet.types.sql_type import INTERVAL_FIELDS, MOST_CHARACTERS, SqlType
+from watersmeet.types.sql_type import INTERVAL_FIELDS, MAX_NUMBER_CHARACTERS, SqlType
 from watersmeet.types.sql_type import interval as interval_of
 
 UNIT_US = {
@@ -53,7 +53,7 @@ _DIGITS = "[0-9]"
 _NUMBER = re.compile(rf"([+-]?)\s*({_DIGITS}+(?:\.{_DIGITS}*)?|\.{_DIGITS}+)")
 _WORD = re.compile(r"\s*([a-zA-Zµ]+)")
 _CLOCK = re.compile(rf"[+-]?(?:({_DIGITS}+) )?{_DIGITS}+:{_DIGITS}+(:{_DIGITS}+(?:\.{_DIGITS}+)?)?")
-_MOST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 class IntervalError(ValueError):
@@ -119,8 +119,8 @@ def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = N
     Raises:
         IntervalError: it is none, or is finer than a µs or longer than Spark's intervals are.
     """
-    if any(len(written) > MOST_CHARACTERS for written, _ in values):
-        raise IntervalError(f"the interval has more than {MOST_CHARACTERS} characters", _HINT)
+    if any(len(written) > MAX_NUMBER_CHARACTERS for written, _ in values):
+        raise IntervalError(f"the interval has more than {MAX_NUMBER_CHARACTERS} characters", _HINT)
     (text, unit), *more = values
     if last is not None and unit is not None and not more:
         return _span(text, unit_name(unit) or unit, unit_name(last) or last)
@@ -193,13 +193,13 @@ def _of_parts(parts: list[_Part]) -> exp.Interval:
 
 
 def _check_length(us: int) -> None:
-    if not -_MOST - 1 <= us <= _MOST:
+    if not -_MAX_INT64 - 1 <= us <= _MAX_INT64:
         raise IntervalError(
             "the interval has more than 106751991 days, the maximum of Spark", "use a shorter interval"
         )
 
 
-_MOST_MONTHS = 11
+_MAX_MONTHS = 11
 """Of a year that is not over."""
 
 
@@ -210,7 +210,7 @@ def _span(text: str, first: str, last: str) -> exp.Interval:
         unit=exp.IntervalSpan(this=exp.Var(this=first.upper()), expression=exp.Var(this=last.upper())),
     )
     if (first, last) == ("year", "month") and re.fullmatch(rf"\s*[+-]?{_DIGITS}+-{_DIGITS}+\s*", text):
-        if int(text.rpartition("-")[2]) > _MOST_MONTHS:
+        if int(text.rpartition("-")[2]) > _MAX_MONTHS:
             raise IntervalError(
                 f"{text!r}: the months of an INTERVAL YEAR TO MONTH must be 0 to 11", "add them to the years"
             )

@@ -28,10 +28,10 @@ _SINCE_YEAR_1 = date(1970, 1, 1).toordinal() - 1
 Convert = Callable[[Any], Any]
 
 
-def has_value(kind: str) -> bool:
+def has_native_value(kind: str) -> bool:
     """Whether values of a Spark type are taken as they are, and not as text.
 
-    >>> has_value("array<decimal(3,1)>"), has_value("interval day to second")
+    >>> has_native_value("array<decimal(3,1)>"), has_native_value("interval day to second")
     (True, False)
     """
     return _WITHOUT.search(kind.lower()) is None
@@ -52,10 +52,10 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     >>> values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()))
     ['+5881580-07-11']
     """
-    return [_convert(column.type)(value) for value in column.cast(_stored(column.type)).to_pylist()]
+    return [_convert(column.type)(value) for value in column.cast(_python_safe_type(column.type)).to_pylist()]
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _python_safe_type(kind: pa.DataType) -> pa.DataType:
     """The type that Python takes every value of: it has no times outside of the years 1 to 9999, and no texts
     that are no UTF-8."""
     if pa.types.is_timestamp(kind):
@@ -67,13 +67,15 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind):
         return pa.large_binary()
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_python_safe_type(kind.value_type)))
     if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_stored(kind.value_type)))
+        return pa.large_list(kind.value_field.with_type(_python_safe_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
+        return pa.struct([field.with_type(_python_safe_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_stored(kind.key_type), kind.item_field.with_type(_stored(kind.item_type)))
+        return pa.map_(
+            _python_safe_type(kind.key_type), kind.item_field.with_type(_python_safe_type(kind.item_type))
+        )
     return kind
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from watersmeet.errors import SqlError
 from watersmeet.types.sql_type import (
     INTERVAL_FIELDS,
-    MOST_DIGITS,
+    MAX_DECIMAL_DIGITS,
     UNKNOWN,
     VOID,
     Field,
@@ -69,7 +69,7 @@ class Token(Protocol):
     def start(self) -> int: ...
 
 
-class Cursor(Protocol):
+class TypeCursor(Protocol):
     """What the grammar reads from: the tokens of a statement, or the words of a text (`sql_type`)."""
 
     @property
@@ -100,12 +100,12 @@ def sql_type(text: str) -> SqlType:
     return type_
 
 
-def parse_type(cursor: Cursor) -> SqlType:
+def parse_type(cursor: TypeCursor) -> SqlType:
     """Reads one type that a column can be declared with. Raises: SqlError for what is none."""
     return _type(cursor, declared=True)
 
 
-def _type(cursor: Cursor, *, declared: bool) -> SqlType:
+def _type(cursor: TypeCursor, *, declared: bool) -> SqlType:
     """``declared``: by people, and not of what is computed, which can be an INTERVAL or not known."""
     start = cursor.offset
     if not declared and cursor.accept("INTERVAL"):
@@ -114,13 +114,14 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
     if word in _DECIMAL:
         lengths = _lengths(cursor) or [10]
         digits, scale = lengths[0], lengths[1] if len(lengths) > 1 else 0
-        if not 0 < digits <= MOST_DIGITS or scale > digits:
+        if not 0 < digits <= MAX_DECIMAL_DIGITS or scale > digits:
             raise cursor.wrong(
                 f"{word}({digits},{scale}) is not a type: "
                 + ("its scale is greater than its precision" if scale > digits else "its precision is wrong"),
                 "unknown-type",
                 start,
-                f"write DECIMAL(precision, scale): precision 1 to {MOST_DIGITS}, scale 0 to the precision",
+                f"write DECIMAL(precision, scale): precision 1 to {MAX_DECIMAL_DIGITS}, scale "
+                "0 to the precision",
             )
         return decimal(digits, scale)
     if word in _NESTED:
@@ -140,25 +141,25 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
     cursor.accept("PRECISION") or cursor.accept("VARYING")
     lengths = _lengths(cursor) if cursor.looks_at("(") and name in _WITH_LENGTH else []
     if name == "TIMESTAMP":
-        name = _zoned(cursor)
+        name = _parse_time_zone(cursor)
     return _array_of(cursor, SqlType(name, length=lengths[0] if name == "STRING" and lengths else 0))
 
 
-def _zoned(cursor: Cursor) -> str:
+def _parse_time_zone(cursor: TypeCursor) -> str:
     for words in (("WITH", "LOCAL", "TIME", "ZONE"), ("WITH", "TIME", "ZONE")):
         if cursor.accept(*words):
             return "TIMESTAMP"
     return "TIMESTAMP_NTZ" if cursor.accept("WITHOUT", "TIME", "ZONE") else "TIMESTAMP"
 
 
-def _array_of(cursor: Cursor, element: SqlType) -> SqlType:
+def _array_of(cursor: TypeCursor, element: SqlType) -> SqlType:
     """``INT ARRAY``, ``INT[]``."""
     while cursor.accept("[", "]") or cursor.accept("ARRAY"):
         element = array(element)
     return element
 
 
-def _lengths(cursor: Cursor) -> list[int]:
+def _lengths(cursor: TypeCursor) -> list[int]:
     lengths: list[int] = []
     if cursor.accept("("):
         while not cursor.accept(")"):
@@ -170,7 +171,7 @@ def _lengths(cursor: Cursor) -> list[int]:
     return lengths
 
 
-def _nested(cursor: Cursor, word: str, declared: bool) -> SqlType:
+def _nested(cursor: TypeCursor, word: str, declared: bool) -> SqlType:
     close = ">" if cursor.accept("<") else ")"
     if close == ")":
         cursor.expect("(", f"< after {word}")
@@ -186,7 +187,7 @@ def _nested(cursor: Cursor, word: str, declared: bool) -> SqlType:
     return map_of(parts[0].type, parts[1].type) if word == "MAP" else struct(parts)
 
 
-def _part(cursor: Cursor, word: str, declared: bool) -> Field:
+def _part(cursor: TypeCursor, word: str, declared: bool) -> Field:
     """What stands between two commas; of an ARRAY or a MAP without a name."""
     if word not in ("STRUCT", "ROW"):
         return Field("", _type(cursor, declared=declared))
@@ -195,7 +196,7 @@ def _part(cursor: Cursor, word: str, declared: bool) -> Field:
     return Field(name, _type(cursor, declared=declared), cursor.accept("NOT", "NULL"))
 
 
-def _interval(cursor: Cursor) -> SqlType:
+def _interval(cursor: TypeCursor) -> SqlType:
     """What follows the word."""
     if not any(map(cursor.looks_at, INTERVAL_FIELDS)):
         return SqlType("INTERVAL")
@@ -205,7 +206,7 @@ def _interval(cursor: Cursor) -> SqlType:
     return interval(first, last)
 
 
-def _field(cursor: Cursor) -> str:
+def _field(cursor: TypeCursor) -> str:
     field = next((name for name in INTERVAL_FIELDS if cursor.accept(name)), None)
     if field is None:
         raise cursor.wrong("syntax: expected a field of an INTERVAL", "syntax", cursor.offset)
@@ -222,7 +223,7 @@ class _Word:
 
 
 class _Words:
-    """A `Cursor` over a text of one type."""
+    """A `TypeCursor` over a text of one type."""
 
     def __init__(self, text: str) -> None:
         self._words = [
@@ -249,26 +250,26 @@ class _Words:
 
     def expect(self, word: str, what: str | None = None) -> None:
         if not self.accept(word):
-            raise self._unexpected(what or word)
+            raise self._syntax_error(what or word)
 
     def take(self) -> _Word:
         if self._next == len(self._words):
-            raise self._unexpected("more")
+            raise self._syntax_error("more")
         self._next += 1
         return self._words[self._next - 1]
 
     def name(self, what: str) -> str:
         word = self.take()
         if not word.quoted and not (word.text[:1].isalpha() or word.text[:1] == "_"):
-            raise self._unexpected(what)
+            raise self._syntax_error(what)
         return word.text
 
     def end(self) -> None:
         if self._next < len(self._words):
-            raise self._unexpected("the end")
+            raise self._syntax_error("the end")
 
     def wrong(self, message: str, code: str, offset: int, hint: str | None = None) -> SqlError:
         return SqlError(message, code=code, hint=hint)
 
-    def _unexpected(self, wanted: str) -> SqlError:
+    def _syntax_error(self, wanted: str) -> SqlError:
         return self.wrong(f"syntax: expected {wanted}", "syntax", self.offset)

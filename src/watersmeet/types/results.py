@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from watersmeet.types.arithmetic import (
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.coercion import (
     Argument,
+    combine_nested,
+    common_of,
     computed_type,
     is_span,
     mean_type,
+    tightest_type,
     total_type,
     whole_interval,
 )
-from watersmeet.types.arrow import in_arrow
-from watersmeet.types.common import combined, common_of
-from watersmeet.types.compared import tightest_type
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -27,7 +28,7 @@ from watersmeet.types.sql_type import (
     DOUBLE,
     FLOAT,
     INT,
-    MOST_DIGITS,
+    MAX_DECIMAL_DIGITS,
     STRING,
     TIMESTAMP,
     TINYINT,
@@ -91,7 +92,7 @@ def _with_element(arguments: Arguments, place: int) -> Result:
 def _of_elements(one: SqlType, other: SqlType) -> Result:
     """What functions of ARRAYs make of two elements; of a FLOAT and an integer a FLOAT."""
     if one.is_nested and other.is_nested:
-        return combined(one, other, _of_elements)
+        return combine_nested(one, other, _of_elements)
     is_float = FLOAT in (one, other) and (one.is_integer or other.is_integer)
     return FLOAT if is_float else tightest_type(one, other)
 
@@ -100,7 +101,7 @@ def _of_two_arrays(arguments: Arguments) -> Result:
     return _of_elements(_as_array(arguments[0].type), _as_array(arguments[1].type))
 
 
-def _joined(arguments: Arguments) -> Result:
+def _concat_type(arguments: Arguments) -> Result:
     """`concat`: ARRAYs, BINARY alone, else texts."""
     types = _types(arguments)
     if any(type_.name == "ARRAY" for type_ in types):
@@ -125,16 +126,16 @@ def _mean(own: SqlType) -> Result:
     return DOUBLE if own in (VOID, TIMESTAMP) else mean_type(own)
 
 
-def _rounded_to(own: SqlType, places: int) -> SqlType:
+def _round_decimal(own: SqlType, places: int) -> SqlType:
     """The DECIMAL that `round` makes of another one: of as many places at most."""
     whole = own.whole_digits + 1
     if places < 0:  # digits before the point are rounded away, and one is carried
-        return decimal(min(max(whole, -places + 1), MOST_DIGITS), 0)
+        return decimal(min(max(whole, -places + 1), MAX_DECIMAL_DIGITS), 0)
     scale = min(own.scale, places)
-    return decimal(min(whole + scale, MOST_DIGITS), scale)
+    return decimal(min(whole + scale, MAX_DECIMAL_DIGITS), scale)
 
 
-def _rounded(arguments: Arguments) -> Result:
+def _round_type(arguments: Arguments) -> Result:
     own = _as_number(arguments[0].type)
     places = 0
     if len(arguments) > 1:
@@ -145,7 +146,7 @@ def _rounded(arguments: Arguments) -> Result:
             return None if own.is_decimal else own
         else:
             places = given.number
-    return _rounded_to(own, places) if own.is_decimal else own
+    return _round_decimal(own, places) if own.is_decimal else own
 
 
 def _whole_number(arguments: Arguments) -> Result:
@@ -159,7 +160,7 @@ def _whole_number(arguments: Arguments) -> Result:
     wide = _IN_DECIMAL.get(own.name) or (own if own.is_decimal else None)
     if places is None or wide is None:
         return None
-    return _rounded_to(wide, places)
+    return _round_decimal(wide, places)
 
 
 _IN_DECIMAL = {
@@ -217,7 +218,7 @@ def _merged_map(arguments: Arguments) -> Result:
     return None if key is None else map_of(key, arguments[2].type)
 
 
-def _zipped(arguments: Arguments) -> Result:
+def _zip_type(arguments: Arguments) -> Result:
     fields = []
     for place, argument in enumerate(arguments):
         element = _element(argument.type)
@@ -246,7 +247,7 @@ _SMALL_PARTS = (
 )  # fmt: skip
 
 
-def _decoded(arguments: Arguments) -> Result:
+def _decode_type(arguments: Arguments) -> Result:
     """`decode`: of bytes a text; of several values one of them."""
     if len(arguments) == 2:
         return STRING
@@ -265,7 +266,7 @@ def _chosen_text(arguments: Arguments) -> Result:
     return BINARY if all(type_ == BINARY for type_ in _types(arguments[1:])) else STRING
 
 
-def _padded(arguments: Arguments) -> Result:
+def _pad_type(arguments: Arguments) -> Result:
     is_binary = arguments[0].type == BINARY and all(type_ == BINARY for type_ in _types(arguments[2:]))
     return BINARY if is_binary else STRING
 
@@ -274,7 +275,7 @@ def _real(arguments: Arguments) -> Result:
     return FLOAT if set(_types(arguments)) <= {FLOAT, VOID} and arguments[0].type == FLOAT else DOUBLE
 
 
-def _folded(arguments: Arguments) -> Result:
+def _fold_type(arguments: Arguments) -> Result:
     """`aggregate`: what the last lambda makes of what it begins with, or that."""
     return arguments[3 if len(arguments) > 3 else 1].type
 
@@ -290,7 +291,7 @@ def _by_number_format(arguments: Arguments) -> Result:
         return None
     whole, _, fraction = written.upper().replace("D", ".").partition(".")
     digits, scale = (sum(sign in "09" for sign in part) for part in (whole, fraction))
-    return decimal(digits + scale, scale) if 0 < digits + scale <= MOST_DIGITS else None
+    return decimal(digits + scale, scale) if 0 < digits + scale <= MAX_DECIMAL_DIGITS else None
 
 
 def _of_variant(arguments: Arguments) -> Result:
@@ -320,7 +321,7 @@ def _chosen(start: int) -> Callable[[Arguments], Result]:
     return lambda arguments: common_of(_types(arguments[start:]))
 
 
-def _shifted(arguments: Arguments) -> Result:
+def _shift_type(arguments: Arguments) -> Result:
     return BIGINT if arguments[0].type == BIGINT else INT
 
 
@@ -368,18 +369,18 @@ RULES: Mapping[str, Callable[[Arguments], Result]] = {
     "array with argument 3": lambda arguments: _with_element(arguments, 2),
     "element": lambda arguments: _element(arguments[0].type),
     "element or value": lambda arguments: _value(arguments[0].type),
-    "concatenated": _joined,
+    "concatenated": _concat_type,
     "sum": _total,
     "mean": lambda arguments: _mean(arguments[0].type),
     "mean of argument 2": lambda arguments: _mean(arguments[1].type),
-    "rounded": _rounded,
+    "rounded": _round_type,
     "whole number": _whole_number,
     "sum of two": _arithmetic("+"),
     "difference": _arithmetic("-"),
     "product": _arithmetic("*"),
     "quotient": _arithmetic("/"),
     "remainder": _arithmetic("%"),
-    "shifted": _shifted,
+    "shifted": _shift_type,
     "struct": _struct,
     "named struct": _named_struct,
     "map": _map,
@@ -394,9 +395,9 @@ RULES: Mapping[str, Callable[[Arguments], Result]] = {
     "or zero": lambda arguments: common_of([arguments[0].type, INT]),
     "number format": _by_number_format,
     "of a variant": _of_variant,
-    "zipped": _zipped,
+    "zipped": _zip_type,
     "part of a time": _part_of_time,
-    "decoded": _decoded,
+    "decoded": _decode_type,
     "sequence": _sequence,
     "percentile": _percentile,
     "one of the values": _as_percentage,
@@ -405,9 +406,9 @@ RULES: Mapping[str, Callable[[Arguments], Result]] = {
     "best": _best,
     "branches": _of_branches,
     "chosen text": _chosen_text,
-    "padded": _padded,
+    "padded": _pad_type,
     "real": _real,
-    "folded": _folded,
+    "folded": _fold_type,
     "histogram": _histogram,
     "by schema": _by_schema,
 }

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-MOST_DIGITS = 38
+MAX_DECIMAL_DIGITS = 38
 """Of a DECIMAL."""
-MOST_CHARACTERS = 1000
+MAX_NUMBER_CHARACTERS = 1000
 """Of a number that is written in SQL, an amount of an interval among them: Python reads none of very many
 digits."""
 

@@ -13,7 +13,7 @@ from watersmeet.event_time import ENDED, NEVER, Watermark
 
 
 @dataclass(frozen=True)
-class Standing:
+class SourcePosition:
     """Of a source as of a tick. ``watermark``: the least of its event times'; ``idle``: all its partitions
     are."""
 
@@ -22,26 +22,26 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class SourceDrift:
     """How far a source is ahead of ``behind``; ``by`` None: nothing has come of that one yet."""
 
     behind: str
     by: int | None
 
 
-def ahead(
+def find_sources_ahead(
     groups: Iterable[Collection[str]],
-    standings: Mapping[str, Standing],
+    standings: Mapping[str, SourcePosition],
     max_drift: int,
     used_up: Collection[str] = (),
-) -> dict[str, Ahead]:
+) -> dict[str, SourceDrift]:
     """The sources that are not to be read until others have caught up, and with whom they are compared.
 
     Args:
         groups: names of sources whose rows meet. One that is in none of ``standings`` has no watermark.
         used_up: those that have no more rows, and will have none: nobody waits for them, nor they for others.
     """
-    held: dict[str, Ahead] = {}
+    held: dict[str, SourceDrift] = {}
     for group in groups:
         marks = {
             name: standings[name].watermark
@@ -55,10 +55,10 @@ def ahead(
         for name, mark in marks.items():
             if NEVER < mark < ENDED and mark - least > max_drift:
                 by = None if least == NEVER else int(mark - least)
-                if name not in held or _further(by, held[name].by):
-                    held[name] = Ahead(behind, by)
+                if name not in held or _is_further(by, held[name].by):
+                    held[name] = SourceDrift(behind, by)
     return held
 
 
-def _further(by: int | None, than: int | None) -> bool:
+def _is_further(by: int | None, than: int | None) -> bool:
     return than is not None and (by is None or by > than)

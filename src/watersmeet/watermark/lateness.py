@@ -52,7 +52,7 @@ def _buckets(integer: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return (INTEGER_BORDERS, INTEGER_BUCKETS) if integer else (TIME_BORDERS, TIME_BUCKETS)
 
 
-class Missed:
+class MissedWatermarks:
     """Which watermark each late row of a batch missed, and by how much.
 
     Args:
@@ -86,7 +86,7 @@ class Missed:
                 late_by.add(self.late_by[chosen], None if times is None else times[chosen])
 
 
-def summed(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:
+def sum_by_column(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:
     """Totals per column, put together."""
     by_column: dict[str, LateBy] = {}
     for total in totals:

@@ -1,12 +1,4 @@
-"""From rows seen to watermarks: per source partition, per branch, per input (semantics.md, section 4).
-
-A partition's watermark is the greatest time seen minus the lag; a branch's is the least over its partitions
-that are not idle, or the highest of them once all are; an input's is the least over its branches by the same
-rule. None ever goes back. This module has no clock of its own: the tick's clock is an argument.
-
-A branch that is a stage has one partition, whose watermarks are those that leave the stage: they are told
-(`from_stages`) when the stage has settled. Inputs with such branches move then, others with `advance`.
-"""
+"""Derive watermarks from rows: per source partition, branch and input; of outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.event_time import ENDED, NEVER, Watermark, shift
+
+# From rows seen to watermarks: per source partition, per branch, per input (semantics.md, section 4).
+#
+# A partition's watermark is the greatest time seen minus the lag; a branch's is the least over its
+# partitions that are not idle, or the highest of them once all are; an input's is the least over its
+# branches by the same rule. None ever goes back. This module has no clock of its own: the tick's clock is
+# an argument.
+#
+# A branch that is a stage has one partition, whose watermarks are those that leave the stage: they are
+# told (`advance_stages`) when the stage has settled. Inputs with such branches move then, others with
+# `advance`.
 
 
 @dataclass
@@ -76,7 +79,7 @@ class BranchRules:
 
 
 @dataclass
-class Seen:
+class BranchProgress:
     """What a tick brought for one branch.
 
     ``greatest``: per partition and column the greatest time of all rows that arrived. ``advances``: explicit
@@ -129,7 +132,7 @@ def pause(
                     partition.active_at_us += excess
 
 
-def not_ahead(states: Iterable[InputState], clock_us: int) -> None:
+def clamp_to_clock(states: Iterable[InputState], clock_us: int) -> None:
     """Nothing was heard after the present clock: if it was set back, silence counts from here on."""
     for state in states:
         for branch in state.branches:
@@ -140,10 +143,10 @@ def not_ahead(states: Iterable[InputState], clock_us: int) -> None:
                     partition.heard_at_us = min(partition.heard_at_us, clock_us)
 
 
-def going_idle(
+def branches_going_idle(
     inputs: Mapping[str, InputState],
     rules: Mapping[str, Sequence[BranchRules]],
-    seen: Mapping[tuple[str, int], Seen],
+    seen: Mapping[tuple[str, int], BranchProgress],
     clock_us: int,
 ) -> list[tuple[str, int]]:
     """The branches, as (alias, number), of which `advance` would let a partition go idle by its timeout."""
@@ -154,7 +157,7 @@ def going_idle(
         if any(
             not partition.idle
             and _is_silent(partition, rule, clock_us)
-            and name not in seen.get((alias, number), Seen()).greatest
+            and name not in seen.get((alias, number), BranchProgress()).greatest
             for name, partition in branch.partitions.items()
         )
     ]
@@ -171,7 +174,7 @@ def _is_silent(partition: PartitionState, rule: BranchRules, clock_us: int) -> b
 def advance(
     inputs: Mapping[str, InputState],
     rules: Mapping[str, Sequence[BranchRules]],
-    seen: Mapping[tuple[str, int], Seen],
+    seen: Mapping[tuple[str, int], BranchProgress],
     clock_us: int,
 ) -> None:
     """Move all watermarks of a query by one tick, in place; those of inputs with stages come later.
@@ -183,14 +186,14 @@ def advance(
     for alias, state in inputs.items():
         for number, (branch, rule) in enumerate(zip(state.branches, rules[alias], strict=True)):
             if not rule.is_stage:
-                _advance_branch(branch, rule, seen.get((alias, number), Seen()), clock_us)
+                _advance_branch(branch, rule, seen.get((alias, number), BranchProgress()), clock_us)
     _follow(inputs, rules)
     for alias, state in inputs.items():
         if not any(rule.is_stage for rule in rules[alias]):
             _advance_input(state, rules[alias])
 
 
-def from_stages(
+def advance_stages(
     state: InputState,
     rules: Sequence[BranchRules],
     told: Mapping[int, tuple[Mapping[str, Watermark], bool]],
@@ -226,7 +229,7 @@ def end(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRul
             state.watermarks[column] = ENDED
 
 
-def _advance_branch(branch: BranchState, rule: BranchRules, seen: Seen, clock_us: int) -> None:
+def _advance_branch(branch: BranchState, rule: BranchRules, seen: BranchProgress, clock_us: int) -> None:
     for name, times in seen.greatest.items():
         partition = branch.partitions.setdefault(name, PartitionState())
         partition.idle, partition.active_at_us, partition.heard_at_us = False, clock_us, clock_us
@@ -252,7 +255,7 @@ def _advance_branch(branch: BranchState, rule: BranchRules, seen: Seen, clock_us
             _raise(branch.watermarks, column, shift(_coalesce(partitions, column), -lag))
 
 
-def _find_idle(branch: BranchState, rule: BranchRules, seen: Seen, clock_us: int) -> None:
+def _find_idle(branch: BranchState, rule: BranchRules, seen: BranchProgress, clock_us: int) -> None:
     for name in rule.partitions:
         branch.partitions.setdefault(name, PartitionState(active_at_us=clock_us))
     if seen.idle is not None:
@@ -299,3 +302,40 @@ def _coalesce(partitions: Sequence[tuple[Mapping[str, Watermark], bool]], column
 
 def _raise(watermarks: dict[str, Watermark], column: str, value: Watermark) -> None:
     watermarks[column] = max(watermarks.get(column, NEVER), value)
+
+
+# What a join promises of its output: the output watermark of each key (semantics.md, section 2.7).
+
+
+def output_watermarks(
+    watermarks: Mapping[str, Watermark],
+    limits: Mapping[str, Watermark],
+    least_retained: Mapping[str, int],
+    emitted: Mapping[str, Watermark],
+    *,
+    tight: bool,
+) -> dict[str, Watermark]:
+    """The output watermark of every key that has one, never below ``emitted``.
+
+    Args:
+        watermarks, limits: per key ``alias.column``, allowed_lateness taken off already.
+        least_retained: per key, the least time among its input's retained rows; absent without any.
+        tight: the rule ``tight``, else ``limit``.
+    """
+    output: dict[str, Watermark] = dict(emitted)
+    for key, watermark in watermarks.items():
+        if tight:
+            value = min(watermark, least_retained.get(key, watermark))
+        elif key in limits:
+            value = min(watermark, limits[key])
+        else:
+            continue
+        value = max(value, emitted.get(key, NEVER))
+        if value > NEVER:
+            output[key] = value
+    return output
+
+
+def risen_watermarks(before: Mapping[str, Watermark], after: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    """The watermarks that rose."""
+    return {key: value for key, value in after.items() if value > before.get(key, NEVER)}

@@ -22,10 +22,10 @@ def release_limit(size: int, slide: int, watermark: Watermark) -> Watermark:
     return (watermark - size) // slide * slide + slide
 
 
-def passed_below(gap: int, watermark: Watermark) -> Watermark:
+def last_row_limit(gap: int, watermark: Watermark) -> Watermark:
     """Rows with a lesser time are the last of their session, unless there is a later one already.
 
-    >>> passed_below(5, 20), passed_below(5, float("-inf"))
+    >>> last_row_limit(5, 20), last_row_limit(5, float("-inf"))
     (15, -inf)
     """
     return watermark if isinstance(watermark, float) else watermark - gap

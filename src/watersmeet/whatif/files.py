@@ -1,33 +1,166 @@
-"""Files of a sample: Parquet, CSV and JSON, these two by the source's own options; what their rows are, in
-order.
-
-The order of the rows is that of the files as they are given (those of a directory, or of a pattern, by name),
-and in each that of its rows. First all files of all sources are looked at, then any is read.
-"""
+"""Files of a sample, read by the source's own options."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json, parquet
 
-from watersmeet.engine.local.taken_in import rows_of
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.expressions.base import Fails
 from watersmeet.expressions.casts import text_to_date, text_to_timestamp, text_to_wall
+from watersmeet.expressions.times import parse_time, read_pattern
+from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.regular_files import named_files
+from watersmeet.runtime.local.input_rows import coerce_rows
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.files import ANY_READER, OF_SOURCES, format_of
+from watersmeet.spec.options.kafka import parser_of, records_of
+from watersmeet.spec.options.values import is_true, lowered, separator_in
+from watersmeet.spec.records.text_records import UNIT
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.sql_type import TIMESTAMP
-from watersmeet.whatif.sample import Given
-from watersmeet.whatif.text_options import TextOptions, text_options
+from watersmeet.types.sql_type import TIMESTAMP, SqlType
+from watersmeet.whatif.sample import SampleSource
 from watersmeet.zones import zone
+
+# How texts of a sample are read: by the options that the source has for files of the same format.
+
+_OF_FILES = frozenset(name.lower() for name in (*ANY_READER, *OF_SOURCES) if name != UNIT)
+"""Which files there are, and not what is in them."""
+_BACKSLASH = "\\"
+_TIMES = {"DATE": "dateformat", "TIMESTAMP": "timestampformat", "TIMESTAMP_NTZ": "timestampntzformat"}
+_AS_THEY_ARE: Mapping[str, tuple[str, ...]] = {
+    "encoding": ("utf-8", "utf8"),
+    "charset": ("utf-8", "utf8"),
+    "ignoreleadingwhitespace": ("false",),
+    "ignoretrailingwhitespace": ("false",),
+    "linesep": ("\n", "\r\n", "\r"),
+}
+"""Options that may be said if they say what holds anyway."""
+_KNOWN = {
+    "csv": {"header", "sep", "delimiter", "quote", "escape", "nullvalue", "multiline", "enforceschema"},
+    "json": {"multiline"},
+}
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Options of a source with names in lower case, all of which are known here."""
+
+    given: Mapping[str, str]
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether the first line of a CSV file names the columns, and they are taken by name."""
+        return self._has_header and not is_true(self.given, "enforceschema")
+
+    @property
+    def _has_header(self) -> bool:
+        return self.given.get("header", "true").strip().lower() == "true"
+
+    def csv_arguments(self, source: Source) -> dict[str, Any]:
+        """Return how pyarrow reads CSV files of the source, but for the types."""
+        quote = self.given.get("quote", '"')[:1]
+        names = {} if self.names_columns else {"column_names": [column.name for column in source.columns]}
+        return {
+            "read_options": csv.ReadOptions(
+                skip_rows=int(self._has_header and not self.names_columns), **names
+            ),
+            "parse_options": csv.ParseOptions(
+                delimiter=separator_in(self.given),
+                quote_char=quote or False,
+                newlines_in_values=is_true(self.given, "multiline"),
+            ),
+        }
+
+    def has_escapes(self, file: str) -> bool:
+        """Return whether a CSV file has quotes behind backslashes, which Arrow reads in another way."""
+        quote = self.given.get("quote", '"')[:1]
+        if not quote or self.given.get("escape", _BACKSLASH) != _BACKSLASH or not os.path.getsize(file):
+            return False
+        with open(file, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            return content.find(f"{_BACKSLASH}{quote}".encode()) >= 0
+
+    @property
+    def null_value(self) -> str:
+        """The text that stands for NULL in CSV."""
+        return self.given.get("nullvalue", "")
+
+    def json_arguments(self, schema: pa.Schema) -> dict[str, Any]:
+        """Return how pyarrow reads JSON files of the source."""
+        options = json.ParseOptions(
+            explicit_schema=schema,
+            unexpected_field_behavior="infer",
+            newlines_in_values=is_true(self.given, "multiline"),
+        )
+        return {"parse_options": options}
+
+    def time_reader(self, type_: SqlType) -> Callable[[pa.Array], pa.Array] | None:
+        """Return what reads texts by the pattern of a type, as clocks showed it in µs; None: it has none."""
+        pattern = self.given.get(_TIMES.get(type_.name, ""))
+        if pattern is None:
+            return None
+        pieces = read_pattern(pattern)
+        return lambda texts: parse_time(texts, pieces)
+
+
+def text_options(source: Source, wanted: str) -> TextOptions:
+    """Return the options by which a source reads files of a format; none, where its own format is another.
+
+    Raises:
+        SpecError: what one of them means, only Spark knows.
+    """
+    given = _source_options(source, wanted)
+    for name, value in given.items():
+        if not _is_known(name, value, wanted, given.get("quote", '"')):
+            said = f"'{name}' = '{value}'"
+            raise SpecError(
+                f'the sample of "{source.name}": only Spark supports {said} for {wanted}',
+                code="not-tried",
+                hint="write the sample as Parquet with Spark: spark.read….write.parquet('sample')",
+            )
+    return TextOptions(given)
+
+
+def _source_options(source: Source, wanted: str) -> Mapping[str, str]:
+    if source.traits.log:
+        if parser_of(records_of(source.options)) != wanted:
+            return {}
+        prefix = f"{wanted}."
+        return lowered({n.removeprefix(prefix): v for n, v in source.options.items() if n.startswith(prefix)})
+    if not source.traits.files or format_of(source.options) != wanted:
+        return {}
+    return {name: value for name, value in lowered(source.options).items() if name not in _OF_FILES}
+
+
+def _is_known(name: str, value: str, wanted: str, quote: str) -> bool:
+    if name in _TIMES.values():
+        try:
+            read_pattern(value)
+        except UnsupportedExpression:
+            return False
+        return True
+    if name in ("sep", "delimiter"):
+        return len(separator_in({name: value})) == 1
+    if name == "escape":  # a quote within quotes is written twice, or not at all (`has_escapes`)
+        return value in (quote, _BACKSLASH)
+    if name in _AS_THEY_ARE:
+        return value.strip(" ").lower() in _AS_THEY_ARE[name]
+    return name in _KNOWN[wanted]
+
+
+# Files of a sample: Parquet, CSV and JSON, these two by the source's own options; what their rows are, in
+# order.
+#
+# The order of the rows is that of the files as they are given (those of a directory, or of a pattern, by
+# name), and in each that of its rows. First all files of all sources are looked at, then any is read.
 
 FORMATS: Mapping[str, str] = {
     ".parquet": "parquet",
@@ -42,10 +175,10 @@ _PLAIN_TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 
 
 @dataclass(frozen=True)
-class Asked:
+class FileRequest:
     """What is asked of the files of one source. ``paths``: files, directories, patterns. ``needed``: the
-    columns that the job takes. ``first_time``: as `Given`. ``arrival``, ``partition``: columns that say when
-    a row arrived, and in which partition; any that the files have."""
+    columns that the job takes. ``first_time``: as `SampleSource`. ``arrival``, ``partition``: columns that
+    say when a row arrived, and in which partition; any that the files have."""
 
     source: Source
     paths: Sequence[str]
@@ -55,7 +188,7 @@ class Asked:
     partition: str | None = None
 
 
-def read(asked: Sequence[Asked], time_zone: str) -> list[Given]:
+def read(asked: Sequence[FileRequest], time_zone: str) -> list[SampleSource]:
     """All rows of all sources. ``time_zone``: that texts of times without one are of.
 
     Raises:
@@ -65,21 +198,21 @@ def read(asked: Sequence[Asked], time_zone: str) -> list[Given]:
     problems: list[WatersmeetError] = []
     files: list[list[str]] = []
     for own in asked:
-        paths_there, wrong = _looked_at(own)
+        paths_there, wrong = _check_files(own)
         files.append(paths_there)
         problems += wrong
     raise_all(problems)
     given = []
     for own, paths in zip(asked, files, strict=True):
         try:
-            given.append(_given(own, paths, time_zone))
+            given.append(_read_given(own, paths, time_zone))
         except WatersmeetError as error:
             problems.append(error)
     raise_all(problems)
     return given
 
 
-def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
+def _check_files(asked: FileRequest) -> tuple[list[str], list[WatersmeetError]]:
     problems: list[WatersmeetError] = []
     files: list[str] = []
     name = asked.source.name
@@ -95,7 +228,7 @@ def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
             )
         files += paths_there
     for file in files:
-        problems += _wrong_with(asked, file)
+        problems += _check_file(asked, file)
     return files, problems
 
 
@@ -103,7 +236,7 @@ def _format(file: str) -> str | None:
     return FORMATS.get(os.path.splitext(file)[1].lower())
 
 
-def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
+def _check_file(asked: FileRequest, file: str) -> Iterator[WatersmeetError]:
     where = f'the sample of "{asked.source.name}": {file}'
     wanted = _format(file)
     if wanted is None:
@@ -130,7 +263,7 @@ def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
             )
 
 
-def _columns(asked: Asked) -> dict[str, str]:
+def _columns(asked: FileRequest) -> dict[str, str]:
     """What has to be there, and what for."""
     columns = {c.name: "" for c in asked.source.columns if c.name in asked.needed}
     for name, option in ((asked.arrival, "--arrival"), (asked.partition, "--partition")):
@@ -144,7 +277,7 @@ def _unreadable(where: str, error: Exception) -> EngineError:
     return EngineError(f"{where} cannot be read: {said}", code="file-unreadable")
 
 
-def _names_in(asked: Asked, file: str, wanted: str) -> dict[str, str]:
+def _names_in(asked: FileRequest, file: str, wanted: str) -> dict[str, str]:
     """Return the columns of a file by their names in it: as they are declared, or named by an option."""
     names = _NAMES[wanted](asked, file)
     wanted_names = [*(column.name for column in asked.source.columns), *_columns(asked)]
@@ -157,7 +290,7 @@ def _names_in(asked: Asked, file: str, wanted: str) -> dict[str, str]:
     return columns
 
 
-def _names_of_csv(asked: Asked, file: str) -> list[str]:
+def _names_of_csv(asked: FileRequest, file: str) -> list[str]:
     options = text_options(asked.source, "csv")
     if options.has_escapes(file):
         raise SpecError(
@@ -172,7 +305,7 @@ def _names_of_csv(asked: Asked, file: str) -> list[str]:
         return list(reader.schema.names)
 
 
-def _names_of_json(asked: Asked, file: str) -> list[str]:
+def _names_of_json(asked: FileRequest, file: str) -> list[str]:
     if os.path.getsize(file) == 0:
         raise pa.ArrowInvalid("it is empty")
     options = text_options(asked.source, "json")
@@ -180,14 +313,14 @@ def _names_of_json(asked: Asked, file: str) -> list[str]:
         return list(reader.schema.names)
 
 
-_NAMES: Mapping[str, Callable[[Asked, str], Sequence[str]]] = {
+_NAMES: Mapping[str, Callable[[FileRequest, str], Sequence[str]]] = {
     "parquet": lambda asked, file: parquet.read_schema(file).names,
     "csv": _names_of_csv,
     "json": _names_of_json,
 }
 
 
-def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
+def _read_given(asked: FileRequest, files: Sequence[str], time_zone: str) -> SampleSource:
     tables = []
     for file in files:
         wanted = _format(file) or ""
@@ -198,7 +331,7 @@ def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
             table = table.rename_columns(columns)
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise _unreadable(f'the sample of "{asked.source.name}": {file}', error) from None
-        tables.append(_timed(asked, file, wanted, table, time_zone))
+        tables.append(_parse_times(asked, file, wanted, table, time_zone))
     try:
         together = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
@@ -209,18 +342,20 @@ def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
         ) from None
     own = [column for column in asked.source.columns if column.name in asked.needed]
     needed = replace(asked.source, columns=tuple(own), primary_key=None, change_column=None)
-    rows = rows_of(needed, together.select([column.name for column in own]), naive_is_utc=time_zone == "UTC")
+    rows = coerce_rows(
+        needed, together.select([column.name for column in own]), naive_is_utc=time_zone == "UTC"
+    )
     rows = rows.drop_columns([PARTITION, DIFF])
-    return Given(
+    return SampleSource(
         asked.source,
-        _whole(asked.source, rows),
+        _fill_missing_columns(asked.source, rows),
         asked.first_time,
         None if asked.arrival is None else _arrival(asked, together),
         None if asked.partition is None else together.column(asked.partition).cast(pa.string()),
     )
 
 
-def _whole(source: Source, rows: pa.Table) -> pa.Table:
+def _fill_missing_columns(source: Source, rows: pa.Table) -> pa.Table:
     """With NULLs in the columns that nobody takes."""
     there = set(rows.column_names)
     columns = [
@@ -232,7 +367,7 @@ def _whole(source: Source, rows: pa.Table) -> pa.Table:
     return pa.table(columns, names=[column.name for column in source.columns])
 
 
-def _arrival(asked: Asked, rows: pa.Table) -> pa.ChunkedArray:
+def _arrival(asked: FileRequest, rows: pa.Table) -> pa.ChunkedArray:
     column = rows.column(asked.arrival)
     types = pa.types
     if not (types.is_timestamp(column.type) or types.is_integer(column.type) or types.is_date32(column.type)):
@@ -247,11 +382,11 @@ def _arrival(asked: Asked, rows: pa.Table) -> pa.ChunkedArray:
     return column
 
 
-def _from_parquet(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
+def _from_parquet(asked: FileRequest, file: str, names: Mapping[str, str]) -> pa.Table:
     return parquet.ParquetFile(file).read(columns=list(names)).select(list(names))
 
 
-def _from_csv(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
+def _from_csv(asked: FileRequest, file: str, names: Mapping[str, str]) -> pa.Table:
     options = text_options(asked.source, "csv")
     convert = csv.ConvertOptions(
         include_columns=list(names),
@@ -262,13 +397,13 @@ def _from_csv(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
     return csv.read_csv(file, **options.csv_arguments(asked.source), convert_options=convert)
 
 
-def _from_json(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
+def _from_json(asked: FileRequest, file: str, names: Mapping[str, str]) -> pa.Table:
     schema = pa.schema(list(_types_of_texts(asked, names).items()))
     options = text_options(asked.source, "json")
     return json.read_json(file, **options.json_arguments(schema)).select(list(names))
 
 
-_READERS: Mapping[str, Callable[[Asked, str, Mapping[str, str]], pa.Table]] = {
+_READERS: Mapping[str, Callable[[FileRequest, str, Mapping[str, str]], pa.Table]] = {
     "parquet": _from_parquet,
     "csv": _from_csv,
     "json": _from_json,
@@ -276,7 +411,7 @@ _READERS: Mapping[str, Callable[[Asked, str, Mapping[str, str]], pa.Table]] = {
 """Per format what reads columns of a file. Called with the names in the file, and what each is."""
 
 
-def _types_of_texts(asked: Asked, names: Mapping[str, str]) -> dict[str, Any]:
+def _types_of_texts(asked: FileRequest, names: Mapping[str, str]) -> dict[str, Any]:
     """Times are read as texts first; partitions are texts. By names in the file."""
     types = {}
     for in_file, name in names.items():
@@ -292,7 +427,7 @@ def _types_of_texts(asked: Asked, names: Mapping[str, str]) -> dict[str, Any]:
     return types
 
 
-def _timed(asked: Asked, file: str, wanted: str, table: pa.Table, time_zone: str) -> pa.Table:
+def _parse_times(asked: FileRequest, file: str, wanted: str, table: pa.Table, time_zone: str) -> pa.Table:
     """With the texts of declared times, and of arrival, as times."""
     options = text_options(asked.source, wanted) if wanted != "parquet" else TextOptions({})
     for place, name in enumerate(table.column_names):

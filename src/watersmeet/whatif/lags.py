@@ -1,20 +1,100 @@
-"""Which lags a sample's own disorder asks for: the least by which no more than a share of rows is late."""
+"""Lags that a sample's disorder asks for, and the streams they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.engine.driver.late import lateness_of
 from watersmeet.event_time import MIN_TIME, saturating_sub
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.model import Job
-from watersmeet.whatif.judged import BranchRows, Marks, marks_of, rows_of_query
+from watersmeet.plan.source_projection import mentioned_columns
+from watersmeet.runtime.coordinator.input_watermarks import find_lateness
+from watersmeet.spec.model import Job, Source
+from watersmeet.types.intervals import UNIT_US
+from watersmeet.whatif.ingest_rules import BranchRows, TickWatermarks, marks_of, rows_of_query
 from watersmeet.whatif.sample import Numbers, Sample
-from watersmeet.whatif.setting import Setting, applied
+from watersmeet.whatif.settings import Setting, apply_setting
+
+# The streams of a job, as far as settings are about them: event times, lags, and how a lag is written.
+
+
+@dataclass(frozen=True)
+class EventStream:
+    """One source that is read as a stream. ``lag``: the greatest that one of its event times has; None: its
+    watermarks are told. ``times``: its columns that are event times; an expression is none of them.
+    ``units``: whether event times of it are on the clock (True), numbers (False), or both. ``needed``: the
+    columns that the job takes."""
+
+    source: Source
+    lag: int | None
+    times: tuple[str, ...]
+    units: frozenset[bool]
+    needed: frozenset[str]
+
+    @property
+    def in_time(self) -> bool:
+        return True in self.units
+
+    def written(self, lag: int, pipeline: bool = False) -> list[str]:
+        """How a job says that lag, per event time."""
+        if pipeline:
+            return [f'lag = "{" ".join(_in_units(lag))}"' if self.in_time else f"lag = {lag}"]
+        count, unit = _in_units(lag)
+        length = f"INTERVAL '{count}' {unit.upper()}" if self.in_time else str(lag)
+        if self.source.event_times:
+            return [
+                f"WATERMARK FOR {time.column} AS {time.column} - {length}" for time in self.source.event_times
+            ]
+        times = self.times or ("its event time",)
+        return [f"IMPOSE_ORDER(TABLE {self.source.name}, DESCRIPTOR({time}), {length})" for time in times]
+
+
+def _in_units(lag: int) -> tuple[str, str]:
+    """Return how many of the greatest unit without a fraction, and the unit.
+
+    >>> _in_units(90_000_000), _in_units(3_600_000_000)
+    (('90', 'seconds'), ('1', 'hours'))
+    """
+    units = [(size, name) for name, size in UNIT_US.items() if name != "week"]
+    size, name = max(unit for unit in units if lag % unit[0] == 0) if lag else (1_000_000, "second")
+    return str(lag // size), f"{name}s"
+
+
+def streams_of(plan: JobPlan) -> dict[str, EventStream]:
+    """Per source that is read as a stream, in the plan's order."""
+    return {source.name: _stream(plan, source) for source in plan.sources}
+
+
+def _stream(plan: JobPlan, source: Source) -> EventStream:
+    lags: list[int] = []
+    times: dict[str, None] = {}
+    units, needed = set(), set[str]()
+    for side, branch in _read_by(plan, source.name):
+        expressions = dict(branch.columns)
+        types: Mapping[str, bool] = {c.name: c.type.is_integer for c in side.input.columns}
+        for column, lag in zip(side.event_times, branch.lags, strict=True):
+            if lag is not None:
+                lags.append(lag)
+            units.add(not types[column])
+            if column in expressions and expressions[column].key == "column":
+                times[expressions[column].name] = None
+        needed |= mentioned_columns(branch)
+    return EventStream(source, max(lags, default=None), tuple(times), frozenset(units), frozenset(needed))
+
+
+def _read_by(plan: JobPlan, source: str) -> Iterator[tuple[SidePlan, BranchPlan]]:
+    for query in plan.queries:
+        for side in query.alone.sides:
+            for _, branch in side.sources:
+                if branch.source.name == source:
+                    yield side, branch
+
+
+# Which lags a sample's own disorder asks for: the least by which no more than a share of rows is late.
 
 _S, _MS = 1_000_000, 1_000
 
@@ -43,12 +123,12 @@ def disorder_of(job: Job, sample: Sample) -> list[Disorder]:
     Raises:
         EngineError: an expression is one that only Spark computes.
     """
-    plan = plan_job(applied(job, Setting(lags=dict.fromkeys(_sources(plan_job(job)), 0))))
+    plan = plan_job(apply_setting(job, Setting(lags=dict.fromkeys(_sources(plan_job(job)), 0))))
     disorders = []
     for query in plan.queries:
         rows = rows_of_query(query, sample)
         marks = marks_of(query, rows, sample)
-        lateness = {side.name: lateness_of(query, side) for side in query.sides}
+        lateness = {side.name: find_lateness(query, side) for side in query.sides}
         disorders += [_disorder(own, marks, lateness[own.side.name]) for own in rows if own.times]
     return disorders
 
@@ -62,16 +142,16 @@ def least_lags(disorders: Sequence[Disorder], share: float) -> dict[str, int]:
     return lags
 
 
-def rounded(lags: Mapping[str, int], in_time: Mapping[str, bool]) -> dict[str, int]:
+def round_lags(lags: Mapping[str, int], in_time: Mapping[str, bool]) -> dict[str, int]:
     """The lags as a person would write them, none of them less: whole seconds, or ms below one.
 
-    >>> rounded({"a": 2_340_000, "b": 700_100, "c": 7}, {"a": True, "b": True, "c": False})
+    >>> round_lags({"a": 2_340_000, "b": 700_100, "c": 7}, {"a": True, "b": True, "c": False})
     {'a': 3000000, 'b': 701000, 'c': 7}
     """
-    return {name: _rounded(lag) if in_time[name] else lag for name, lag in lags.items()}
+    return {name: _round_lag(lag) if in_time[name] else lag for name, lag in lags.items()}
 
 
-def _rounded(lag: int) -> int:
+def _round_lag(lag: int) -> int:
     unit = _S if lag > _S else _MS
     return -(-lag // unit) * unit
 
@@ -80,7 +160,7 @@ def _sources(plan: JobPlan) -> list[str]:
     return [source.name for source in plan.sources]
 
 
-def _disorder(own: BranchRows, marks: Marks, lateness: int) -> Disorder:
+def _disorder(own: BranchRows, marks: TickWatermarks, lateness: int) -> Disorder:
     ticks = own.arrived.ticks
     behind = np.zeros(len(ticks), dtype=np.int64)
     for column, values in own.times.items():

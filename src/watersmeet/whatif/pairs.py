@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.given import zoned
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.input_rows import add_utc_zone
 from watersmeet.spec.model import (
     Branch,
     Column,
@@ -41,8 +41,8 @@ from watersmeet.whatif.sample import Numbers, Sample
 
 ROW = ours("whatif_row")
 """The column that numbers rows."""
-_AT_ONCE = 500_000
-MOST = 20_000_000
+_BATCH_PAIRS = 500_000
+MAX_BATCH_PAIRS = 20_000_000
 """A batch join of more pairs is not looked at: they are held in memory."""
 
 
@@ -81,19 +81,19 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
     """All matches of a query's join of two inputs over the sample, those that pass its WHERE.
 
     Raises:
-        EngineError: there are more than `MOST`, or a condition fails.
+        EngineError: there are more than `MAX_BATCH_PAIRS`, or a condition fails.
     """
     plan = _batch_plan(insert, job)
     engine = LocalJob(plan, MemoryStore(), given=True)
     tables: list[pa.Table] = []
     try:
-        for part in range(parts := max(1, sample.rows // _AT_ONCE)):
+        for part in range(parts := max(1, sample.rows // _BATCH_PAIRS)):
             _push(engine, plan, sample, part, parts)
             table = engine.tick(clock_us=0).tables[insert.name]
             tables.append(table)
-            if sum(rows.num_rows for rows in tables) > MOST:
+            if sum(rows.num_rows for rows in tables) > MAX_BATCH_PAIRS:
                 raise EngineError(
-                    f'the batch join of the sample of "{insert.name}" has more than {MOST:,} rows',
+                    f'the batch join of the sample of "{insert.name}" has more than {MAX_BATCH_PAIRS:,} rows',
                     code="too-many-matches",
                     hint="use a smaller sample",
                 )
@@ -111,7 +111,9 @@ def _batch_plan(insert: Insert, job: Job) -> JobPlan:
     left, right = (_alias(side) for side in (relation.left, relation.right))
     query = replace(
         insert.query,
-        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: numbered(own, apart=False)),
+        relation=with_inputs(
+            replace(relation, kind=JoinKind.INNER), lambda own: number_rows(own, apart=False)
+        ),
         outputs=(_output("l", left), _output("r", right)),
     )
     own = replace(insert, sink=Sink("pairs", "memory"), query=query)
@@ -134,7 +136,7 @@ def _push(engine: LocalJob, plan: JobPlan, sample: Sample, part: int, parts: int
             rows = arrived.rows.slice(first, end - first).drop_columns([DIFF, PARTITION])
             rows = rows.append_column(ROW, pa.array(numbers))
             if len(numbers):
-                engine.push(name, zoned(rows, read[name].columns))
+                engine.push(name, add_utc_zone(rows, read[name].columns))
         first_number += arrived.count
 
 
@@ -143,7 +145,7 @@ def _alias(relation: Relation) -> str:
     return relation.alias
 
 
-def numbered(given: Input, *, apart: bool) -> Input:
+def number_rows(given: Input, *, apart: bool) -> Input:
     """The input with the rows' numbers, and watermarks that never move."""
     number = Column(ROW, BIGINT)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.event_time import MIN_TIME, Times
-from watersmeet.kernel.times import known_times
+from watersmeet.kernel.event_times import known_times
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.model import Source
 
@@ -23,7 +23,7 @@ TICKS = 1_000
 
 
 @dataclass(frozen=True)
-class Given:
+class SampleSource:
     """What is known of one source. ``rows``: all columns that it is declared with, in the order of arrival if
     there is no ``arrival``. ``arrival``: a column beside them, when each row came. ``partition``: another,
     the partition that it came in. ``first_time``: the event time by which rows arrive that do not say when.
@@ -37,7 +37,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ArrivedRows:
     """The rows of one source, in order of arrival, with `PARTITION` and `DIFF`. ``ticks``: which tick took
     each, never going back. ``clocks``: when each came."""
 
@@ -56,7 +56,7 @@ class Sample:
     """``clocks``: of every tick. ``by_arrival``: clocks are those of columns, not event times. ``in_time``:
     clocks are µs; else plain units of integer times."""
 
-    sources: Mapping[str, Arrived]
+    sources: Mapping[str, ArrivedRows]
     clocks: Times
     by_arrival: bool
     in_time: bool
@@ -76,7 +76,7 @@ class Sample:
 
 
 def sample_of(
-    given: Sequence[Given],
+    given: Sequence[SampleSource],
     *,
     ticks: int = TICKS,
     rows_per_tick: int | None = None,
@@ -112,12 +112,12 @@ def sample_of(
     raise_all(problems)
     of_ticks = _cut(list(clocks.values()), ticks, rows_per_tick, tick_length)
     of_source = dict(zip(clocks, of_ticks, strict=True))
-    in_time = on_clock(given)
+    in_time = is_on_clock(given)
     tick_clocks = _tick_clocks(clocks, of_source)
     moved, tick_clocks = _with_silence(tick_clocks, min(idle_us, default=None) if in_time else None)
     return Sample(
         {
-            source.source.name: Arrived(
+            source.source.name: ArrivedRows(
                 source.source,
                 _laid_out(source, orders[source.source.name]),
                 moved[of_source[source.source.name]],
@@ -132,12 +132,12 @@ def sample_of(
     )
 
 
-def on_clock(given: Sequence[Given]) -> bool:
+def is_on_clock(given: Sequence[SampleSource]) -> bool:
     """Whether the rows arrive by times; else by plain numbers."""
-    return all(map(_in_time, given))
+    return all(map(_arrives_by_time, given))
 
 
-def _check_alike(given: Sequence[Given]) -> None:
+def _check_alike(given: Sequence[SampleSource]) -> None:
     told = [source.source.name for source in given if source.arrival is not None]
     silent = [source.source.name for source in given if source.arrival is None]
     if told and silent:
@@ -146,7 +146,7 @@ def _check_alike(given: Sequence[Given]) -> None:
             code="mixed-arrival",
             hint="set --arrival for all sources, or for none, which uses event times as arrival times",
         )
-    units = {_in_time(source): source.source.name for source in given}
+    units = {_arrives_by_time(source): source.source.name for source in given}
     if len(units) > 1:
         raise SpecError(
             f'arrival times of "{units[True]}" are times, but those of "{units[False]}" are numbers, so'
@@ -160,15 +160,15 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _in_time(given: Given) -> bool:
+def _arrives_by_time(given: SampleSource) -> bool:
     return not pa.types.is_integer(_clock_column(given).type)
 
 
-def _clock_column(given: Given) -> pa.ChunkedArray:
+def _clock_column(given: SampleSource) -> pa.ChunkedArray:
     return given.rows.column(given.first_time) if given.arrival is None else given.arrival
 
 
-def _clocks(given: Given) -> tuple[Times, Numbers | None, int]:
+def _clocks(given: SampleSource) -> tuple[Times, Numbers | None, int]:
     """When each row came, in order; the order of the rows (None: as they are); how many have no time."""
     name = given.source.name
     if not given.rows.num_rows:
@@ -237,7 +237,7 @@ def _with_silence(clocks: Times, idle_us: int | None) -> tuple[Numbers, Times]:
     return moved, np.insert(clocks, long, clocks[long] - 1)
 
 
-def _laid_out(given: Given, order: Numbers | None) -> pa.Table:
+def _laid_out(given: SampleSource, order: Numbers | None) -> pa.Table:
     count = given.rows.num_rows
     partition = given.partition
     if partition is None:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask, Side
 from watersmeet.expressions.compiler import compile_expression
@@ -24,12 +23,13 @@ from watersmeet.expressions.evaluate import Computed
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.times import to_canonical
+from watersmeet.kernel.event_times import to_canonical
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.evaluated import shown, source_inputs
-from watersmeet.plan.explain.durations import distance
-from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.explain.wording import distance
 from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.query_inputs import JoinInputs, refs
+from watersmeet.plan.source_projection import source_inputs, unquoted_text
+from watersmeet.runtime.values import arrow_type
 from watersmeet.spec.model import Branch, Expr, Input, Source
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.json_values import values_of
@@ -83,8 +83,8 @@ def _compile(
 
 
 def inputs_of(source: Source, zone: str) -> JoinInputs:
-    """See `plan.evaluated.source_inputs`; the same for the same source, so that what is compiled over them is
-    found again."""
+    """See `plan.source_projection.source_inputs`; the same for the same source, so that what is compiled
+    over them is found again."""
     return _inputs(Same(source), zone)
 
 
@@ -94,19 +94,19 @@ def _inputs(source: Same, zone: str) -> JoinInputs:
 
 
 def shown_once(expr: Expr) -> str:
-    """See `plan.evaluated.shown`, which is asked once."""
+    """See `plan.source_projection.unquoted_text`, which is asked once."""
     return _render(Same(expr))
 
 
 @lru_cache(256)
 def _render(expr: Same) -> str:
-    return shown(expr.of)
+    return unquoted_text(expr.of)
 
 
 def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Table, zone: str) -> pa.Table:
     """Columns of an input, called `joined_name`, of the rows of a source.
 
-    Raises: EngineError as `value_of`.
+    Raises: EngineError as `evaluate_column`.
     """
     inputs = inputs_of(branch.source, zone)
     exprs = dict(zip((column.name for column in given.columns), branch.columns, strict=True))

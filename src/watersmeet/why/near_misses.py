@@ -11,11 +11,17 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MAX_TIME, Mask
-from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.query_inputs import JoinInputs, refs
 from watersmeet.spec.model import Branch, Expr, Join, JoinKind
 from watersmeet.why.answer import Near
-from watersmeet.why.expressions import Conditions, columns_of, join_columns, mentioned_columns, repeat_row
+from watersmeet.why.expressions import (
+    Conditions,
+    columns_of,
+    join_columns,
+    mentioned_columns,
+    repeat_row,
+)
 from watersmeet.why.replay import NOBODY
 from watersmeet.why.rows import InputRows, QueryRows, Spot, joins_of
 

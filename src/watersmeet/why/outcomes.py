@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.engine.driver.late import lateness_of
-from watersmeet.errors import EngineError, counted
+from watersmeet.errors import EngineError, format_count
 from watersmeet.event_time import NEVER, Mask, Watermark, saturate, shown_time
 from watersmeet.history.points import subject_of
-from watersmeet.plan.evaluated import shown
-from watersmeet.plan.explain.durations import distance
-from watersmeet.plan.join_inputs import JoinInputs, refs, unit_of_type
+from watersmeet.plan.explain.wording import distance
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.query_inputs import JoinInputs, refs, unit_of_type
+from watersmeet.plan.source_projection import unquoted_text
+from watersmeet.runtime.coordinator.input_watermarks import find_lateness
 from watersmeet.spec.model import Branch, Job, Join, JoinKind
 from watersmeet.why.answer import SHOWN, Answer, Fate, Met, Tick, Told, What, line_of
 from watersmeet.why.expressions import Conditions, columns_of, inputs_of, mentioned_columns, value_of
@@ -113,7 +113,7 @@ class Fates:
         key, time, below = spot.branch.late_key(spot.row)
         integer = self._is_integer(key)
         by = distance(below - time, not integer)
-        lateness = lateness_of(self.rows.query, self.side)
+        lateness = find_lateness(self.rows.query, self.side)
         taken = f" less {distance(lateness, not integer)} of allowed lateness" if lateness else ""
         watermark, when = "the watermark", str(self.rows.tick(spot))
         for join in self.rows.query.every(JoinPlan):
@@ -166,7 +166,7 @@ class Fates:
             with suppress(EngineError):
                 table = columns_of(bare, branch, mentioned_columns([key], ""), row, self.rows.zone)
                 if not value_of(key, JoinInputs((bare,), time_zone=self.rows.zone), table)[0].is_valid:
-                    texts.append(f"{shown(key)} is NULL")
+                    texts.append(f"{unquoted_text(key)} is NULL")
         return texts
 
     # what the join did
@@ -305,7 +305,7 @@ class Fates:
             return "joined", f"emitted {first.tick}, when it met {who}", more
         text = f"joined with {who} {first.tick}"
         if len(partners) > 1:
-            text += f" and {counted(len(partners) - 1, 'other row')}"
+            text += f" and {format_count(len(partners) - 1, 'other row')}"
         if all(own.left_out is not None for own in met):
             text += f"; the joined row was left out by {first.left_out}"
         gone = self._release_tick(spot)
@@ -359,7 +359,7 @@ class Fates:
             for by, c in bounds:
                 side, of = sides[by]
                 mark = self.rows.history.mark(query.name, side.name, of, "watermark")[slot]
-                passing.append((by, mark, saturate(time + c + lateness_of(query, side))))
+                passing.append((by, mark, saturate(time + c + find_lateness(query, side))))
         return passing
 
     def _why_not(self, spot: Spot, near: Spot) -> list[str]:
@@ -474,7 +474,8 @@ def _notes(asked: QuestionPlan, rows: QueryRows, reread: Mapping[str, Reread], c
         unsure = [record for record in rows.left_out[name] if not record.certain]
         if unsure:
             notes.append(
-                f'"{name}": {counted(len(unsure), "record")} not read here: broken, or only Spark knows what'
+                f'"{name}": {format_count(len(unsure), "record")} not read here: broken, or only Spark knows'
+                " what"
                 f" they are, such as {unsure[0].record} ({unsure[0].place})"
             )
     side, time = asked.side(rows.query), asked.question.time
@@ -483,7 +484,7 @@ def _notes(asked: QuestionPlan, rows: QueryRows, reread: Mapping[str, Reread], c
         notes += _late_since(time, rows, side)
     if not count:
         there = sum(portion.rows.num_rows for name in names for portion in reread[name].portions)
-        notes.insert(0, f"no such row is among the {counted(there, 'row')} of {', '.join(names)}")
+        notes.insert(0, f"no such row is among the {format_count(there, 'row')} of {', '.join(names)}")
         notes[1:1] = asked.unnamed_keys(rows.query)
     return notes
 

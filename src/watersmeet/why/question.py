@@ -21,16 +21,14 @@ from sqlglot import exp
 
 from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.event_time import Mask
-from watersmeet.kernel.times import known_times
+from watersmeet.kernel.event_times import known_times
 from watersmeet.plan.conditions.conjuncts import split
-from watersmeet.plan.evaluated import shown
-from watersmeet.plan.join_inputs import JoinInputs
-from watersmeet.plan.model.conditions import KeyPlan
-from watersmeet.plan.model.delta import DeltaPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import MatchPlan
-from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.model.nodes import DeltaPlan, MatchPlan
+from watersmeet.plan.model.sides import KeyPlan, SidePlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.plan.query_inputs import JoinInputs
+from watersmeet.plan.source_projection import unquoted_text
 from watersmeet.spec.model import Branch, Expr, Insert, Job, Query, Sink, Source, with_branches
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types.arrow import sql_name
@@ -133,7 +131,7 @@ class QuestionPlan:
                 check_name(side, keys[number], text)
                 comparisons.append((keys[number], text))
             else:
-                said = ", ".join(map(shown, keys)) or "none"
+                said = ", ".join(map(unquoted_text, keys)) or "none"
                 every = ", ".join(own.name for own in side.input.columns)
                 raise SpecError(
                     f'--key "{text}" does not match a key: the equality keys of "{side.name}" are {said}',
@@ -158,7 +156,7 @@ class QuestionPlan:
         table = columns_of(bare, own, mentioned_columns([expr for expr, _ in compared], ""), rows, zone_name)
         for expr, text in compared:
             array = value_of(expr, JoinInputs((bare,), time_zone=zone_name), table)
-            meant &= _equals(array, text, shown(expr), zone_name)
+            meant &= _equals(array, text, unquoted_text(expr), zone_name)
         if self.question.time is not None:
             meant &= _at(branch, self.question.time, zone_name)
         return meant
@@ -168,7 +166,7 @@ class QuestionPlan:
         side = self.side(query)
         keys = keys_of(query, side, self.inserts[query.name])
         return [
-            f'--key "{text}" was taken for a value of {shown(key)}: no column or key is called'
+            f'--key "{text}" was taken for a value of {unquoted_text(key)}: no column or key is called'
             f' "{text.partition("=")[0]}"'
             for text, key in zip(self.question.keys, keys, strict=False)
             if "=" in text and _named_expression(side, keys, text) is None
@@ -182,8 +180,8 @@ def _named_expression(side: SidePlan, keys: Sequence[Expr], text: str) -> tuple[
         if equals and same_name(column.name, name):
             return exp.column(column.name), value
     for key in keys:
-        if same_name(f"{shown(key)}=", text[: len(shown(key)) + 1]):
-            return key, text[len(shown(key)) + 1 :]
+        if same_name(f"{unquoted_text(key)}=", text[: len(unquoted_text(key)) + 1]):
+            return key, text[len(unquoted_text(key)) + 1 :]
     return None
 
 
@@ -210,8 +208,8 @@ def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
 
 @dataclass(frozen=True)
 class InputDescription:
-    """``keys``: the equality keys of its join, as texts; ``columns``, ``times``: names; ``is_told``: whether
-    its rows are those of sources, and none of what queries beneath it have made."""
+    """``keys``: the equality keys of its join, as texts; ``columns``, ``times``: names; ``has_row_detail``:
+    whether its rows are those of sources, and none of what queries beneath it have made."""
 
     query: str
     input: str
@@ -228,7 +226,7 @@ def inputs_of_job(job: Job, plan: JobPlan) -> list[InputDescription]:
         InputDescription(
             query.name,
             side.name,
-            tuple(map(shown, keys_of(query, side, inserts[query.name]))),
+            tuple(map(unquoted_text, keys_of(query, side, inserts[query.name]))),
             tuple(column.name for column in side.input.columns),
             tuple(side.event_times),
             bool(side.sources),
@@ -254,7 +252,7 @@ def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]
     for join in (lookup.join for delta in query.every(DeltaPlan) for lookup in delta.lookups):
         if side.name in (join.right.name, join.right.copy_of):
             for key in join.keys:
-                by_text.setdefault(shown(key.right), key)
+                by_text.setdefault(unquoted_text(key.right), key)
     return [(key, False) for key in by_text.values()]
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.given import zoned
 from watersmeet.event_time import Mask, Watermark
 from watersmeet.names import DIFF, PARTITION, SHOWN_DIFF, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.changing import ChangeColumn
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.input_rows import add_utc_zone
+from watersmeet.spec.change_kinds import ChangeColumn
 from watersmeet.spec.model import (
     Branch,
     Column,
@@ -44,10 +44,10 @@ from watersmeet.spec.model import (
 )
 from watersmeet.state.manifest import Arrangement
 from watersmeet.state.marks import read_marks
-from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
-from watersmeet.whatif.pairs import ROW, apart_name, numbered
+from watersmeet.whatif.pairs import ROW, apart_name, number_rows
 from watersmeet.why.rows import InputRows, Numbers, goes_by_clock, joins_of
 from watersmeet.why.ticks import TickHistory
 
@@ -217,7 +217,7 @@ class Replay:
             ]
         query = replace(
             query,
-            relation=with_inputs(query.relation, lambda own: _with_times(numbered(own, apart=True))),
+            relation=with_inputs(query.relation, lambda own: _with_times(number_rows(own, apart=True))),
             outputs=tuple(outputs),
             mode=self._mode if query.mode is None else query.mode,
         )
@@ -240,7 +240,7 @@ class Replay:
                 (0, len(slots)) if slot is None else np.searchsorted(slots, [slot, slot + 1]).tolist()
             )
             if first < end:
-                engine.push(source.name, zoned(rows.slice(first, end - first), source.columns))
+                engine.push(source.name, add_utc_zone(rows.slice(first, end - first), source.columns))
                 pushed = True
         return pushed
 

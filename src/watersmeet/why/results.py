@@ -15,9 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from watersmeet.errors import EngineError, PlanError, SeveralErrors, counted
+from watersmeet.errors import EngineError, PlanError, SeveralErrors, format_count
 from watersmeet.event_time import Mask
-from watersmeet.spec.model import Input, Job, Join, JoinKind, OutputMode, Query, Relation, Source, inputs_of
+from watersmeet.spec.model import (
+    Input,
+    Job,
+    Join,
+    JoinKind,
+    OutputMode,
+    Query,
+    Relation,
+    Source,
+    inputs_of,
+)
 from watersmeet.why.answer import SHOWN, Met, Near, Record, Tick, Told, What, line_of
 from watersmeet.why.near_misses import JoinedRow, WhyNot, failing_where, near_misses
 from watersmeet.why.replay import (
@@ -484,7 +494,7 @@ class Results:
             first = next((own for own in full if own.span.until is None), (full or results)[0])
             met = self._matches([first, *(own for own in results if own is not first)])
             more = len(results) - 1
-            rest = f"; {counted(more, 'other row')} of the output" if more else ""
+            rest = f"; {format_count(more, 'other row')} of the output" if more else ""
             rest = _and_others(results) if self.is_chain else rest
             words = f"{self._words_of(met[0])}{rest}{why}"
             return words, {"met": met, "more_met": len(results) - len(met)}
@@ -537,7 +547,7 @@ class Results:
             some = any(own.span.since < slot for own in results)
             return f", of which nothing was {'still in the output' if some else 'emitted'}", {}
         met = self._matches(ended)
-        return f", with {counted(len(ended), 'row')} of the output", {
+        return f", with {format_count(len(ended), 'row')} of the output", {
             "met": met,
             "more_met": len(ended) - len(met),
         }
@@ -676,7 +686,7 @@ class Results:
 
 def _and_others(joined: Sequence[object]) -> str:
     more = len(joined) - 1
-    return f" and {counted(more, 'other joined row')}" if more else ""
+    return f" and {format_count(more, 'other joined row')}" if more else ""
 
 
 def _bare(tick: Tick) -> str:

@@ -19,23 +19,29 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.engine.local.given import zoned
-from watersmeet.engine.values import to_table
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import MIN_TIME, Mask, Times
 from watersmeet.history.points import subject_of
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_array, one_table
 from watersmeet.names import DIFF, PARTITION
-from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.query_inputs import JoinInputs, refs
+from watersmeet.runtime.local.input_rows import add_utc_zone
+from watersmeet.runtime.values import to_table
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.spec.model import Branch, Expr, Input, Insert, Join, JoinKind, Relation, Source
 from watersmeet.types.json_values import rows_of
-from watersmeet.whatif.judged import BranchRows, Kept, Marks, branch_rows, kept_of
-from watersmeet.whatif.sample import Arrived, Sample
+from watersmeet.whatif.ingest_rules import (
+    BranchRows,
+    IngestCounts,
+    TickWatermarks,
+    branch_rows,
+    count_ingested,
+)
+from watersmeet.whatif.sample import ArrivedRows, Sample
 from watersmeet.why.answer import Tick
 from watersmeet.why.expressions import Conditions, columns_of, mentioned_columns, value_of
 from watersmeet.why.ticks import TickHistory, plain_join_of
@@ -164,8 +170,8 @@ class InputRows:
     side: SidePlan
     of: SourceRows
     own: BranchRows
-    kept: Kept
-    marks: Marks
+    kept: IngestCounts
+    marks: TickWatermarks
     late_after: Mapping[str, Times]
     never: int
 
@@ -264,7 +270,7 @@ class Spot:
     def values(self) -> dict[str, Any]:
         """As its source has it, as JSON has values: those of TIMESTAMP in UTC, with a Z."""
         rows = self.branch.of.rows.slice(self.row, 1).drop_columns([PARTITION, DIFF])
-        (row,) = rows_of(zoned(rows, self.branch.of.reread.source.columns))
+        (row,) = rows_of(add_utc_zone(rows, self.branch.of.reread.source.columns))
         return dict(zip(rows.column_names, row, strict=True))
 
 
@@ -526,10 +532,10 @@ def _inputs_of(
         """With a slot for rows that no tick has read: nothing is late in it, and nothing leaves."""
         return {key: np.append(own, own[-1] if last is None else np.int64(last)) for key, own in of.items()}
 
-    marks = Marks(more(marks.late_below, MIN_TIME), more(marks.limits, None), {})
+    marks = TickWatermarks(more(marks.late_below, MIN_TIME), more(marks.limits, None), {})
     clocks = np.array([clock or 0 for clock in (*history.clocks(), 0)], dtype=np.int64)
     arrived = {
-        name: Arrived(own.reread.source, own.rows, own.slot, np.zeros(len(own.slot), dtype=np.int64))
+        name: ArrivedRows(own.reread.source, own.rows, own.slot, np.zeros(len(own.slot), dtype=np.int64))
         for name, own in sources.items()
     }
     sample = Sample(arrived, clocks, by_arrival=True, in_time=True)
@@ -537,7 +543,7 @@ def _inputs_of(
     branches = [(side, *own) for side in query.sides for own in side.ingested]
     for side, number, branch in branches:
         own = branch_rows(query, side, number, branch, sample)
-        kept, of = kept_of(own, marks), sources[own.source]
+        kept, of = count_ingested(own, marks), sources[own.source]
         released = np.where(kept.released >= len(history), never, kept.released)
         if history.ended is not None:
             is_before = of.slot[kept.rows] <= history.ended

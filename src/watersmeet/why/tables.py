@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.local.evaluate import BranchEvaluator, value_of
 from watersmeet.event_time import Mask
 from watersmeet.history.points import subject_of
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.names import DIFF
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.runtime.local.evaluate import BranchEvaluator, evaluate_column
 from watersmeet.spec.model import Branch, Input, Insert, OutputMode, Source
 from watersmeet.spec.records.changes import computed_of_changes, said_by
 from watersmeet.why.replay import Joined
@@ -138,11 +138,11 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
     if source.primary_key is not None:
         (own,) = branches
         key, rows = source.primary_key, one_table([own.of.rows])
-        keys = pa.table({name: value_of(source, name, rows, zone) for name in key.columns})
+        keys = pa.table({name: evaluate_column(source, name, rows, zone) for name in key.columns})
         columns = batch_of(keys)
         for name in key.columns:
             taken &= ~keys.column(name).is_null().to_numpy(zero_copy_only=False)
-        sequence = None if key.sequence is None else value_of(source, key.sequence, rows, zone)
+        sequence = None if key.sequence is None else evaluate_column(source, key.sequence, rows, zone)
         group = _first_of(group_numbers(columns, key.columns))
         return Records(Kind.KEYED, group, places, slots, diffs, places, taken, sequence)
     came = np.concatenate([own.came_to for own in branches])
@@ -157,7 +157,7 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
         if computed_of_changes(source):
             names += [one.column.name for one in source.computed if one.column.name != said_by(source)]
         if len(branches) == 1:
-            whole = [pa.table({name: value_of(source, name, own.of.rows, zone) for name in names})]
+            whole = [pa.table({name: evaluate_column(source, name, own.of.rows, zone) for name in names})]
     group = _first_of(group_numbers(batch_of(pa.concat_tables(kept)), side.kept)) if side.kept else places * 0
     every = group
     if whole:

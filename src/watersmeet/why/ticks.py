@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.engine.driver.late import late_by_watermarks
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark
-from watersmeet.history.figures import CLOCK, COUNT, DURATION, JOB, OFFSET, START
-from watersmeet.history.past import Past
-from watersmeet.history.points import END, subject_of
+from watersmeet.history.points import CLOCK, COUNT, DURATION, END, JOB, OFFSET, START, subject_of
+from watersmeet.history.reader import JobHistory
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.whatif.judged import Marks, release_limits
+from watersmeet.runtime.coordinator.input_watermarks import compute_late_thresholds
+from watersmeet.whatif.ingest_rules import TickWatermarks, release_limits
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class _Part:
 class TickHistory:
     """``ticks``: the numbers of those that are known, rising. Their places in it are called slots."""
 
-    past: Past
+    past: JobHistory
     ticks: tuple[int, ...]
     _levels: dict[tuple[str, str], list[int | None]] = field(default_factory=dict)
     _parts: dict[tuple[str, str], _Part] = field(default_factory=dict)
@@ -226,7 +225,7 @@ class TickHistory:
         )
 
     def mark(self, query: str, alias: str, column: str, figure: str) -> list[Watermark]:
-        """``watermark`` or ``late_below`` of an event time, of every tick."""
+        """``watermark`` or ``raise_late_thresholds`` of an event time, of every tick."""
         ended = self.ended
         return [
             NEVER
@@ -245,12 +244,12 @@ class TickHistory:
             for column in side.event_times
         }
         by_slot = [
-            late_by_watermarks(query, {key: marks[slot] for key, marks in watermarks.items()})
+            compute_late_thresholds(query, {key: marks[slot] for key, marks in watermarks.items()})
             for slot in range(len(self))
         ]
         return {key: np.array([_time(below[key]) for below in by_slot], dtype=np.int64) for key in watermarks}
 
-    def marks_of(self, query: QueryPlan) -> Marks:
+    def marks_of(self, query: QueryPlan) -> TickWatermarks:
         """Of one query, per slot: below which times rows of the tick were late, and below which rows were
         released in it, of a query that is one join (`plain_join_of`)."""
         keys = {
@@ -266,7 +265,7 @@ class TickHistory:
             for key, limit in release_limits(query, marks, clocks[slot] or 0).items():
                 limits[key][slot] = _time(limit)
         late = {key: self.mark(query.name, *of, "late_below") for key, of in keys.items()}
-        return Marks(
+        return TickWatermarks(
             {key: np.array([_time(mark) for mark in marks], dtype=np.int64) for key, marks in late.items()},
             {key: np.maximum.accumulate(own) for key, own in limits.items()},
             {},
@@ -283,7 +282,7 @@ def plain_join_of(query: QueryPlan) -> JoinPlan | None:
     return None if is_other or join.left_to_spark else join
 
 
-def tick_history(past: Past, until: int | None = None) -> TickHistory:
+def tick_history(past: JobHistory, until: int | None = None) -> TickHistory:
     """The ticks of a history. ``until``: the last tick of the state: later ones were taken back."""
     points = past.series(JOB, DURATION).points
     firsts, lasts = (points.column(name).to_pylist() for name in ("first_tick", "last_tick"))

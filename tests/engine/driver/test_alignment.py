@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.support.ticks import QUERY, arriving, bag, check_account, plan_of, stream
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
-from watersmeet.watermark.alignment import Ahead
+from watersmeet.watermark.alignment import SourceDrift
 
 S = 1_000_000
 SKEW = 20
@@ -42,9 +42,9 @@ class Backlogs:
 
     def start(self, plan) -> None:
         self.job = LocalJob(plan, self.store, clock_us=self.clock)
-        self.job.driver.inputs.have_ended(name for name, rows in self.rows.items() if not rows)
+        self.job.driver.inputs.mark_ended(name for name, rows in self.rows.items() if not rows)
 
-    def tick(self) -> dict[str, Ahead]:
+    def tick(self) -> dict[str, SourceDrift]:
         """As Spark's query does it: what is held gives no row."""
         self.clock += S
         held = self.job.driver.held()
@@ -58,7 +58,7 @@ class Backlogs:
         self.out += bag(output)
         assert not any("late" in counts for counts in output.result.queries[QUERY].counts.values())
         self.most |= Counter(output.result.queries[QUERY].state)
-        self.job.driver.inputs.have_ended(name for name, rows in self.rows.items() if not rows)
+        self.job.driver.inputs.mark_ended(name for name, rows in self.rows.items() if not rows)
         return dict(output.result.held)
 
     def run(self, plan, restarts: random.Random | None = None) -> None:
@@ -105,7 +105,7 @@ def test_one_that_waits_is_read_again_when_the_other_has_caught_up():
     backlogs = Backlogs({"l": timed(20, 100, draw), "r": timed(200, 0, draw)}, {"l": 5, "r": 10})
     backlogs.start(plan_of(LEFT, max_drift=SKEW))
     told = [backlogs.tick().get("l") for _ in range(12)]
-    assert told[0] == Ahead("r", 104 - 9)
+    assert told[0] == SourceDrift("r", 104 - 9)
     assert [ahead.by if ahead else None for ahead in told] == [95, 85, 75, 65, 55, 45, 35, 25, None, None] + [
         None
     ] * 2
@@ -117,7 +117,7 @@ def test_a_silent_one_is_waited_for_until_it_is_idle(timeout):
     declared = {"l": stream(idle_timeout=2), "r": stream(idle_timeout=timeout)}
     job = LocalJob(plan_of(LEFT, declared, max_drift=SKEW), store)
     tick = job.tick(arriving(l=[row(100)], r=[row(0)]), clock_us=0).result
-    assert tick.held == {"l": Ahead("r", 100)}
+    assert tick.held == {"l": SourceDrift("r", 100)}
     for clock in range(1, 3):
         assert not job.driver.is_due(clock * S), "l is held, so it is not idle, though its timeout is over"
         assert job.driver.held(), clock
@@ -135,7 +135,7 @@ def test_what_was_idle_before_it_was_held_stays_so():
     job.tick(arriving(l=[row(1, "0")], r=[row(0)]), clock_us=0)
     job.tick(arriving(l=[row(2, "0")]), clock_us=2 * S)
     ahead = job.tick(arriving(l=[row(200, "0")]), clock_us=3 * S).result
-    assert ahead.held == {"l": Ahead("r", 200)}
+    assert ahead.held == {"l": SourceDrift("r", 200)}
     assert job.tick(arriving(r=[row(190)]), clock_us=90 * S).result.held == {}
     assert job.driver.manifest is not None
     partitions = job.driver.manifest.queries[QUERY].inputs["l"].branches[0].partitions

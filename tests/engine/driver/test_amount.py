@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.amount import MOST_ROWS, MOST_TASKS, OF_MEMORY, WORTH_A_TASK, Amount, amount_of
-from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.runtime.coordinator.node_cost import (
+    INPUT_MEMORY_SHARE,
+    MAX_TASK_ROWS,
+    MAX_TASKS,
+    MIN_TASK_ROWS,
+    CostEstimate,
+    estimate_cost,
+)
+from watersmeet.runtime.operators.task import NodeTask
 
 GB = 1 << 30
 
@@ -20,30 +27,32 @@ INSERT INTO out SELECT l.k FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t -
 """
 
 
-def amount(rows: int, nbytes: int = 0, pairs: float = 0.0) -> Amount:
-    return Amount(rows=rows, nbytes=nbytes, pairs=pairs, memory=GB, few=None)
+def amount(rows: int, nbytes: int = 0, pairs: float = 0.0) -> CostEstimate:
+    return CostEstimate(rows=rows, nbytes=nbytes, pairs=pairs, memory=GB, few=None)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8, 100])
 def test_few_rows_are_one_task_and_more_are_shared_by_the_cores(cores: int) -> None:
     assert amount(0).tasks(cores, 1.0) == 1
-    assert amount(WORTH_A_TASK // 2).tasks(cores, 1.0) == 1
-    assert amount(WORTH_A_TASK * 4 * cores).tasks(cores, 1.0) == cores
-    many = [amount(rows).tasks(cores, 1.0) for rows in range(0, WORTH_A_TASK * 2 * cores, WORTH_A_TASK // 3)]
+    assert amount(MIN_TASK_ROWS // 2).tasks(cores, 1.0) == 1
+    assert amount(MIN_TASK_ROWS * 4 * cores).tasks(cores, 1.0) == cores
+    many = [
+        amount(rows).tasks(cores, 1.0) for rows in range(0, MIN_TASK_ROWS * 2 * cores, MIN_TASK_ROWS // 3)
+    ]
     assert many == sorted(many)
     assert many[-1] == cores
 
 
 @pytest.mark.parametrize("cores", [1, 3, 8])
 def test_there_are_more_tasks_than_cores_where_one_would_have_too_much(cores: int) -> None:
-    most = int(GB * OF_MEMORY)
+    most = int(GB * INPUT_MEMORY_SHARE)
     for times in (1.5, 7, 40):
         by_bytes = amount(10, nbytes=int(most * cores * times)).tasks(cores, 0.0)
-        by_rows = amount(int(MOST_ROWS * cores * times)).tasks(cores, 0.0)
+        by_rows = amount(int(MAX_TASK_ROWS * cores * times)).tasks(cores, 0.0)
         assert by_bytes == by_rows
         assert by_bytes % cores == 0  # all cores have as many
         assert cores * times <= by_bytes < cores * times * 2
-    assert amount(10**15).tasks(cores, 1.0) <= MOST_TASKS * 2
+    assert amount(10**15).tasks(cores, 1.0) <= MAX_TASKS * 2
 
 
 def test_rows_that_find_many_are_more_work() -> None:
@@ -57,7 +66,7 @@ class Told:
     """Per tick, how much its node had to do."""
 
     def __init__(self) -> None:
-        self.amounts: list[Amount] = []
+        self.amounts: list[CostEstimate] = []
         self.job: Any = None
 
     def began(self, start: Any) -> None: ...
@@ -66,14 +75,14 @@ class Told:
 
     def ran(self, query: str, task: NodeTask) -> None:
         (node,) = self.job.driver.plan.queries[0].nodes
-        self.amounts.append(amount_of(node, task.shape, task.work))
+        self.amounts.append(estimate_cost(node, task.shape, task.work))
 
 
 def test_what_comes_and_what_is_released_counts_and_not_what_is_kept() -> None:
     told = Told()
     job = told.job = LocalJob(plan_job(parse_job(JOB)), MemoryStore(), watcher=told)
 
-    def tick(first: int, count: int, key: int | None = None) -> Amount:
+    def tick(first: int, count: int, key: int | None = None) -> CostEstimate:
         rows = [({"k": n if key is None else key, "t": n}, 1) for n in range(first, first + count)]
         job.tick({"l": rows, "r": rows})
         return told.amounts[-1]

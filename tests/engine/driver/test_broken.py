@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.ticks import QUERY, plan_of
-from watersmeet.engine.driver.broken import check_broken
-from watersmeet.engine.driver.counts import rows_read
-from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.errors import EngineError, SqlError
-from watersmeet.front.ddl.settings import Settings
+from watersmeet.parser.ddl.settings import Settings
+from watersmeet.runtime.coordinator.limits import check_broken
+from watersmeet.runtime.coordinator.results import rows_read
+from watersmeet.runtime.messages.reports import IngestReport
 
 JOIN = "SELECT l.i AS a, r.i AS b FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
 

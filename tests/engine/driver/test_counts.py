@@ -6,7 +6,7 @@ import pytest
 
 import watersmeet
 from tests.support.ticks import arriving
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 SOURCES = """

@@ -13,9 +13,9 @@ from tests.support.ticks import (
     stored_names,
     stream,
 )
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import ENDED
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 from watersmeet.watermark.lateness import LateBy
 

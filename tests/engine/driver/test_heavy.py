@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
-from watersmeet.state.runs.heavy import SHARE
+from watersmeet.runtime.local import LocalJob
+from watersmeet.state.runs.heavy_hitters import SHARE
 from watersmeet.state.store import MemoryStore
 
 INNER = "SELECT l.t AS lt FROM l JOIN r ON l.i = r.i AND r.t BETWEEN l.t - 100 AND l.t + 100"

@@ -13,12 +13,12 @@ from tests.support.ticks import (
     plan_of,
     stream,
 )
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.open_tick import ConcludedTick
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 S = 1_000_000
@@ -162,7 +162,7 @@ def test_a_source_of_one_partition_goes_idle_without_ever_a_row():
 
 def test_sources_without_a_timeout_are_never_asked():
     job = LocalJob(plan_of(LEFT), MemoryStore())
-    assert job.driver.begin(HOUR * S).going_idle([]) == frozenset()
+    assert job.driver.begin(HOUR * S).find_idling_sources([]) == frozenset()
 
 
 def test_who_would_go_idle_is_asked_by_source():
@@ -171,7 +171,7 @@ def test_who_would_go_idle_is_asked_by_source():
     job.tick(7, l=[row(11)], r=[row(11)])
     driver = job.driver
     for clock, sources in ((9, set()), (12, {"l"}), (30, {"l", "r"})):
-        assert driver.begin(clock * S).going_idle([]) == sources
+        assert driver.begin(clock * S).find_idling_sources([]) == sources
 
 
 def test_busy_partitions_hold_in_a_tick_with_rows():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.support.far_store import FarStore, cut_small
-from watersmeet.engine.driver.sharing import incomplete_runs
-from watersmeet.engine.local import LocalJob
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.state.sections import object_of
+from watersmeet.runtime.coordinator.retained_runs import incomplete_runs
+from watersmeet.runtime.local import LocalJob
+from watersmeet.state.store import object_of
 
 JOB = "".join(
     f"CREATE TABLE {name} (k INT, t BIGINT, i INT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError, PlanError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 DECLARED = """

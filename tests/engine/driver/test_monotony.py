@@ -7,10 +7,10 @@ import datetime
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.driver import open_tick, query_tick
-from watersmeet.engine.driver.kinds import join
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator import query_tick, tick_phases
+from watersmeet.runtime.coordinator.operators import joins
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 LEFT = (
@@ -59,7 +59,7 @@ def test_rows_equal_to_what_was_promised_are_fine(job):
 )
 def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
     job.tick({})
-    module = open_tick.tracker if place == "advance" else join
+    module = tick_phases.tracker if place == "advance" else joins
     real = getattr(module, place)
 
     def wrong(first, *args, **more):

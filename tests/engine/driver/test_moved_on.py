@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.state.test_manifest import manifest
-from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.errors import StateError
+from watersmeet.runtime.coordinator.restore.retry import again_if_moved_on
 from watersmeet.state.commits import commit
-from watersmeet.state.damage import missing
+from watersmeet.state.damage import missing_error
 from watersmeet.state.manifest import load_newest, manifest_name
 from watersmeet.state.store import MemoryStore
 
@@ -53,7 +53,7 @@ def opening(store, moves):
         calls.append(tick := load_newest(store).tick)
         if len(calls) <= moves:
             commit(store, manifest(tick + 1))
-            raise missing("runs/x")
+            raise missing_error("runs/x")
         return tick
 
     return lambda: opened(None, None, store)
@@ -68,7 +68,7 @@ def test_it_is_opened_again_as_it_is_by_then():
 def test_what_is_missing_of_the_newest_state_is_told():
     @again_if_moved_on
     def opened(plan, schemas, store):
-        raise missing("runs/x")
+        raise missing_error("runs/x")
 
     with pytest.raises(StateError, match="state-missing"):
         opened(None, None, Moving(0))

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.state.test_manifest import manifest
-from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.coordinator.commit import explain_fencing
 from watersmeet.sinks.part_mark import Resumed, newer_parts
 from watersmeet.state.commits import commit
-from watersmeet.state.damage import missing
+from watersmeet.state.damage import missing_error
 from watersmeet.state.store import MemoryStore
 
 BEFORE, NOW = 3, 5
@@ -27,14 +27,14 @@ def ahead():
     return raised.value
 
 
-@pytest.mark.parametrize("error", [ahead(), missing("runs/x")], ids=lambda error: error.code)
+@pytest.mark.parametrize("error", [ahead(), missing_error("runs/x")], ids=lambda error: error.code)
 def test_the_run_that_slept_while_another_went_on_is_told_of_that(error):
     store = MemoryStore()
     own = commit(store, manifest(BEFORE))
-    assert unless_overtaken(error, driver(own, store)) is error
+    assert explain_fencing(error, driver(own, store)) is error
     commit(store, manifest(BEFORE + 1))
     for begins_at in (own, None):
-        told = unless_overtaken(error, driver(begins_at, store))
+        told = explain_fencing(error, driver(begins_at, store))
         assert isinstance(told, StateError)
         assert told.code == "state-fenced"
         assert "restore" not in f"{told.message} {told.hint}"
@@ -44,23 +44,23 @@ def test_a_manifest_of_the_same_tick_by_another_run_is_seen():
     store = MemoryStore()
     own = commit(store, manifest(BEFORE))
     other = own.model_copy(update={"writer": "another"})
-    assert unless_overtaken(ahead(), driver(other, store)).code == "state-fenced"
+    assert explain_fencing(ahead(), driver(other, store)).code == "state-fenced"
 
 
 def test_what_is_no_such_error_or_cannot_be_looked_into_stays():
-    store, lost = MemoryStore(), missing("runs/x")
-    assert unless_overtaken(lost, None) is lost
-    assert unless_overtaken(lost, driver(None, store)) is lost
+    store, lost = MemoryStore(), missing_error("runs/x")
+    assert explain_fencing(lost, None) is lost
+    assert explain_fencing(lost, driver(None, store)) is lost
     own = commit(store, manifest(BEFORE))
     commit(store, manifest(NOW))
     for other in (ValueError("x"), EngineError("x", code="sink-behind")):
-        assert unless_overtaken(other, driver(own, store)) is other
+        assert explain_fencing(other, driver(own, store)) is other
 
     def away(folder):
         raise StateError("away", code="store-away")
 
     store.names = away
-    assert unless_overtaken(lost, driver(own, store)) is lost
+    assert explain_fencing(lost, driver(own, store)) is lost
 
 
 def test_a_tick_that_another_run_has_put_out_and_not_committed_is_no_copy_that_was_restored():
@@ -73,10 +73,10 @@ def test_a_tick_that_another_run_has_put_out_and_not_committed_is_no_copy_that_w
 
     own = commit(store, manifest(BEFORE))
     for one in (driver(None, empty), driver(own, store)):
-        assert unless_overtaken(ahead(), one, lambda *_: None).code == "sink-ahead"
-        told = unless_overtaken(ahead(), one, somebody)
+        assert explain_fencing(ahead(), one, lambda *_: None).code == "sink-ahead"
+        told = explain_fencing(ahead(), one, somebody)
         assert told.code == "state-fenced"
         assert "another run of the job has started tick" in told.message
     assert asked == [(1, ""), (BEFORE + 1, own.writer)]
-    lost = missing("runs/x")
-    assert unless_overtaken(lost, driver(own, store), somebody) is lost
+    lost = missing_error("runs/x")
+    assert explain_fencing(lost, driver(own, store), somebody) is lost

@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 
 from tests.observe.watched import TEXT, TICKS, WatchedJob
-from watersmeet.engine.driver.opening.resumed import resumed
-from watersmeet.engine.driver.results import QueryResult
+from watersmeet.runtime.coordinator.restore.last_result import resumed
+from watersmeet.runtime.coordinator.results import QueryResult
 
 OF_A_TICK = {"risen_watermarks", "counts", "rows_out", "matches", "missing_deletes", "newly_shed_joined"}
 OF_A_TICK |= {"late_below", "holding", "advances_back", "heavy", "split"}
@@ -41,7 +41,7 @@ def test_it_is_the_last_result_but_for_what_was_of_the_tick(text):
                 if field.name not in OF_A_TICK:
                     assert getattr(told.queries[name], field.name) == getattr(query, field.name), field.name
         assert told.measured() == result.measured()
-    assert any(query.inputs_elsewhere for query in job.plan.queries) is (text is SHARED)
+    assert any(query.shared_inputs for query in job.plan.queries) is (text is SHARED)
 
 
 def test_a_query_that_the_state_does_not_know_has_no_result():

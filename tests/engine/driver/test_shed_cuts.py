@@ -8,12 +8,15 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.engine.driver.settling.shed_cuts import heaviest, oldest
-from watersmeet.engine.driver.settling.shed_parts import Part
-from watersmeet.engine.local import LocalJob
 from watersmeet.kernel.hashing import hash_columns
+from watersmeet.runtime.coordinator.load_shedding import (
+    RetainedRun,
+    choose_heaviest_keys,
+    choose_oldest_rows,
+)
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.manifest import Arrangement
-from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import MemoryStore
 
 
@@ -41,7 +44,7 @@ def kept_rows(seed):
         kept: Arrangement = node.arrangements[side.name]
         for live in kept.runs:
             parts.append(
-                Part(job.store, side, live, kept, OpenRun.open(job.store, live.run, side.layout), "t")
+                RetainedRun(job.store, side, live, kept, OpenRun.open(job.store, live.run, side.layout), "t")
             )
             rows = pa.ipc.open_file(pa.BufferReader(job.store.read(live.run.name))).read_all()
             hashes = hash_columns([rows.column("i").combine_chunks()], len(rows)).tolist()
@@ -68,11 +71,11 @@ def test_no_more_rows_are_shed_than_needed(case, seed):
     excess = int(random.integers(1, sum(w for w, *_ in counting) + 1))
     if case % 2:
         by = lambda row: row[1]  # noqa: E731
-        oldest(parts, excess, weights).apply(parts)
+        choose_oldest_rows(parts, excess, weights).apply(parts)
         order = sorted({by(row) for row in counting})
     else:
         by = lambda row: row[2]  # noqa: E731
-        heaviest(parts, excess, weights).apply(parts)
+        choose_heaviest_keys(parts, excess, weights).apply(parts)
         order = sorted(
             {by(row) for row in counting}, key=lambda h: (-sum(r[0] for r in counting if r[2] == h), h)
         )

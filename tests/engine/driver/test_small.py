@@ -16,24 +16,24 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver import amount as amount_module
-from watersmeet.engine.driver import open_tick
-from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
-from watersmeet.engine.driver.driver import restore
-from watersmeet.engine.driver.kinds.registry import driver_of
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local.tick import LocalTick
-from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.nodes.task import Alone, NodeTask
-from watersmeet.engine.spark.tick.task_counts import TaskCounts
-from watersmeet.engine.spark.tick.tick import run_alone
-from watersmeet.engine.tasks import share as share_module
-from watersmeet.engine.tick import NodeResult
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.state.traffic import Meter
+from watersmeet.runtime.coordinator import node_cost as amount_module
+from watersmeet.runtime.coordinator import tick_phases
+from watersmeet.runtime.coordinator.driver import restore
+from watersmeet.runtime.coordinator.node_cost import FETCHED_BYTES, CostEstimate, inline_row_limit
+from watersmeet.runtime.coordinator.operators.registry import find_driver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local.tick import LocalTick
+from watersmeet.runtime.messages.reports import NodeReport
+from watersmeet.runtime.operators.task import InlineResult, NodeTask
+from watersmeet.runtime.spark.tick.task_placement import TaskCounts
+from watersmeet.runtime.spark.tick.tick import run_node_inline
+from watersmeet.runtime.tasks import partition as share_module
+from watersmeet.runtime.tick import NodeResult
+from watersmeet.state.store import Meter
 
 JOB = """SET output_mode = changelog; SET plan = delta;
 CREATE TABLE c (id BIGINT, name STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -92,7 +92,7 @@ class OneHandedOver(LocalTick):
         if node is query.root and not job.whole:
             return super().run(tick, query, node)
         task = tick.node_task(query.name, node.number)
-        ran = tick.run_small(query.name, node.number, task)
+        ran = tick.run_inline(query.name, node.number, task)
         job.alone += ran is not None
         job.nodes += 1
         shares = self.task_count if ran is None else len(ran.reports)
@@ -111,7 +111,7 @@ def whole(text: str, few: int = 60, store: MemoryStore | None = None) -> HandedO
 class Told:
     """A task that was run: its rows and reports."""
 
-    def __init__(self, task: NodeTask, ran: Alone) -> None:
+    def __init__(self, task: NodeTask, ran: InlineResult) -> None:
         self.shape, self.tick, self.ran = task.shape, task.tick, ran
 
     def collect(self, partition: int, partitions: int) -> tuple[list[pa.RecordBatch], NodeReport]:
@@ -177,7 +177,7 @@ def test_a_path_is_open_as_soon_as_the_others_can_have_partners():
 @pytest.mark.parametrize("seed", range(at_effort(quick=1, full=4)))
 def test_inline_ticks_give_the_join(seed: int, most: int, monkeypatch: pytest.MonkeyPatch):
     """``most``: matches after which it gives up; all ticks, some, and none are handed over."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     rng, bags = random.Random(seed), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
     plan = plan_job(parse_job(JOB + ROWS))
     job = HandedOver(plan, MemoryStore(), settings=TickSettings(small_rows=14))
@@ -237,8 +237,8 @@ def test_what_becomes_much_behind_a_node_is_left_to_tasks(monkeypatch: pytest.Mo
     def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
         task = node_task(tick, name, number)
         if number == job.plan.queries[0].root.number:
-            seen.append(tick.run_small(name, number, task, lambda ran: None))
-            seen.append(tick.run_small(name, number, task, lambda ran: replace(ran, shares=[])))
+            seen.append(tick.run_inline(name, number, task, lambda ran: None))
+            seen.append(tick.run_inline(name, number, task, lambda ran: replace(ran, shares=[])))
         return task
 
     monkeypatch.setattr(RunningTick, "node_task", handed)
@@ -262,7 +262,7 @@ def test_few_rows_that_another_query_made_go_out_by_the_driver(
     def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
         task = node_task(tick, name, number)
         if name == "out1":
-            alone.append(tick.run_small(name, number, task))
+            alone.append(tick.run_inline(name, number, task))
         return task
 
     monkeypatch.setattr(RunningTick, "node_task", handed)
@@ -347,8 +347,8 @@ def test_inline_execution_gives_what_tasks_give(
     seed: int, kind: str, text: str, by: str, most: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Rows (by one thread in order), late ones, watermarks, accounts and what is retained, tick by tick."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
-    monkeypatch.setattr(amount_module, "WORTH_A_TASK", 5)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
+    monkeypatch.setattr(amount_module, "MIN_TASK_ROWS", 5)
     plan = plan_job(parse_job(RETAINED + text.format(kind=kind, by=by, more=" AND l.v + r.v <> 7")))
     rng = random.Random(f"{seed} {kind} {text} {by}")
     by_pairs = (PAIRS, CHAIN, EXISTS, NO_KEY, EXISTS_NO_KEY, TWO_BANDS)
@@ -387,7 +387,7 @@ def test_conditions_that_spark_computes_are_not_the_drivers(text: str):
             for side in query.sides
         }
         (shape,) = restore(plan, schemas, MemoryStore()).context.shapes[query.name]
-        assert driver_of(query.root).goes_by_new_rows(shape) is is_the_drivers
+        assert find_driver(query.root).costs_by_new_rows(shape) is is_the_drivers
 
 
 @pytest.mark.parametrize(("most", "alone"), [(2_000_000, 7), (1, 0)])
@@ -396,7 +396,7 @@ def test_look_ups_that_the_driver_runs_come_to_the_same(
     kind: str, most: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ):
     """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 2 are allowed, or very many."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
     table = "a FOR SYSTEM_TIME AS OF now() AS c"
     query = f"SELECT l.t{{}} FROM l {kind} JOIN {table} ON c.k = l.k AND c.v <> 'w'"
@@ -440,12 +440,12 @@ def test_what_is_released_counts_as_rows_that_come():
 
 
 def test_what_a_run_fetches_is_bounded():
-    few = Amount(rows=1, nbytes=1, pairs=0, memory=1, few=1, kept=FETCHED_BYTES + 1)
+    few = CostEstimate(rows=1, nbytes=1, pairs=0, memory=1, few=1, kept=FETCHED_BYTES + 1)
     assert few.is_small(1)
     assert not few.is_small(1, fetched=True)
-    assert not replace(few, pairs=open_tick.MOST_MATCHES + 1.0).is_small(1)
-    assert not few.is_small(small_rows_in({"small_ticks": "spark"}))
-    assert few.is_small(small_rows_in({}))
+    assert not replace(few, pairs=tick_phases.MAX_INLINE_MATCHES + 1.0).is_small(1)
+    assert not few.is_small(inline_row_limit({"small_ticks": "spark"}))
+    assert few.is_small(inline_row_limit({}))
 
 
 @pytest.mark.parametrize(("customers", "alone"), [(300, True), (720, False)])
@@ -460,13 +460,13 @@ def test_what_one_share_may_not_hold_is_left_to_tasks(customers: int, alone: boo
 
 def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
     counts = TaskCounts(SimpleNamespace(sparkContext=None), 2)  # type: ignore[arg-type]
-    few = Amount(rows=10, nbytes=1, pairs=0, memory=1, few=10)
+    few = CostEstimate(rows=10, nbytes=1, pairs=0, memory=1, few=10)
     asked = []
 
     class Tick:
         amount = staticmethod(lambda query, number: few)
 
-        def run_small(self, query: str, number: int, task: None, then: None) -> None:
+        def run_inline(self, query: str, number: int, task: None, then: None) -> None:
             asked.append(query)
 
     def handed(found: int) -> int:
@@ -476,13 +476,13 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
         counts.of("q", 0, few)
         counts.learn({"q": SimpleNamespace(matches=found, rows_out=1)})  # type: ignore[dict-item]
         counts.begin()
-        assert run_alone(Tick(), counts, ("q", 0), None) is None  # type: ignore[arg-type]
+        assert run_node_inline(Tick(), counts, ("q", 0), None) is None  # type: ignore[arg-type]
         return len(asked)
 
-    assert counts.foreseen("q", few) == 0
-    most = open_tick.MOST_MATCHES
+    assert counts.estimate_rows("q", few) == 0
+    most = tick_phases.MAX_INLINE_MATCHES
     assert [handed(found) for found in (most, most + 10, 3)] == [1, 0, 1]
-    assert counts.foreseen("q", replace(few, rows=20)) == 6
+    assert counts.estimate_rows("q", replace(few, rows=20)) == 6
 
 
 def one_by_one(*given: tuple[int, str, int]) -> list[tuple[dict[str, Any], int]]:
@@ -504,7 +504,7 @@ def test_work_that_finds_no_match_is_bounded(
 ):
     """20 pairs that the condition refuses (ASOF takes them), or 20 rows that go: for each match 2 of these
     are allowed."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     query = text.format(kind=kind, by=">=", more=" AND l.v + r.v < 0")
     job = HandedOver(
         plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
@@ -524,7 +524,7 @@ def test_work_that_finds_no_match_is_bounded(
 def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, monkeypatch: Any):
     """20 orders of a customer, none of which the condition takes: for each match 2 of these are allowed in
     one run, and 4 in all."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     plan = plan_job(parse_job(JOB + ROWS + " AND c.name < CAST(o.no AS STRING)"))
     job = HandedOver(plan, MemoryStore(), whole=True, settings=TickSettings(small_rows=60))
     orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
@@ -540,7 +540,7 @@ def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, 
 @pytest.mark.parametrize("more", ["", " AND l.v + r.v < 0"], ids=["found", "refused"])
 def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):
     """101 rows are kept in order of time, by which each of the tick's 60 asks for all; by number, for one."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     query = NO_KEY.format(kind="INNER", more=" AND r.v BETWEEN l.v AND l.v" + more)
     job = HandedOver(
         plan_job(parse_job(RETAINED + query)),
@@ -558,7 +558,7 @@ def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: 
 @pytest.mark.parametrize(("most", "alone"), [(100, 0), (100_000, 2)])
 def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
     """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
-    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    monkeypatch.setattr(share_module, "INLINE_BYTES", most)
     job = HandedOver(
         plan_job(parse_job(RETAINED + CHAIN.format(kind="LEFT"))),
         MemoryStore(),
@@ -573,7 +573,7 @@ def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, mo
 @pytest.mark.parametrize(("most", "is_alone"), [(60_000, False), (100_000, True)])
 def test_bytes_that_go_along_a_path_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
     """A customer with a name of 4,000 bytes has 20 orders, none of which has a line: nothing leaves."""
-    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    monkeypatch.setattr(share_module, "INLINE_BYTES", most)
     job = HandedOver(
         plan_job(parse_job(JOB + ROWS)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
     )
@@ -588,7 +588,7 @@ def test_bytes_that_go_along_a_path_are_bounded(most: int, is_alone: bool, monke
 @pytest.mark.parametrize(("most", "is_alone"), [(30_000, False), (100_000, True)])
 def test_bytes_that_several_queries_take_are_bounded_for_each(most: int, is_alone: bool, monkeypatch: Any):
     """A join of 10 rows of 1,000 bytes, run once, which goes out and into three more queries."""
-    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    monkeypatch.setattr(share_module, "INLINE_BYTES", most)
     sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(4))
     inserts = "".join(f"INSERT INTO out{n} {ROWS}; " for n in range(4))
     job = HandedOver(
@@ -609,7 +609,7 @@ def test_bytes_of_rows_with_their_windows_are_bounded(
     calls: str, most: int, is_alone: bool, monkeypatch: Any
 ):
     """A row of about 10,000 bytes is in 20 windows that close."""
-    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    monkeypatch.setattr(share_module, "INLINE_BYTES", most)
     query = f"SELECT window_start, {calls} k) AS n FROM TABLE(HOP(TABLE r, DESCRIPTOR(t), 1, 20)) GROUP BY k"
     query += ", window_start, window_end"
     job = HandedOver(
@@ -625,7 +625,7 @@ def test_bytes_of_rows_with_their_windows_are_bounded(
 @pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])
 def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
     """Each of 10 rows of the right side is in the reach of all 20 of the left: 200 hits, of 20 rows."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", most)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     job = HandedOver(
         plan_job(parse_job(RETAINED + NEAREST.format(kind="LEFT", by=">="))),
         MemoryStore(),
@@ -641,7 +641,7 @@ def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, mon
 @pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
 def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
     """A row is in 20 windows; 16 pairs of a row and a window that closes are allowed."""
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", 8)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", 8)
     query = WINDOW.format(kind=calls, by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
     job = HandedOver(
         plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
@@ -657,7 +657,7 @@ def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
 
 
 def test_rows_of_a_tick_in_windows_that_it_closes_are_bounded(monkeypatch: Any):
-    monkeypatch.setattr(open_tick, "MOST_MATCHES", 8)
+    monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", 8)
     query = WINDOW.format(kind="count(", by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
     job = HandedOver(
         plan_job(parse_job(RETAINED + query)), MemoryStore(), whole=True, settings=TickSettings(small_rows=60)
@@ -707,9 +707,9 @@ def test_threads_are_no_more_than_there_are_cores_for(
 ):
     """Also where nobody says which cores a process has, as on macOS."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(own)), raising=False)
-    assert amount_module.threads_of_driver(cores) == threads
+    assert amount_module.count_driver_threads(cores) == threads
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: own)
-    assert amount_module.threads_of_driver(cores) == threads
+    assert amount_module.count_driver_threads(cores) == threads
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert amount_module.threads_of_driver(cores) == 1
+    assert amount_module.count_driver_threads(cores) == 1

@@ -17,14 +17,14 @@ from tests.support.ticks import (
     check_account,
     stored_names,
 )
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.open_tick import BegunTick, ConcludedTick
-from watersmeet.engine.local import LocalJob, tables
-from watersmeet.engine.values import HeldTables
 from watersmeet.errors import EngineError, WatersmeetError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, StartedTick
+from watersmeet.runtime.local import LocalJob, sources
+from watersmeet.runtime.values import InMemoryTables
 from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.state.store import MemoryStore
 
@@ -56,7 +56,7 @@ def of_files(folder: Path, more: str = "") -> Any:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows with each read of a table."""
     found: list[int] = []
-    for kind in (tables._Held, tables._Files):
+    for kind in (sources._InMemoryTableReader, sources._FileTableReader):
         read = kind.read
         monkeypatch.setattr(kind, "read", lambda *a, read=read: found.append(1) or read(*a))
     return found
@@ -96,14 +96,14 @@ def test_rows_that_find_nothing_are_counted():
 @pytest.mark.parametrize("survives", ["", "work"], ids=["before the rows", "with rows put out"])
 def test_a_repeated_tick_meets_the_same_table(survives, monkeypatch, reads):
     """The table changes between a tick that was not committed and its repetition."""
-    store, held = MemoryStore(), HeldTables()
+    store, held = MemoryStore(), InMemoryTables()
     job = LocalJob(plan_of(LEFT), store, tables=held, clock_us=0)
     job.tick(with_table(arriving(l=[{"t": 1, "k": 1}]), (1, "x", 1)))
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    phase, step = (ConcludedTick, "commit") if survives else (BegunTick, "advance")
+    phase, step = (ConcludedTick, "commit") if survives else (StartedTick, "advance")
     monkeypatch.setattr(phase, step, killed)
     rows = arriving(l=[{"t": 2, "k": 1}, {"t": 2, "k": 2}])
     with pytest.raises(KeyboardInterrupt):
@@ -217,7 +217,7 @@ def test_windows_over_rows_that_met_a_table():
 def test_another_query_of_the_table_reads_it_anew(reads):
     """What is read of a table is no part of the stored state: it may change; what is kept of the stream may
     not."""
-    store, held = MemoryStore(), HeldTables()
+    store, held = MemoryStore(), InMemoryTables()
     rows = with_table(arriving(l=[{"t": 1, "k": 1}]), (1, "x", 1))
     LocalJob(plan_of(LEFT), store, tables=held).tick(rows)
     for query in (

@@ -13,8 +13,8 @@ import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.state.manifest import load, manifest_names
-from watersmeet.state.record import Record
 from watersmeet.state.store import LocalStore
+from watersmeet.state.stored_record import StoredRecord
 
 JOB = """
 CREATE TABLE a (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
@@ -114,6 +114,6 @@ def test_a_tick_in_memory_writes_no_text(plan, monkeypatch: pytest.MonkeyPatch) 
     job = LocalJob(plan, store)
     tick(job, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(Record, "model_dump_json", lambda *_, **__: pytest.fail("text was written"))
+        patch.setattr(StoredRecord, "model_dump_json", lambda *_, **__: pytest.fail("text was written"))
         tick(job, 1)
     assert load(store, manifest_names(store)[-1]) == job.driver.manifest

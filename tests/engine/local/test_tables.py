@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.engine.local import tables
 from watersmeet.errors import EngineError
+from watersmeet.runtime.local import sources
 from watersmeet.spec.model import Source
 
 COLUMNS = (column("id", "INT"), column("s", "VARCHAR(3)"), column("spare", "VARCHAR(1)"))
@@ -22,7 +22,7 @@ def test_lengths_are_compared_of_columns_that_are_used(tmp_path, monkeypatch):
     parquet.write_table(rows, tmp_path / "a")
     source = Source("t", COLUMNS, "file", {"path": str(tmp_path), "format": "parquet"})
     read: list[pa.Table] = []
-    monkeypatch.setattr(tables, "TableWriter", lambda *args: SimpleNamespace(add=read.append, finish=list))
+    monkeypatch.setattr(sources, "TableWriter", lambda *args: SimpleNamespace(add=read.append, finish=list))
 
     class Used:
         columns = COLUMNS[:2]
@@ -30,8 +30,8 @@ def test_lengths_are_compared_of_columns_that_are_used(tmp_path, monkeypatch):
         def __call__(self, given):
             return given
 
-    tables.reader_of(source, Used(), None).read(None, None, 1, None)
+    sources.open_reader(source, Used(), None).read(None, None, 1, None)
     assert read[0].column("s").to_pylist() == ["äöü"]
     Used.columns = COLUMNS
     with pytest.raises(EngineError, match=r'spare" is VARCHAR\(1\), but a value in its files is longer'):
-        tables.reader_of(source, Used(), None).read(None, None, 1, None)
+        sources.open_reader(source, Used(), None).read(None, None, 1, None)

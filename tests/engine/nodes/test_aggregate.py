@@ -17,9 +17,9 @@ from tests.support.ticks import (
     stored_names,
     stream,
 )
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError, PlanError
 from watersmeet.observe.reports import account_of
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 ROWS = at_effort(quick=100, full=300)

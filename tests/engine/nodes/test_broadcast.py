@@ -15,9 +15,9 @@ from tests.support.ticks import (
     check_account,
     plan_of,
 )
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.open_tick import RunningTick
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.tick_phases import RunningTick
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 HINT = "/*+ BROADCAST(x) */ "

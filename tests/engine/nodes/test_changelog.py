@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import QUERY, plan_of, stream
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.replay import replay_case
-from watersmeet.engine.tasks import slice as slice_module
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.replay import replay_case
+from watersmeet.runtime.tasks import side as slice_module
 from watersmeet.state.store import MemoryStore
 
 Row = tuple[int, str | None, int]
@@ -191,7 +191,7 @@ def batch_join(kind: str, left: Counter[Row], right: Counter[Row]) -> Counter[An
 )
 def test_the_sum_of_all_diffs_is_the_join_of_the_sums(seed, kind, merged, few, monkeypatch):
     """``few``: marks of more rows than that are held as arrays."""
-    monkeypatch.setattr(slice_module, "FEW_MARKS", few)
+    monkeypatch.setattr(slice_module, "MIN_DENSE_MARKS", few)
     if merged:
         monkeypatch.setattr(merge_policy, "FAN_IN", 2)
         monkeypatch.setattr(merge_policy, "SMALL_ROWS", 10**9)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.reports import NodeReport
-from watersmeet.engine.nodes.dealing import FIRST, LAST, Border, borders_of
-from watersmeet.engine.nodes.task import NodeTask
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.messages.reports import NodeReport
+from watersmeet.runtime.operators.repartition import FIRST, LAST, Border, choose_borders
+from watersmeet.runtime.operators.task import NodeTask
 from watersmeet.state.store import MemoryStore
 
 TASKS = 4
@@ -85,12 +85,12 @@ def test_equal_rows_are_one_tasks_rows():
 
 def test_borders_halve_the_work_and_cut_what_is_hot():
     values, work = np.array([1, 2, 3, 4]), np.ones(4)
-    assert borders_of(values, work, 2) == [FIRST, Border(3, 0.0), LAST]
-    assert borders_of(np.array([7]), np.ones(1), 4) == [
+    assert choose_borders(values, work, 2) == [FIRST, Border(3, 0.0), LAST]
+    assert choose_borders(np.array([7]), np.ones(1), 4) == [
         FIRST,
         *(Border(7, part) for part in (0.25, 0.5, 0.75)),
         LAST,
     ]
-    cut = borders_of(np.array([1, 5, 5, 9]), np.array([1.0, 49.0, 49.0, 1.0]), 2)
+    cut = choose_borders(np.array([1, 5, 5, 9]), np.array([1.0, 49.0, 49.0, 1.0]), 2)
     assert cut == [FIRST, Border(5, 0.5), LAST]
-    assert borders_of(np.zeros(0, np.int64), np.zeros(0), 3) == [FIRST, LAST, LAST, LAST]
+    assert choose_borders(np.zeros(0, np.int64), np.zeros(0), 3) == [FIRST, LAST, LAST, LAST]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.nodes import upsert
+from watersmeet.runtime.operators import upsert
 
 TEXT = "__debezium_unavailable_value"
 LEFT_OUT: dict[str, Any] = {"body": TEXT, "raw": TEXT.encode(), "tags": [TEXT], "marks": [*TEXT.encode()]}
@@ -147,10 +147,10 @@ def test_of_equal_sequences_in_no_order_a_value_is_that_of_the_last_that_has_it(
     zeros = np.zeros(n, dtype=np.int64)
     batch = pa.RecordBatch.from_pydict({"body": texts, "at": [5] * n})
     records = upsert._Records(batch, np.arange(n), zeros, np.array([0]), zeros > 0, zeros)
-    before = upsert._Before(np.array([-1]), np.array([0]), np.array([False]))
-    sequences = upsert._sequences("at", SimpleNamespace(old=[]), records, before)  # type: ignore[arg-type]
+    before = upsert._KeyState(np.array([-1]), np.array([0]), np.array([False]))
+    sequences = upsert._build_sequences("at", SimpleNamespace(old=[]), records, before)  # type: ignore[arg-type]
     shape: Any = SimpleNamespace(in_order=False, placeholders=[("body", [TEXT])])
-    applies, filled = upsert._judged(shape, records, sequences, before)
+    applies, filled = upsert._judge_records(shape, records, sequences, before)
     last_text = max(place for place, text in enumerate(texts) if text != TEXT)
     assert applies.tolist() == [place >= last_text for place in range(n)]
     assert not filled.unknown.any()

@@ -10,8 +10,8 @@ from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_windows import random_window_case
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.tasks import merge
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.tasks import merge
 
 CASES = at_effort(quick=24, full=600)
 CHUNKS = 4

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import QUERY, arriving, bag, plan_of
-from watersmeet.engine.driver.settling.next_index import next_index
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.messages.reports import SideReport
-from watersmeet.engine.nodes import orders
 from watersmeet.measure import Measured
+from watersmeet.runtime.coordinator.retained_runs import next_index
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.messages.reports import SideReport
+from watersmeet.runtime.operators import ranges
 from watersmeet.state.runs.layout import RunLayout
 from watersmeet.state.store import MemoryStore
 
@@ -67,7 +67,7 @@ def test_new_runs_are_sorted_by_the_more_selective_band(keyed, seed, monkeypatch
     assert set(seen[-1]["l"]) == {"p"}, "merged ones are sorted anew"
     (join,) = job.driver.manifest.queries[QUERY].nodes
     assert {a.index for a in join.arrangements.values()} == {"p"}
-    monkeypatch.setattr("watersmeet.engine.nodes.join.choose_orders", lambda *_, **__: None)
+    monkeypatch.setattr("watersmeet.runtime.operators.join.choose_orders", lambda *_, **__: None)
     again, unchosen, _ = run(plan, seed)
     assert {index for each in unchosen for names in each.values() for index in names} == {"t"}
     assert again == rows
@@ -81,13 +81,13 @@ def test_the_time_stays_where_it_finds_no_more(seed):
 def test_a_badly_sorted_run_is_sorted_for_the_tick(seed, monkeypatch):
     """In the first tick already, by the task alone."""
     sorted_by = []
-    original = orders.SideSlice.__init__
+    original = ranges.SideSlice.__init__
 
     def noted(own, *args):
         original(own, *args)
         sorted_by.append(own)
 
-    monkeypatch.setattr("watersmeet.engine.tasks.slice.SideSlice.__init__", noted)
+    monkeypatch.setattr("watersmeet.runtime.tasks.side.SideSlice.__init__", noted)
     run(plan_of(query(False, 5, 2_000), STREAMS), seed, partitions=1)
     first = [own.new.looked_up.index.name for own in sorted_by[:2] if own.new is not None]
     assert first == ["t", "p"], "the left rows are needles, the right ones are looked up"

@@ -15,11 +15,11 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks import matches, results
-from watersmeet.engine.tasks.write import FLUSH_ROWS
 from watersmeet.kernel.match import probe
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks import matches, results
+from watersmeet.runtime.tasks.run_writer import FLUSH_ROWS
 from watersmeet.state.store import MemoryStore
 
 Row = dict[str, Any]
@@ -87,7 +87,7 @@ def small(request, monkeypatch):
         return 1_000_000
     monkeypatch.setattr(matches, "CHUNK", 40)
     monkeypatch.setattr(probe, "CHUNK", 9)
-    monkeypatch.setattr(results, "output_bytes", lambda memory: 100)
+    monkeypatch.setattr(results, "max_output_bytes", lambda memory: 100)
     return 17
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, check_account, plan_of
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError, StateError
 from watersmeet.event_time import MAX_TIME, MIN_TIME
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 TWO = {

@@ -10,8 +10,8 @@ import pytest
 
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.engine.nodes.grouped import ranks
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.operators import groups
 
 TABLES = """SET output_mode = changelog;
 CREATE TABLE a (k STRING, v INT, x DOUBLE, s STRING, d INT)
@@ -79,7 +79,7 @@ def test_many_equal_rows_are_one() -> None:
 
 
 def test_many_numbers_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "CHUNK_ROWS", 2_000)
+    monkeypatch.setattr(groups, "CHUNK_ROWS", 2_000)
     job = Job(first("v", 5_000, "v, rn", by=""))
     found = job.tick({"v": 5, "d": 4_500}, {"v": 4})
     assert len(found) == 4_501

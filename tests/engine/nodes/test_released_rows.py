@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.engine.local import LocalJob
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 STREAMS = {s: {"columns": {"t": "BIGINT", "n": "INT"}, "time": {"t": {"lag": 0}}} for s in "abc"}

@@ -10,8 +10,8 @@ import pytest
 from tests.engine.nodes.test_window_changes import MOST, Job, check_one_group_does_not_fit
 from tests.engine.nodes.test_window_changes import windows as windows_of
 from tests.support.effort import at_effort
-from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.coordinator import merge_policy
 
 ENDS = "SELECT window_start, window_end"
 

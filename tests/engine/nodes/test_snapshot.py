@@ -13,14 +13,14 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.driver.open_tick import ConcludedTick
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local.tables import LocalSnapshot
-from watersmeet.engine.nodes import snapshot as node
-from watersmeet.engine.values import HeldTables
 from watersmeet.errors import EngineError
 from watersmeet.kernel.slots import BUCKET_MASK
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
+from watersmeet.runtime.local.sources import LocalSnapshot
+from watersmeet.runtime.operators import snapshot as node
+from watersmeet.runtime.values import InMemoryTables
 
 TABLE = """
 SET output_mode = changelog;
@@ -47,7 +47,7 @@ class Table:
 
     def __init__(self, text: str, partitions: int = 1) -> None:
         self.plan = plan_job(parse_job(text))
-        self.store, self.held, self.partitions = MemoryStore(), HeldTables(), partitions
+        self.store, self.held, self.partitions = MemoryStore(), InMemoryTables(), partitions
         self.now: list[dict[str, Any]] = []
         self.sums: Counter[Row] = Counter()
         self.last: list[tuple[Row, int]] = []
@@ -238,7 +238,7 @@ def test_it_is_looked_at_no_more_often_than_refresh_says(tmp_path):
     # The last clock was set back.
     for clock_s, number, seen in ((100, 1, [1]), (109, 2, [1]), (110, 3, [1, 2, 3]), (90, 4, [1, 2, 3, 4])):
         (tmp_path / f"{number}.json").write_text(f'{{"id": {number}}}\n')
-        assert table.job.driver.reads_tables(clock_s * second) == (clock_s != 109)
+        assert table.job.driver.is_table_read_due(clock_s * second) == (clock_s != 109)
         table.take(table.job.tick({}, clock_us=clock_s * second))
         assert sorted(row[0] for row in table.sums) == seen
 
@@ -265,7 +265,7 @@ def test_a_folder_without_files_says_nothing(tmp_path):
 
 def test_rows_of_one_hash_are_compared_in_full(monkeypatch):
     """Whatever is of one hash is still told apart, and a part of a task's range is compared at a time."""
-    monkeypatch.setattr(node, "run_bytes", lambda memory: 1)
+    monkeypatch.setattr(node, "max_run_bytes", lambda memory: 1)
     table = Table(TABLE.replace("{columns}", KEYED) + "SELECT id, x, name FROM t")
     table.open(TickSettings(placing=lambda hashes: hashes & BUCKET_MASK & 0))
     rows = [{"id": n, "x": 0.5, "name": str(n % 3)} for n in range(50)]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.nodes.spread import hot
-from watersmeet.engine.nodes.spread.cuts import Buckets, Spread
-from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.event_time import Side
-from watersmeet.kernel.match.pairs import Condition
+from watersmeet.kernel.match.pairs import PairCondition
 from watersmeet.kernel.slots import TIME_BITS, borders
 from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.operators import skew
+from watersmeet.runtime.operators.skew import Buckets, SplitRows
+from watersmeet.runtime.tasks.partition import HashRange
 from watersmeet.state.store import MemoryStore
 
 JOIN = "SELECT l.i AS li, r.i AS ri FROM l {kind} JOIN r ON l.i = r.i AND r.t BETWEEN l.t - 5 AND l.t + 5"
@@ -34,12 +34,12 @@ def test_each_row_is_one_tasks(seed, case):
     hot_buckets = tuple(sorted({int(b) for b in rng.choice(drawn, 3)}))
     whole = frozenset(hot_buckets[:1])
     partitions = int(rng.integers(2, 9))
-    condition = Condition.of_equal(["k"], null_safe=False)
+    condition = PairCondition.equal_columns(["k"], null_safe=False)
     owners, seen = np.zeros(len(rows), dtype=int), np.zeros(len(rows), dtype=int)
     for number in range(partitions):
         own = HashRange(*borders(partitions)[number : number + 2])
         for counts, all_of in ((owners, frozenset()), (seen, whole)):
-            cut = Spread(condition, Side.LEFT, own, hot_buckets, all_of, None, number, partitions)
+            cut = SplitRows(condition, Side.LEFT, own, hot_buckets, all_of, None, number, partitions)
             parts = list(cut.parts(rows))
             assert all(a[1] < b[0] for a, b in pairwise(parts)), f"seed {seed}"
             for start, stop in parts:
@@ -53,7 +53,7 @@ def test_each_row_is_one_tasks(seed, case):
 
 def told_by(query: str, keys: list[int], tasks: int, monkeypatch, **options) -> list[tuple[str, float]]:
     """The keys that a tick of the left rows, one per key told, and one right row per key is split by."""
-    monkeypatch.setattr(hot, "LEAST_WORK", 100.0)
+    monkeypatch.setattr(skew, "MIN_SPLIT_WORK", 100.0)
     plan = plan_of(query, {"l": stream(100), "r": stream(100)}, **options)
     job = LocalJob(plan, MemoryStore(), partitions=tasks)
     left = [{"i": key, "t": n % 10} for n, key in enumerate(keys)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError
 from watersmeet.kernel.match import pairs
+from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
 
 ROWS = 2_000
@@ -20,13 +20,13 @@ ENDS = [((), ()), ((MOST,), ()), ((), (MOST,)), ((-MOST - 1,), ()), ((), (-MOST 
 @pytest.fixture
 def judged(monkeypatch):
     """The candidates that were looked at, counted."""
-    seen, accepted = [], pairs.accepted
+    seen, accepted = [], pairs.accept_pairs
 
     def counted(condition, needles, side, ni, *rest):
         seen.append(len(ni))
         return accepted(condition, needles, side, ni, *rest)
 
-    monkeypatch.setattr(pairs, "accepted", counted)
+    monkeypatch.setattr(pairs, "accept_pairs", counted)
     return seen
 
 

@@ -17,16 +17,16 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.phases import replaced
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.replay import near_borders
 from watersmeet.errors import StateError
-from watersmeet.front.case_file import case_job
-from watersmeet.front.sql import parse_job
 from watersmeet.names import CASE_PARTITION
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.parser.case_file import case_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.local.evaluate import move_to_borders
 from watersmeet.state.store import MemoryStore
 
 SECOND = 1_000_000
@@ -188,7 +188,7 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
         "c": Table(key, "s" if sequence else None, tombstones),
         "o": Table(("number",)),
     }
-    placing = r.choice([None, near_borders, crowded])
+    placing = r.choice([None, move_to_borders, crowded])
     partitioned = r.random() < 0.5
     store, total, clock, job = MemoryStore(), Counter[Any](), 0, None
     for tick in range(14):

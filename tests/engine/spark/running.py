@@ -14,16 +14,16 @@ from typing import Any, Self
 
 import pytest
 
-from watersmeet.engine.driver.open_tick import ConcludedTick
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.run import JobRun
-from watersmeet.engine.spark.job.session import hold_fixed
-from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.coordinator.results import TickResult
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job.job import build_outputs
+from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.session import hold_fixed
+from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 
 
 class Running:
@@ -44,7 +44,7 @@ class Running:
             str(checkpoint),
             **{"partitions": 2, **settings, "on_tick": told},
         )
-        outputs = outputs_of(job, plan, asked)
+        outputs = build_outputs(job, plan, asked)
         hold_fixed(spark, plan.queries[0].options.time_zone)  # that of another test's job may be left
         self._run = JobRun(spark, plan, asked, outputs, Checkpoint(checkpoint, asked.store))
         self._thread = threading.Thread(target=self._execute, daemon=True)

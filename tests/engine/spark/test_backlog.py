@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from watersmeet.engine.spark.sources.backlog import rows_behind
+from watersmeet.runtime.spark.sources.backlog import count_backlog_rows
 from watersmeet.spec.model import Source
 
 SOURCES = [Source("f", (), "file"), Source("k", (), "kafka"), Source("l", (), "kafka")]
@@ -18,12 +18,14 @@ def report(*newest):
 def test_rows_behind():
     newest = {"x": {"0": 9, "1": 6, "2": 100}}
     told = report({"logOffset": 4}, newest, {"y": {"0": 3}})
-    assert rows_behind(told, SOURCES, OFFSETS) == {"k": 4}  # nothing is known of the third partition's begin
-    assert rows_behind(report(None, json.dumps(newest), None), SOURCES, OFFSETS) == {"k": 4}
+    assert count_backlog_rows(told, SOURCES, OFFSETS) == {
+        "k": 4
+    }  # nothing is known of the third partition's begin
+    assert count_backlog_rows(report(None, json.dumps(newest), None), SOURCES, OFFSETS) == {"k": 4}
 
 
 def test_what_is_not_known_is_left_out():
-    assert rows_behind(None, SOURCES, OFFSETS) == {}
-    assert rows_behind(report(None, None, None), SOURCES, OFFSETS) == {}
-    assert rows_behind(report({"x": {"0": 9}}), SOURCES, OFFSETS) == {}
-    assert rows_behind("{}", SOURCES, OFFSETS) == {}
+    assert count_backlog_rows(None, SOURCES, OFFSETS) == {}
+    assert count_backlog_rows(report(None, None, None), SOURCES, OFFSETS) == {}
+    assert count_backlog_rows(report({"x": {"0": 9}}), SOURCES, OFFSETS) == {}
+    assert count_backlog_rows("{}", SOURCES, OFFSETS) == {}

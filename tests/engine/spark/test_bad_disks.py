@@ -10,8 +10,8 @@ import pytest
 from tests.engine.spark.running import Running
 from tests.support.ordered_files import put_rows
 from tests.support.small_disk import small_disk
-from watersmeet.engine.spark.errors import readable_error
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.errors import readable_error
 
 pytestmark = pytest.mark.spark
 

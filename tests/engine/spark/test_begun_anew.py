@@ -7,8 +7,8 @@ import os
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.tick.reading.arrow_ingest import ArrowReading
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
@@ -25,13 +25,13 @@ FILES = [b"k,v\na,1\n", b"k,v\nb,2\rc,3\n", "k,v\nmüller,4\n".encode("latin-1")
 
 def test_the_next_stream_fails_in_its_own_words(spark, tmp_path, monkeypatch):
     """That the stream before was to end is no reason to pass over its error."""
-    begun, begin_stream = [], ReadByTasks.begin_stream
+    begun, begin_stream = [], ArrowReading.begin_stream
 
     def noted(self):
         begun.append(begin_stream(self))
         return begun[-1]
 
-    monkeypatch.setattr(ReadByTasks, "begin_stream", noted)
+    monkeypatch.setattr(ArrowReading, "begin_stream", noted)
     MemorySink.clear()
     (tmp_path / "in").mkdir()
     for number, content in enumerate(FILES):

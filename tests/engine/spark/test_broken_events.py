@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.broken_events import check_of
-from watersmeet.engine.spark.misfits import misfit_sql
-from watersmeet.engine.spark.sources.debezium import changes
-from watersmeet.engine.spark.sources.keyed import with_key
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
+from watersmeet.runtime.spark.broken_records import build_check
+from watersmeet.runtime.spark.rejected_values import misfit_sql
+from watersmeet.runtime.spark.sources.changes import add_key_checks
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.debezium import read_changes
 
 TEXT = "__debezium_unavailable_value"
 COLUMNS = "id INT, n BIGINT, s STRING, v VARCHAR(3), price DECIMAL(9,2), at TIMESTAMP, day DATE, raw BINARY"
@@ -32,7 +32,7 @@ def source_of(key="", more="", columns=COLUMNS):
 
 
 def explained(record, key="", more=""):
-    check = check_of(source_of(key, more))
+    check = build_check(source_of(key, more))
     return check.explain(record if isinstance(record, str) else json.dumps(record))
 
 
@@ -97,7 +97,7 @@ def test_tasks_get_no_password():
         'format' = 'debezium-json', 'debezium.decimals' = 'string', 'metadata.lsn' = 'source.lsn');
         SELECT * FROM t"""
     (source,) = parse_job(text).inserts[0].query.inputs[0].sources
-    check = check_of(source)
+    check = build_check(source)
     assert b"hidden-words" in pickle.dumps(source)
     assert b"hidden-words" not in pickle.dumps(check)
     assert check.explain(json.dumps({"op": "c", "after": {"id": 1, "price": "1.5"}})) == ""
@@ -110,10 +110,10 @@ def test_each_of_them_is_broken_to_spark(spark, key):
     source, cases = source_of(key), [case for case in CASES if case[1] == key]
     texts = [record if isinstance(record, str) else json.dumps(record) for record, _, _ in cases]
     raw = spark.createDataFrame([(text,) for text in texts], "value STRING")
-    frame = with_key(changes(raw, source, F.lit(None).cast("string"), {}), source)
+    frame = add_key_checks(read_changes(raw, source, F.lit(None).cast("string"), {}), source)
     told = [f"coalesce({BROKEN}, {misfit_sql(source, ['`v`'])}) AS b"]
     for (_, _, said), row in zip(cases, frame.selectExpr(*told).collect(), strict=True):
-        assert said in check_of(source).explain(row["b"])
+        assert said in build_check(source).explain(row["b"])
 
 
 @pytest.mark.spark

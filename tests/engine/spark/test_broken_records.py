@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.columns import column
-from watersmeet.engine.spark.broken_records import left_out_words, record_check
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.tables import _broken
-from watersmeet.engine.spark.sources.views import SAMPLE_CHARACTERS, SourceView
-from watersmeet.engine.spark.tick.ingest import SourceTask
+from watersmeet.runtime.spark.broken_records import describe_left_out, record_check
+from watersmeet.runtime.spark.sources.columns import SAMPLE_CHARACTERS, SourceView
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+from watersmeet.runtime.spark.sources.tables import _broken_record_error
+from watersmeet.runtime.spark.tick.ingest import SourceTask
 from watersmeet.spec.model import Source
 
 COLUMNS = {
@@ -151,19 +151,19 @@ def test_nothing_is_said_of_a_text_that_was_cut(form, record, tmp_path):
     source = Source("o", columns, "file", {"path": str(tmp_path), "format": form, **header})
     (tmp_path / "a").write_text(f"{record}\n")
     said = f"id is BIGINT, but the value is 'x': {STRING}"
-    assert f"({said})" in left_out_words(source, first_rows(source, 9))
+    assert f"({said})" in describe_left_out(source, read_first_rows(source, 9))
     for keeps, text, why in ((True, record, f" ({said})"), (False, record[: SAMPLE_CHARACTERS + 1], "")):
         view = SourceView("o", (), parses=True, keeps_broken=keeps, check=record_check(source))
-        assert SourceTask(view, None, None)._explained(pa.scalar(text)) == f"{record[:200]}{why}"
+        assert SourceTask(view, None, None)._explain_broken_record(pa.scalar(text)) == f"{record[:200]}{why}"
 
 
 def test_a_table_says_why_its_record_is_broken_and_less_where_its_files_are_gone(tmp_path):
     columns = (column("id", "BIGINT"), column("s", "STRING"))
     source = Source("t", columns, "file", {"path": str(tmp_path / "a"), "format": "csv"})
     (tmp_path / "a").write_text("s,id\nx,y\n")
-    assert f"x,y (id is BIGINT, but the value is 'y': {STRING})" in str(_broken(source, "x,y"))
+    assert f"x,y (id is BIGINT, but the value is 'y': {STRING})" in str(_broken_record_error(source, "x,y"))
     (tmp_path / "a").unlink()
-    assert "a record does not parse as declared: x,y" in str(_broken(source, "x,y"))
+    assert "a record does not parse as declared: x,y" in str(_broken_record_error(source, "x,y"))
 
 
 def test_a_sample_names_files_of_which_all_records_are_left_out(tmp_path):
@@ -171,10 +171,10 @@ def test_a_sample_names_files_of_which_all_records_are_left_out(tmp_path):
     for n, text in enumerate(['{"id": 1}', '{"id": "x"}\n{"id": "y"}', '{"id": 2}\n{"id": "x"}']):
         (tmp_path / f"{n}").write_text(text)
     among = f", including all sampled records of {tmp_path / '1'} (2 records)"
-    assert left_out_words(source, first_rows(source, 9)).endswith(among)
+    assert describe_left_out(source, read_first_rows(source, 9)).endswith(among)
     (tmp_path / "3").write_text('{"id": "x"}')
     among = f", including all sampled records of 2 files, first {tmp_path / '1'} (2 records),"
-    assert left_out_words(source, first_rows(source, 9)).endswith(among)
+    assert describe_left_out(source, read_first_rows(source, 9)).endswith(among)
     for name in "02":
         (tmp_path / name).unlink()
-    assert "among them" not in left_out_words(source, first_rows(source, 9))
+    assert "among them" not in describe_left_out(source, read_first_rows(source, 9))

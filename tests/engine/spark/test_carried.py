@@ -9,8 +9,6 @@ import pickle
 
 import pytest
 
-from watersmeet.engine.spark.carried import Carrying, sealed
-from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.errors import (
     EngineError,
     Location,
@@ -20,8 +18,14 @@ from watersmeet.errors import (
     WatersmeetError,
     plain_of,
 )
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.errors import (
+    ErrorSealingTask,
+    innermost_message,
+    readable_error,
+    seal_error,
+)
 from watersmeet.sinks.memory import MemorySink
 
 ERROR = StateError("a run is damaged", code="state-damaged", hint="restore it")
@@ -73,7 +77,7 @@ def test_an_error_of_a_task_arrives_as_itself(error):
         raise error
 
     with pytest.raises(Exception, match="watersmeet-error") as raised:
-        list(Carrying(task)([]))
+        list(ErrorSealingTask(task)([]))
     said = f"Job aborted: {forged()} {raised.value}\n\tat x.y.Z(Z.java)"
     found = readable_error(RuntimeError(said))
     assert type(found) is type(error)
@@ -81,8 +85,8 @@ def test_an_error_of_a_task_arrives_as_itself(error):
 
 
 def test_an_error_is_taken_with_a_seal_of_this_process_alone():
-    of_another = str(sealed(ERROR, b"another key"))
-    ours = str(sealed(ERROR))
+    of_another = str(seal_error(ERROR, b"another key"))
+    ours = str(seal_error(ERROR))
     altered = ours.replace(ours.split(":")[1], of_another.split(":")[1][:-4] + "AAA=")
     for text in (forged(), of_another, altered, "watersmeet-error::" + "0" * 64 + ":"):
         assert readable_error(RuntimeError(text)).code == "spark-failed"
@@ -90,7 +94,7 @@ def test_an_error_is_taken_with_a_seal_of_this_process_alone():
 
 
 def test_nothing_shows_the_key():
-    assert b"key" not in repr(Carrying(list)).encode()
+    assert b"key" not in repr(ErrorSealingTask(list)).encode()
 
 
 def test_a_value_runs_nothing(tmp_path):
@@ -139,7 +143,7 @@ def test_long_values_are_read_in_time():
 
 
 def test_what_follows_a_condition_is_the_message():
-    assert readable(cast_error("1.5")).endswith("because it is malformed.")
+    assert innermost_message(cast_error("1.5")).endswith("because it is malformed.")
     raised = RuntimeError(
         "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] No space left on device"
     )
@@ -173,9 +177,9 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
     ids=["projection", "key", "argument", "echo"],
 )
 def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, code):
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
     hostile = [old_style(Runs(tmp_path / "made")), old_style(ERROR), forged()]
@@ -193,7 +197,7 @@ def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, co
     plan = plan_job(job)
     settings = RunSettings(str(tmp_path / "state"), until_caught_up=True)
     with pytest.raises(WatersmeetError) as raised:
-        run(spark, plan, settings, outputs_of(job, plan, settings))
+        run(spark, plan, settings, build_outputs(job, plan, settings))
     assert isinstance(raised.value, EngineError)
     assert raised.value.code == code
     assert not (tmp_path / "made").exists()

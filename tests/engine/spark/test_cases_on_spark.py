@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.case_files import all_cases, cases_by_name
-from watersmeet.engine.local import replay_case as replay_locally
-from watersmeet.engine.spark.replay import replay_case
+from watersmeet.runtime.local import replay_case as replay_locally
+from watersmeet.runtime.spark.replay import replay_case
 from watersmeet.testing.cases import check_case
 
 pytestmark = pytest.mark.spark

@@ -15,7 +15,7 @@ import pytest
 from tests.laws.test_narrower_queries import Condition, Row
 from tests.laws.test_wider_queries import Replay
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import QueryState, load_newest
 
 pytestmark = pytest.mark.spark

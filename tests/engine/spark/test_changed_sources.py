@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from watersmeet.errors import StateError, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.commits import Commits
 
@@ -46,9 +46,9 @@ XY = "INSERT INTO xy SELECT x.n AS l, y.n AS r FROM x JOIN y ON x.k = y.k EMIT C
 
 @pytest.fixture
 def job(spark, tmp_path):
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     for name in "abcxy":
         (tmp_path / name).mkdir()
@@ -57,7 +57,7 @@ def job(spark, tmp_path):
         asked = parse_job((declared + inserts).replace("{path}", str(tmp_path)))
         plan = plan_job(asked)
         chosen = RunSettings(str(tmp_path / "checkpoint"), until_caught_up=True, partitions=2, **settings)
-        return run(spark, plan, chosen, outputs_of(asked, plan, chosen))
+        return run(spark, plan, chosen, build_outputs(asked, plan, chosen))
 
     return runner
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.errors import EngineError
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ import pytest
 
 import watersmeet as ws
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources.dataframes import look_at
-from watersmeet.relations.spark_columns import NoText, is_column, text_of
+from watersmeet.relations.expressions import NoText, is_column, text_of
+from watersmeet.runtime.spark.sources.dataframes import inspect_frames
 
 pytestmark = pytest.mark.spark
 
@@ -110,7 +110,7 @@ def test_readers_that_pass_over_rows_are_told_of(spark, tmp_path):
         )["text"].select("t"),
     }
     job = ws.job(*(relation.to_sink(ws.memory(name)) for name, relation in frames.items()))
-    looked = look_at(job.plan, job.frames)
+    looked = inspect_frames(job.plan, job.frames)
     assert looked.problems == []
     told = {name: [note for note in looked.notes if note.startswith(f'"{name}"')] for name in frames}
     assert {name: len(notes) for name, notes in told.items()} == {"files": 2, "rate": 1, "text": 2}

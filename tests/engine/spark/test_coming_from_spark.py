@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 import watersmeet as ws
-from watersmeet.engine.spark.job.submitted import session_of
+from watersmeet.runtime.spark.job.external_session import find_frames_session
 from watersmeet.spec.job_options import OutputMode
 
 pytestmark = pytest.mark.spark
@@ -321,7 +321,7 @@ def _ends(trial: Trial) -> None:
 @row("Spark Connect")
 def _connect(trial: Trial) -> None:
     remote = SimpleNamespace(sparkSession=object())
-    trial.is_refused(lambda: session_of({"readings": remote}))
+    trial.is_refused(lambda: find_frames_session({"readings": remote}))
 
 
 @row("`spark.sql` over streams")

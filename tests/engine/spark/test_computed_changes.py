@@ -14,14 +14,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.changes import with_changes
-from watersmeet.engine.spark.sources.keyed import with_key
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.changes import add_diff_column, add_key_checks
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = pytest.mark.spark
 
@@ -131,7 +130,7 @@ def test_a_row_without_a_computed_sequence_is_broken_and_a_delete_is_not(spark):
     (source,) = plan_job(parse_job(UPSERTS)).sources
     rows = [('{"id": 1}', '{"row": {"at": 3}}', 0), ('{"id": 1}', None, 0), ('{"id": 2}', '{"row": {}}', 0)]
     raw = spark.createDataFrame(rows, "key STRING, value STRING, partition INT")
-    frame = with_key(kafka._parsed(raw, source, F.expr("CAST(partition AS STRING)")), source)
+    frame = add_key_checks(kafka._parse_by_format(raw, source, F.expr("CAST(partition AS STRING)")), source)
     parts = [(row["id"], row["row"], row[DIFF], row[BROKEN] is None) for row in frame.collect()]
     assert parts == [(1, (3,), 1, True), (1, None, -1, True), (2, (None,), 1, False)]
 
@@ -146,8 +145,8 @@ def test_a_key_is_computed_of_the_key_of_a_topics_record(spark):
         ("x", "no record"),
     ]
     raw = spark.createDataFrame([(*row, 3) for row in rows], "key STRING, value STRING, partition INT")
-    frame = kafka._parsed(raw, source, F.expr("CAST(partition AS STRING)"))
-    frame = with_key(with_changes(frame, source), source)
+    frame = kafka._parse_by_format(raw, source, F.expr("CAST(partition AS STRING)"))
+    frame = add_key_checks(add_diff_column(frame, source), source)
     parts = [
         (row["k"], row["row"], row["name"], row[DIFF]) if row[BROKEN] is None else row[BROKEN]
         for row in frame.collect()

@@ -15,12 +15,12 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver.open_tick import ConcludedTick, RunningTick
-from watersmeet.engine.spark.tick import plain as plain_module
-from watersmeet.engine.spark.tick import tick as tick_module
-from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.errors import EngineError, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, RunningTick
+from watersmeet.runtime.spark.tick import arrow_output as plain_module
+from watersmeet.runtime.spark.tick import tick as tick_module
+from watersmeet.runtime.spark.tick.arrow_output import ArrowOutput
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +88,7 @@ def killed(*_: Any) -> None:
 def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Queries whose rows of a tick the driver stages itself."""
     names: list[str] = []
-    run_small = RunningTick.run_small
+    run_small = RunningTick.run_inline
 
     def noted(self, query, number, task, then=None):
         rows = run_small(self, query, number, task, then)
@@ -96,7 +96,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(query)
         return rows
 
-    monkeypatch.setattr(RunningTick, "run_small", noted)
+    monkeypatch.setattr(RunningTick, "run_inline", noted)
     return names
 
 
@@ -112,7 +112,7 @@ def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch, stage
     until_caught_up(spark, own_job, tmp_path / "c1")
     assert staged
     staged.clear()
-    monkeypatch.setattr(tick_module, "plain_outputs", lambda *_: None)
+    monkeypatch.setattr(tick_module, "plan_arrow_output", lambda *_: None)
     until_caught_up(spark, JOB.format(folder=tmp_path, out=tmp_path / "spark"), tmp_path / "c2")
     assert not staged
     own, wanted = sums(tmp_path / "own"), sums(tmp_path / "spark")
@@ -170,14 +170,14 @@ def put_out(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
 
 def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch, staged):
     streams(tmp_path)
-    without_spark, planned = [], tick_module.plain_outputs
+    without_spark, planned = [], tick_module.plan_arrow_output
 
-    def noted(*of: Any) -> Plain | None:
+    def noted(*of: Any) -> ArrowOutput | None:
         found = planned(*of)
         without_spark.extend([] if found is None else [1])
         return found
 
-    monkeypatch.setattr(tick_module, "plain_outputs", noted)
+    monkeypatch.setattr(tick_module, "plan_arrow_output", noted)
 
     def ran(name: str, small: str) -> tuple[list[tuple[str, Any]], Counter[str]]:
         staged.clear()
@@ -195,7 +195,7 @@ def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monk
     assert ran("tasks", "spark") == found
     assert without_spark
     assert not staged
-    monkeypatch.setattr(tick_module, "plain_outputs", lambda *_: None)
+    monkeypatch.setattr(tick_module, "plan_arrow_output", lambda *_: None)
     assert ran("spark", "spark") == found
     assert sum(found[1].values()) > 1_000
 

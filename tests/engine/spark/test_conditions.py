@@ -10,7 +10,7 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.ordered_files import put_rows
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
 
@@ -75,14 +75,14 @@ def put(folder, number: int, found: list[dict]) -> None:
 
 
 def play(spark, sql: str, checkpoint, **settings):
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     job = parse_job(sql)
     plan = plan_job(job)
     asked = RunSettings(str(checkpoint), partitions=2, until_caught_up=True, finish=True, **settings)
-    run(spark, plan, asked, outputs_of(job, plan, asked))
+    run(spark, plan, asked, build_outputs(job, plan, asked))
     return plan
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from watersmeet.engine.files.long_lines import SHARE
-from watersmeet.engine.spark import configuration
-from watersmeet.engine.spark.configuration import context_settings, names_in
+from watersmeet.runtime.files.long_lines import SHARE
+from watersmeet.runtime.spark import configuration
+from watersmeet.runtime.spark.configuration import context_settings, list_setting_names
 
 pytestmark = pytest.mark.spark
 
@@ -21,8 +21,8 @@ def test_all_settings_are_told(spark):
     warehouse = [settings.pop("spark.sql.warehouse.dir") for settings in (asked, told)]
     assert warehouse[0].endswith(warehouse[1])
     assert told == asked
-    assert "spark.sql.parquet.made.up" not in names_in(spark)
-    assert sorted(names_in(own)) == sorted(own.conf.getAll)
+    assert "spark.sql.parquet.made.up" not in list_setting_names(spark)
+    assert sorted(list_setting_names(own)) == sorted(own.conf.getAll)
 
 
 @pytest.mark.parametrize(("memory", "mib"), [("2048", 2048), ("2048m", 2048), ("2g", 2048), (None, 1024)])

@@ -12,10 +12,10 @@ from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_run_on import account, job, put_out
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def parsed(spark, unit, records, columns="id INT, at TIMESTAMP, wall TIMESTAMP_N
         'bootstrap.servers' = 'x:1', 'timestamp.unit' = '{unit}'{more}); SELECT * FROM c"""
     (source,) = plan_job(parse_job(text)).sources
     raw = spark.createDataFrame([(None, record.encode()) for record in records], "key BINARY, value BINARY")
-    return kafka.parsed(raw.withColumn("partition", F.lit(0)), source).collect()
+    return kafka.parse_records(raw.withColumn("partition", F.lit(0)), source).collect()
 
 
 @pytest.mark.parametrize("unit", at_effort(quick=("s", "ns"), full=tuple(UNIT)))
@@ -79,7 +79,7 @@ def test_files_count_the_unit_and_so_do_tables_and_previews(spark, tmp_path, for
     for folder in ("in", "r"):
         (tmp_path / folder / "a").write_text(content)
     source = next(source for source in plan_job(parse_job(text)).sources if source.name == "l")
-    assert [row["at"] for row in first_rows(source, 10).rows] == [MOMENT, MOMENT]
+    assert [row["at"] for row in read_first_rows(source, 10).rows] == [MOMENT, MOMENT]
     until_caught_up(spark, text, tmp_path / "state")
     assert set(put_out(tmp_path)[0]) == {(1, MS, MS), (2, MS, MS)}
 

@@ -11,11 +11,10 @@ import pytest
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
-from watersmeet.engine.spark.sources.files.texts import TEXT
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.sources.files.text_files import TEXT, CsvTexts
 from watersmeet.spec.options.values import Use, value_problems
 
 pytestmark = pytest.mark.spark
@@ -105,7 +104,7 @@ def test_lines_that_end_within_quotes_are_told(spark, tmp_path, options, lines):
     for number, (line, _) in enumerate(lines):
         (tmp_path / f"{number:02}").write_text(line + "\n")
     paths = [f"file:{tmp_path}/{number:02}" for number in range(len(lines))]
-    told = {row[TEXT] for row in texts.misread(spark, paths).select(TEXT).collect()}
+    told = {row[TEXT] for row in texts.list_misread_lines(spark, paths).select(TEXT).collect()}
     assert told == {line for line, is_open in lines if is_open}
 
 
@@ -123,7 +122,7 @@ def test_what_python_writes_on_one_line_is_read_and_what_it_writes_on_several_is
         (tmp_path / f"{number}").write_text(written.getvalue())
         if any("\n" in value for value in record):
             several.add(str(number))
-    lines = texts.misread(spark, [f"file:{tmp_path}"])
+    lines = texts.list_misread_lines(spark, [f"file:{tmp_path}"])
     assert {row[0] for row in lines.select("_metadata.file_name").distinct().collect()} == several
 
 

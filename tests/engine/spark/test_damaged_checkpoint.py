@@ -16,8 +16,8 @@ import pytest
 from tests.engine.spark.running import Running
 from tests.support.effort import at_effort
 from tests.support.ordered_files import put_rows
-from watersmeet.engine.driver.open_tick import ConcludedTick
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 
 pytestmark = pytest.mark.spark
 

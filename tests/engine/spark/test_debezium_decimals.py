@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 import watersmeet
-from watersmeet.engine.spark.sources.debezium import changes
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.names import DIFF
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.debezium import read_changes
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def frame_of(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> Any:
     raw = spark.createDataFrame(
         [tuple(map(json.dumps, record)) for record in records], "key STRING, value STRING"
     )
-    return changes(raw, source, F.lit(None).cast("string"), {}).select("amount", DIFF, BROKEN)
+    return read_changes(raw, source, F.lit(None).cast("string"), {}).select("amount", DIFF, BROKEN)
 
 
 def read(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> list[tuple[Any, Any, Any]]:

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 import watersmeet
 from tests.engine.spark.running import until_caught_up
 from watersmeet.cli.why import records
-from watersmeet.engine.spark.sources.debezium import changes
-from watersmeet.engine.spark.sources.files.first_values import Unsure
-from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED
 from watersmeet.errors import WatersmeetError
 from watersmeet.names import DIFF
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.runtime.spark.sources.columns import BROKEN, SKIPPED
+from watersmeet.runtime.spark.sources.debezium import read_changes
+from watersmeet.runtime.spark.sources.files.first_rows import UncertainValue
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ def source_of(columns: str, more: str = "") -> Source:
 
 def frame_of(spark: Any, source: Source, *texts: str) -> DataFrame:
     raw = spark.createDataFrame([(None, text) for text in texts], "key STRING, value STRING")
-    return changes(raw, source, F.lit(None).cast("string"), {})
+    return read_changes(raw, source, F.lit(None).cast("string"), {})
 
 
 def read(spark: Any, columns: str, *events: Any, more: str = "") -> list[tuple[Any, ...]]:
@@ -456,7 +456,7 @@ def test_why_skips_what_the_job_skips(spark, op, after, is_skipped):
     if is_skipped:
         assert read_event(None, text.encode()) is None
     else:
-        with pytest.raises(Unsure):
+        with pytest.raises(UncertainValue):
             read_event(None, text.encode())
 
 

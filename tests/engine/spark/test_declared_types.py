@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.misfits import misfit_sql
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.runtime.spark.rejected_values import misfit_sql
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ def outcomes(spark: Any, form: str, rows: list[tuple[str, str]]) -> list[str]:
     texts = [f"`c{n}`" for n in range(len(rows))]
     broken = f"coalesce({BROKEN}, {misfit_sql(source, texts)})"
     values = f"coalesce({', '.join(f'CAST({text} AS STRING)' for text in texts)})"
-    frame = kafka.parsed(raw.withColumn("partition", F.lit(0)), source)
+    frame = kafka.parse_records(raw.withColumn("partition", F.lit(0)), source)
     told = frame.selectExpr(f"{values} AS v", f"{broken} AS b").collect()
     return ["broken" if r["b"] else str(r["v"]) for r in told]
 

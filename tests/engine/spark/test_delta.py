@@ -106,7 +106,7 @@ def test_four_tables_across_restarts(spark, tmp_path, seed):
 
 
 def differences(running: Any) -> list[dict[str, int]]:
-    from watersmeet.observe.account import InputAccount
+    from watersmeet.observe.row_accounting import InputAccount
 
     counts = running.ticks[-1].queries["out"].account
     return [

@@ -7,10 +7,10 @@ import zipfile
 import psutil
 import pytest
 
-from watersmeet.engine.spark.job import early
-from watersmeet.engine.spark.job.early import load_planner, start_workers
-from watersmeet.engine.spark.tick.daemon import without_archives
-from watersmeet.engine.spark.tick.reading.listing import listing_of
+from watersmeet.runtime.spark.job import warmup
+from watersmeet.runtime.spark.job.warmup import load_planner, start_workers
+from watersmeet.runtime.spark.tick.daemon import drop_spark_archives
+from watersmeet.runtime.spark.tick.reading.arrow_ingest import build_listing_frame
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,7 @@ def daemons():
         except psutil.Error:
             continue
         if (
-            "watersmeet.engine.spark.tick.daemon" in command
+            "watersmeet.runtime.spark.tick.daemon" in command
             and parent is not None
             and parent.name() == "java"
         ):
@@ -44,7 +44,9 @@ def test_sql_finds_the_daemon_that_is_there(spark):
 
 def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatch):
     listed = []
-    monkeypatch.setattr(early, "listing_of", lambda frames: listed.append(listing_of(frames)) or listed[-1])
+    monkeypatch.setattr(
+        warmup, "build_listing_frame", lambda frames: listed.append(build_listing_frame(frames)) or listed[-1]
+    )
     load_planner(spark).join()
     (frame,) = listed
     assert frame.schema.names == ["kind", "text"]
@@ -52,7 +54,7 @@ def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatc
 
 
 def test_what_fails_beside_the_start_is_no_matter_of_it(spark, monkeypatch):
-    monkeypatch.setattr(early, "listing_of", lambda frames: 1 / 0)
+    monkeypatch.setattr(warmup, "build_listing_frame", lambda frames: 1 / 0)
     load_planner(spark).join()
 
 
@@ -85,6 +87,6 @@ def test_archives_of_another_pyspark_stay(tmp_path, other):
         elif name in OTHERS:
             (tmp_path / name).write_text("# a distribution's own")
     path = ["", str(archive), str(tmp_path / "py4j-1-src.zip"), str(tmp_path), "a/lib.zip"]
-    same = without_archives(path)
+    same = drop_spark_archives(path)
     assert same == (["", str(tmp_path), "a/lib.zip"] if other is None else path)
-    assert without_archives(path[2:]) == path[2:], "nothing to compare with"
+    assert drop_spark_archives(path[2:]) == path[2:], "nothing to compare with"

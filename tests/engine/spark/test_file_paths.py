@@ -11,11 +11,11 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
-from watersmeet.engine.spark.errors import readable_error
-from watersmeet.engine.spark.sources.files.there import files_of, hadoop_path
-from watersmeet.engine.spark.sources.frames import check_there
-from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.runtime.spark.errors import readable_error
+from watersmeet.runtime.spark.sources.files.listing import hadoop_path, list_source_files
+from watersmeet.runtime.spark.sources.frames import check_there
+from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -121,7 +121,7 @@ def test_tables_of_one_file_and_of_columns_in_any_order(spark, tmp_path):
     for name in ODD:
         (tmp_path / name).write_text("other,v,k\nx,1,a\n")
         source = Source("t", columns, "file", {"path": str(tmp_path / name), "format": "csv"})
-        rows = table_of(spark, source).frame().select("k", "v").collect()
+        rows = open_table(spark, source).frame().select("k", "v").collect()
         assert [tuple(row) for row in rows] == [("a", 1)], name
 
 
@@ -178,7 +178,9 @@ def test_directories_above_those_of_partitions(spark, tmp_path):
         except Exception:
             read = []
         assert (sorted(row["k"] or "" for row in read) == sorted(row or "" for row in rows)) == taken, name
-        assert (next((each for each in files_of(source) if each.passed_over), None) is None) == taken, name
+        assert (
+            next((each for each in list_source_files(source) if each.passed_over), None) is None
+        ) == taken, name
         if taken:
             sources[f"s{number}"] = (str(tmp_path / name), "json")
             expected += [(f"s{number}", row, number) for row in rows]

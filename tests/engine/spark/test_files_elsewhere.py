@@ -9,8 +9,8 @@ import json
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.sources.files.progress import FileProgress
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def test_a_file_that_is_gone_between_the_plan_of_a_tick_and_its_rows(spark, tmp_
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(FilesRead, "of_batch", ends)
+        patched.setattr(FileProgress, "of_batch", ends)
         with pytest.raises(EngineError, match="killed"):
             until_caught_up(spark, text.format(more=""), tmp_path / "state")
     (tmp_path / "in" / "2 %2b").rename(tmp_path / "2")

@@ -13,13 +13,12 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.columns import column
-from watersmeet.engine.spark.checkpoint.directory import Offsets
-from watersmeet.engine.spark.checkpoint.restart import host_of
-from watersmeet.engine.spark.job.ticks import is_read_to_its_end
-from watersmeet.engine.spark.sources.files.elsewhere import gone_in
-from watersmeet.engine.spark.sources.files.read import FilesRead
-from watersmeet.engine.spark.sources.files.there import check_table, reader_path
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.checkpoint.directory import Offsets
+from watersmeet.runtime.spark.checkpoint.restart import build_host
+from watersmeet.runtime.spark.job.stream import is_read_to_its_end
+from watersmeet.runtime.spark.sources.files.listing import build_missing_check, check_table, reader_path
+from watersmeet.runtime.spark.sources.files.progress import FileProgress
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore
 
@@ -27,7 +26,7 @@ LONG_AGO = 1_000_000_000
 
 
 class Plan:
-    """What `host_of` sees of one."""
+    """What `build_host` sees of one."""
 
     def __init__(self, sources):
         self.sources = sources
@@ -55,9 +54,11 @@ class Job:
         self.gone: set[str] = set()  # from another file system
         self.files = self.again()
 
-    def again(self) -> FilesRead:
+    def again(self) -> FileProgress:
         """A new run."""
-        return FilesRead([self.source], self.spark, self.store, self.host, self.notes.append, self._gone_of)
+        return FileProgress(
+            [self.source], self.spark, self.store, self.host, self.notes.append, self._gone_of
+        )
 
     def _gone_of(self, urls: Sequence[str]) -> frozenset[str]:
         return frozenset(self.gone.intersection(urls))
@@ -90,7 +91,7 @@ class Job:
     def begun(self, offsets: Offsets, *, again: bool = False):
         """What the tick would have for its manifest, and for `committed`."""
         batch = self.files.of_batch(offsets, again=again)
-        return batch, host_of("id", offsets, Plan([self.source]), {}, batch)
+        return batch, build_host("id", offsets, Plan([self.source]), {}, batch)
 
     def commit(self, batch, host) -> None:
         self.files.check(batch)
@@ -102,7 +103,7 @@ class Job:
 
     def keep(self) -> None:
         """By a tick without rows."""
-        found = self.files.to_be_kept()
+        found = self.files.build_final_batch()
         self.host = {**self.host, **found.host}
         self.files.committed(found)
 
@@ -347,7 +348,7 @@ def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warned):
     path, other = warned.put("1.json"), warned.put("2.json")
     warned.files.start()
     warned.read(other)
-    assert warned.files.to_be_kept() is None
+    assert warned.files.build_final_batch() is None
     path.unlink()
     warned.files.finish()
     warned.keep()
@@ -355,7 +356,7 @@ def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warned):
         warned.restart()
         assert warned.counted() == {"s": (1, ["1.json"])}
         warned.files.finish()
-        assert warned.files.to_be_kept() is None
+        assert warned.files.build_final_batch() is None
     path = warned.put("1.json")
     warned.restart()
     path.unlink()
@@ -648,7 +649,7 @@ def test_a_file_system_that_does_not_answer_stops_the_tick():
         ),
         _jsparkSession=SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=dict)),
     )
-    gone = gone_in(spark)
+    gone = build_missing_check(spark)
     assert gone(["s3a://b/1", "s3a://b/3"]) == {"s3a://b/3"}
     with pytest.raises(EngineError, match=r"s3a://b/2 cannot be checked: .*403 Forbidden") as error:
         gone(["s3a://b/1", "s3a://b/2"])
@@ -659,11 +660,11 @@ def test_a_file_system_that_does_not_answer_stops_the_tick():
 def test_a_look_takes_its_share_of_the_time_alone(job, monkeypatch):
     looks = []
     monkeypatch.setattr(job.files, "look", lambda: looks.append(1))
-    job.files.look_if_due()
+    job.files.compare_if_due()
     monkeypatch.undo()
     job.files.look()
     monkeypatch.setattr(job.files, "look", lambda: looks.append(1))
-    job.files.look_if_due()
+    job.files.compare_if_due()
     assert looks == [1]
 
 

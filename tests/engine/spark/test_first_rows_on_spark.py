@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.tables import table_of
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -62,8 +62,8 @@ def plain(value):
 def compared(spark, source, expected_share):
     """Records that were taken, each as Spark has it; how many there were."""
     whole = Source("a", (column("id", "BIGINT"), *source.columns), "file", source.options)
-    taken = first_rows(whole, 10_000)
-    frame = table_of(spark, whole).frame()
+    taken = read_first_rows(whole, 10_000)
+    frame = open_table(spark, whole).frame()
     table = frame.toArrow()
     held = pc.is_in(table["id"], pa.array([row["id"] for row in taken.rows]))  # Python has not all times
     known = {row["id"]: row for row in table.filter(held).to_pylist()}
@@ -142,7 +142,7 @@ def test_event_times_in_json(spark, tmp_path):
     source = Source("a", columns, "file", {"path": str(tmp_path), "format": "json"})
     for text in BEYOND:
         (tmp_path / "1.json").write_text("".join(f'{{"{name}": "{text}"}}\n' for name in types))
-        assert first_rows(source, 100).rows == []
+        assert read_first_rows(source, 100).rows == []
     values = [json.dumps(text) for text in CLOCKS]
     values += ["0", "-1", "1709200800", "1709200800000", "1709200800000000", "1709200800.5", "1.7e9"]
     cells = [f'"{name}": {value}' for name in types for value in values]
@@ -232,10 +232,10 @@ def test_times_of_a_zone(spark, tmp_path):
     columns = (column("id", "BIGINT"), column("t", "TIMESTAMP"))
     source = Source("a", columns, "file", {"path": str(tmp_path), "format": "json"})
     spark.conf.set("spark.sql.session.timeZone", zone)
-    frame = table_of(spark, source).frame().selectExpr("id", "unix_micros(t) AS t")
+    frame = open_table(spark, source).frame().selectExpr("id", "unix_micros(t) AS t")
     known = {row["id"]: row["t"] for row in frame.collect()}
     epoch = datetime(1970, 1, 1)
-    taken = first_rows(source, 100, zone)
+    taken = read_first_rows(source, 100, zone)
     assert len(taken.rows) == len(texts)
     assert {r["id"]: (r["t"] - epoch).days * 86_400_000_000 + (r["t"] - epoch).seconds * 1_000_000
             for r in taken.rows} == known  # fmt: skip

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.driver import amount
-from watersmeet.engine.spark.tick.reading import by_tasks, readers
-from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
+from watersmeet.runtime.coordinator import node_cost
+from watersmeet.runtime.spark.tick.reading import arrow_ingest
+from watersmeet.runtime.spark.tick.reading.read_path import needs_tasks
 
 JOB = """
 CREATE TABLE l (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
@@ -64,12 +64,12 @@ def test_lines_of_text_are_counted(folders, monkeypatch, wanted):
         (folder / f"1.{wanted}").write_text("\n".join(lines))
     of_both = {"of_l": f", 'format' = '{wanted}'", "of_r": f", 'format' = '{wanted}'"}
     assert not needed(folders, **of_both)
-    monkeypatch.setattr(amount, "SMALL_ROWS", 299)
+    monkeypatch.setattr(node_cost, "SMALL_ROWS", 299)
     assert needed(folders, **of_both)
-    monkeypatch.setattr(amount, "SMALL_ROWS", 300)
+    monkeypatch.setattr(node_cost, "SMALL_ROWS", 300)
     assert not needed(folders, **of_both)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_tasks, "SMALL_BYTES", 1_000)
+        patch.setattr(arrow_ingest, "SMALL_BYTES", 1_000)
         assert needed(folders, **of_both)
     with (folders[1] / f"1.{wanted}").open("a") as file:
         file.write("\nno record of three,values,\n")
@@ -90,34 +90,34 @@ def test_text_begins_with_the_first_file_that_has_some(folders):
     job = plan_job(
         parse_job(JOB.format(l=folders[0], r=folders[1], of_l=of_both["of_l"], of_r=of_both["of_r"]))
     )
-    assert [readers.seems_plain(source) for source in job.sources] == [True, False]
+    assert [arrow_ingest.is_likely_readable(source) for source in job.sources] == [True, False]
     glob = ", 'format' = 'csv', 'pathGlobFilter' = '2*'"
     job = plan_job(parse_job(JOB.format(l=folders[0], r=folders[1], of_l=glob, of_r=glob)))
-    assert all(map(readers.seems_plain, job.sources)), "which is the first is not known"
+    assert all(map(arrow_ingest.is_likely_readable, job.sources)), "which is the first is not known"
 
 
 def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     write(folders[0] / "2.parquet", 90, at=1)
-    monkeypatch.setattr(amount, "SMALL_ROWS", 0)
+    monkeypatch.setattr(node_cost, "SMALL_ROWS", 0)
     assert needed(folders)
-    monkeypatch.setattr(amount, "SMALL_ROWS", 110)
+    monkeypatch.setattr(node_cost, "SMALL_ROWS", 110)
     assert not needed(folders)
-    monkeypatch.setattr(by_tasks, "MOST_FILES", 2)
+    monkeypatch.setattr(arrow_ingest, "MAX_INLINE_FILES", 2)
     assert needed(folders)
     assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "MOST_LISTED", 2)
+        patch.setattr(arrow_ingest, "MAX_LISTED_FILES", 2)
         assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "there are too many to look at each"
-    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 100)
+    monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 100)
     assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
 
 
 def test_bytes_are_those_of_rows_that_are_not_compressed(folders, monkeypatch):
     table = pa.table({"k": ["x" * 500] * 400, "t": pa.array([0] * 400, pa.timestamp("us", tz="UTC"))})
     pq.write_table(table, folders[0] / "1.parquet", use_dictionary=False, compression="zstd")
-    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 210_000)
+    monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 210_000)
     assert not needed(folders)
-    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 190_000)
+    monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 190_000)
     assert needed(folders)
 
 
@@ -164,16 +164,16 @@ def test_a_file_that_goes_and_a_path_that_can_be_none_are_for_the_run_to_tell(fo
     (folders[0] / "1.csv").write_text("k,t\n1,\n")
     of_l = ", 'format' = 'csv'"
     (source, _) = plan_job(parse_job(JOB.format(l=folders[0], r=folders[1], of_l=of_l, of_r=""))).sources
-    assert readers.seems_plain(source)
+    assert arrow_ingest.is_likely_readable(source)
     gone = [str(folders[0] / "gone.csv")]
-    monkeypatch.setattr(readers, "first_files", lambda _: gone)
+    monkeypatch.setattr(arrow_ingest, "list_first_files", lambda _: gone)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os.path, "getsize", lambda _: 1)  # it goes once its size is known
-        assert not readers.seems_plain(source)
-        reader = readers.reader_of(source, lambda: None, "UTC")
-        assert not readers.begins_plain(source, reader)
-    assert readers.seems_plain(source), "which is the first is not known"
+        assert not arrow_ingest.is_likely_readable(source)
+        reader = arrow_ingest.plan_reader(source, lambda: None, "UTC")
+        assert not arrow_ingest.is_start_readable(source, reader)
+    assert arrow_ingest.is_likely_readable(source), "which is the first is not known"
     monkeypatch.undo()
     (odd, _) = plan_job(parse_job(JOB.format(l="/no\0path", r=folders[1], of_l=of_l, of_r=""))).sources
-    assert readers.seems_plain(odd)
+    assert arrow_ingest.is_likely_readable(odd)
     assert needed((Path("/no\0path"), folders[1]), of_l=of_l)

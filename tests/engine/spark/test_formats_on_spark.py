@@ -8,7 +8,7 @@ from tests.support.columns import column
 from watersmeet.sinks.base import TEXT_OPTIONS
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.formats import type_problems
+from watersmeet.spec.options.files import type_problems
 
 pytestmark = pytest.mark.spark
 

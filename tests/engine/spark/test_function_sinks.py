@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.errors import EngineError, SpecError, StateError
-from watersmeet.sinks.function.sink import FunctionSink
+from watersmeet.sinks.function import FunctionSink
 
 pytestmark = pytest.mark.spark
 

@@ -11,13 +11,13 @@ from sqlglot.errors import SqlglotError
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.catalog import functions
-from watersmeet.engine.spark.catalog.kinds import kinds
-from watersmeet.engine.spark.catalog.results import ResultTypes, arguments_of
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.query.expressions.functions import check_calls
-from watersmeet.front.text.dialect import Watersmeet
-from watersmeet.front.text.place import Text
+from watersmeet.parser.query.expressions.calls import check_calls
+from watersmeet.parser.text.dialect import Watersmeet
+from watersmeet.parser.text.source_position import Text
+from watersmeet.runtime.spark.catalog import functions
+from watersmeet.runtime.spark.catalog.functions import list_function_kinds
+from watersmeet.runtime.spark.catalog.result_types import ResultTypes, build_arguments
 from watersmeet.spec.functions import (
     FAMILIES,
     form_refuses,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 def test_the_table_is_that_of_the_spark_that_is_installed(spark, seed):
     """When this fails: scripts/spark-functions."""
     assert spark_version() == spark.version
-    assert functions.names(spark) == list(function_names())
+    assert functions.list_function_names(spark) == list(function_names())
     some = random.Random(seed).sample(function_names(), 4)
     for name, found in functions.signatures(spark, some, typed=2).items():
         known = signature_of(name)
@@ -46,7 +46,7 @@ def test_the_table_is_that_of_the_spark_that_is_installed(spark, seed):
     assert operator_refuses("*", TIMESTAMP, INT)
     assert all(
         form_refuses(form, type_) == (family in families)
-        for form, families in functions.forms(spark).items()
+        for form, families in functions.probe_forms(spark).items()
         for family, type_ in FAMILIES.items()
     )
 
@@ -82,7 +82,7 @@ def test_types_of_all_results_are_those_of_spark(spark, seed):
             untold.add(name)
             continue
         for call, type_ in types.of(name, known.counts, known.refused, at_effort(quick=4, full=300)):
-            told = known.type_of(arguments_of(call))
+            told = known.type_of(build_arguments(call))
             if told is not None and told.nullable != type_:
                 wrong.append(f"{name}({', '.join(call)}) is {told}, and {type_} to Spark")
     assert not wrong, "\n".join(wrong)
@@ -105,7 +105,7 @@ def test_kinds_are_what_spark_says(spark, seed):
         "and",
     ]
     some = [*telling, *random.Random(seed).sample(function_names(), 6)]
-    for name, found in kinds(spark, some).items():
+    for name, found in list_function_kinds(spark, some).items():
         known = signature_of(name)
         assert known is not None
         assert (known.kind, known.deterministic) == (found["kind"], found.get("deterministic", True)), name

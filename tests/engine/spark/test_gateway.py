@@ -16,13 +16,13 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.job import class_archive, gateway, session, submitted
-from watersmeet.engine.spark.job.java_command import Command
-from watersmeet.engine.spark.job.session import settings
-from watersmeet.engine.spark.job_conf import java_begun
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.java_start import prestart_java_for_job
+from watersmeet.runtime.spark.job import class_archive, external_session, gateway, session
+from watersmeet.runtime.spark.job.java_command import Command
+from watersmeet.runtime.spark.job.session import build_session_settings
 from watersmeet.spec.secrets import OpaqueSecret
 
 SAYS = """
@@ -79,9 +79,9 @@ def started(monkeypatch, taken, java):
         return processes[-1]
 
     monkeypatch.setattr(gateway, "Popen", popen)
-    monkeypatch.delenv(submitted.GATEWAY, raising=False)
+    monkeypatch.delenv(external_session.GATEWAY, raising=False)
     yield by
-    gateway.end_begun()
+    gateway.end_unused()
     for process in processes:
         gateway.end(process)
 
@@ -101,9 +101,9 @@ def test_a_jvm_is_connected_with_by_what_it_says(started, taken, monkeypatch):
         return Connected()
 
     asked: list[dict[str, str]] = []
-    asking = threading.Thread(target=lambda: asked.append(submitted.submitted()))
+    asking = threading.Thread(target=lambda: asked.append(external_session.load_submit_settings()))
     monkeypatch.setattr(gateway, "launch_gateway", launch_gateway)
-    gateway.launch(settings(), None)
+    gateway.launch(build_session_settings(), None)
     asking.join()
     assert seen == [("4711", "secret")]
     assert asked == [{}]
@@ -116,7 +116,7 @@ def test_a_jvm_is_connected_with_by_what_it_says(started, taken, monkeypatch):
 def test_a_jvm_that_ends_is_not_waited_for(started, tmp_path):
     processes = started("import sys; sys.exit('no memory')")
     with (tmp_path / "words").open("w+b") as words, pytest.raises(PySparkRuntimeError, match="gateway"):
-        gateway.launch(settings(), words)
+        gateway.launch(build_session_settings(), words)
     assert (tmp_path / "words").read_text() == "no memory\n"
     assert processes[0].returncode == 1
 
@@ -126,7 +126,7 @@ def test_a_signal_to_all_processes_of_a_run_is_not_for_the_jvm(started, tmp_path
     """It would end, and with it the tick that a stop lets finish."""
     started(f"import signal, sys; sys.exit(str(signal.getsignal(signal.{name}) is signal.SIG_IGN))")
     with (tmp_path / "words").open("w+b") as words, pytest.raises(PySparkRuntimeError):
-        gateway.launch(settings(), words)
+        gateway.launch(build_session_settings(), words)
     assert (tmp_path / "words").read_text() == "True\n"
 
 
@@ -138,18 +138,18 @@ def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
 
     monkeypatch.setattr(gateway, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        gateway.launch(settings(), None)
+        gateway.launch(build_session_settings(), None)
     assert [process.returncode for process in processes] == [-9]
 
 
 def test_one_that_was_begun_is_taken(started, taken, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
-    gateway.begin(settings(), None)
-    gateway.begin(settings(), None)
+    gateway.start_ahead(build_session_settings(), None)
+    gateway.start_ahead(build_session_settings(), None)
     assert len(processes) == 1, "at most one"
-    gateway.launch(settings(), None)
-    gateway.end_begun()
+    gateway.launch(build_session_settings(), None)
+    gateway.end_unused()
     assert [each.proc for each in taken] == processes
     assert processes[0].poll() is None
 
@@ -158,21 +158,21 @@ def test_one_that_was_begun_is_taken(started, taken, monkeypatch):
 def test_one_that_was_begun_otherwise_is_not_taken(started, monkeypatch, changed):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
-    gateway.begin(settings(), None)
+    gateway.start_ahead(build_session_settings(), None)
     command = gateway.java_command()
     more = {"arguments": [*command.arguments, "-"], "environment": {**command.environment, "A": "1"}}
     other = replace(command, **{changed: more[changed]})
     monkeypatch.setattr(gateway, "java_command", lambda *_: other)
-    gateway.launch(settings(), None)
+    gateway.launch(build_session_settings(), None)
     assert [process.poll() for process in processes] == [-9, None]
 
 
 def test_one_that_nobody_takes_is_ended(started, monkeypatch, tmp_path):
     processes = started("import time; time.sleep(600)")
     monkeypatch.setattr(gateway.tempfile, "tempdir", str(tmp_path))
-    gateway.begin(settings(), None)
+    gateway.start_ahead(build_session_settings(), None)
     assert len(list(tmp_path.iterdir())) == 1
-    gateway.end_begun()
+    gateway.end_unused()
     assert [process.returncode for process in processes] == [-9]
     assert not list(tmp_path.iterdir())
 
@@ -180,18 +180,18 @@ def test_one_that_nobody_takes_is_ended(started, monkeypatch, tmp_path):
 def test_what_cannot_be_begun_is_said_when_it_is_wanted(started, monkeypatch):
     started("")
     monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["/there/is/no/java"], {}))
-    gateway.begin(settings(), None)
+    gateway.start_ahead(build_session_settings(), None)
     with pytest.raises(FileNotFoundError):
-        gateway.launch(settings(), None)
+        gateway.launch(build_session_settings(), None)
 
 
 def test_what_one_said_that_was_begun_and_ended_is_told(started, monkeypatch):
     processes = started("import sys; sys.exit('Could not reserve enough space for object heap')")
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    with session.begun(settings()):
+    with session.prestart_java(build_session_settings()):
         processes[0].wait()
         with pytest.raises(EngineError) as raised:
-            session.start(settings())
+            session.start(build_session_settings())
     assert "enough space" in raised.value.message
     assert len(processes) == 1
 
@@ -203,7 +203,7 @@ def test_the_java_of_a_job_ends_with_what_it_was_begun_for(started, monkeypatch)
         "CREATE TABLE a (id BIGINT) WITH ('connector' = 'memory');"
         "CREATE SINK out WITH ('connector' = 'console'); INSERT INTO out SELECT id FROM a"
     )
-    with java_begun(job, plan_job(job)):
+    with prestart_java_for_job(job, plan_job(job)):
         assert [process.poll() for process in processes] == [None]
     assert [process.poll() for process in processes] == [-9]
 
@@ -211,7 +211,7 @@ def test_the_java_of_a_job_ends_with_what_it_was_begun_for(started, monkeypatch)
 def test_one_that_is_there_is_kept(started, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "current_gateway", Connected)
-    gateway.launch(settings(), io.BytesIO())
+    gateway.launch(build_session_settings(), io.BytesIO())
     assert processes == []
 
 
@@ -233,7 +233,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.skipif(class_archive._java() is None, reason="needs Java")
+@pytest.mark.skipif(class_archive._find_java() is None, reason="needs Java")
 def test_java_reads_arguments_as_they_were_written(tmp_path):
     """By its launcher, which shows a program's arguments among its properties."""
     program = tmp_path / "Shown.java"
@@ -243,7 +243,9 @@ def test_java_reads_arguments_as_they_were_written(tmp_path):
     )
     plain = [word for word in HOSTILE if word.isprintable() or word.isascii()]
     file = gateway._write_arguments([str(program), *plain], tmp_path)
-    run = subprocess.run([class_archive._java(), f"@{file}"], capture_output=True, check=False, timeout=60)
+    run = subprocess.run(
+        [class_archive._find_java(), f"@{file}"], capture_output=True, check=False, timeout=60
+    )
     assert (run.stdout.decode().split("\0")[:-1], run.stderr) == (plain, b"")
     file.unlink()
     before = os.umask(0)
@@ -273,16 +275,16 @@ TRUST = {"spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=s3
 )
 def test_spark_submit_is_told_the_secrets_alone_that_it_needs(monkeypatch, taken, more, exposed):
     """Where the command of Java is not known; the session is given all of them by its builder."""
-    conf = settings(conf={**SECRETS, **more})
+    conf = build_session_settings(conf={**SECRETS, **more})
     seen = []
     monkeypatch.setattr(gateway, "launch_gateway", lambda conf, **_: seen.append(dict(conf.getAll())))
     monkeypatch.setattr(gateway, "java_command", lambda *_: None)
     gateway.launch(conf, None)
     assert [name for name, value in seen[0].items() if "s3cret" in value] == exposed
     assert conf.keys() - seen[0].keys() == SECRETS.keys() - set(exposed)
-    assert gateway.exposed_settings(conf) == exposed
+    assert gateway.list_exposed_settings(conf) == exposed
     monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["java"], {}))
-    assert gateway.exposed_settings(conf) == []
+    assert gateway.list_exposed_settings(conf) == []
 
 
 @pytest.mark.spark
@@ -316,8 +318,8 @@ def test_the_jvm_of_a_session_is_started_directly(spark):
 
 INTERRUPTED = """
 import os, signal, sys
-from watersmeet.engine.spark.job import gateway
-from watersmeet.engine.spark.job.java_command import Command
+from watersmeet.runtime.spark.job import gateway
+from watersmeet.runtime.spark.job.java_command import Command
 def interrupt(number, frame):
     raise KeyboardInterrupt
 signal.signal(signal.SIGTERM, interrupt)

@@ -10,8 +10,8 @@ import pytest
 from tests.engine.spark.running import Running
 from tests.kills.jobs import Growing, batch_of, differences, rows_of, write_job
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def stopped(spark, seed, tmp_path):
             tmp_path / "saved",
         )
         assert asked == 0
-    assert not Checkpoint(tmp_path / "state").stop_asked()
+    assert not Checkpoint(tmp_path / "state").is_stop_requested()
     growing.add(4)
     return tmp_path
 

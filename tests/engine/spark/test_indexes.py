@@ -9,8 +9,8 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_taken_rows import FIRST, SECOND, TEXT, expected, put, sums_of
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import load_newest
 
 pytestmark = pytest.mark.spark

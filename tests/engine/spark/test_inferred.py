@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.engine.spark.sources.files.inferred import infer
-from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.sources.files.inference import infer
+from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns
 from watersmeet.spec.model import Source
 
 CASES = [

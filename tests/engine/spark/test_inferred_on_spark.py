@@ -12,16 +12,16 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.run import JobRun
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.sources.files.inferred import infer
-from watersmeet.engine.spark.sources.tables import table_of
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job.column_inference import ColumnInference
+from watersmeet.runtime.spark.job.job import build_outputs
+from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.settings import RunSettings
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.files.inference import infer
+from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -49,7 +49,7 @@ def rows_of(spark, source):
     """What Spark reads with the inferred columns: names and types, and rows; none is broken."""
     columns = infer(source).columns
     whole = Source(source.name, columns, "file", source.options)
-    table = table_of(spark, whole).frame().toArrow()
+    table = open_table(spark, whole).frame().toArrow()
     if BROKEN in table.column_names:
         assert table.column(BROKEN).null_count == table.num_rows
         table = table.drop_columns([BROKEN])
@@ -154,14 +154,14 @@ def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
 
     def ran():
         said = []
-        infer = Inferring(str(tmp_path / "checkpoint"), said.append)
+        infer = ColumnInference(str(tmp_path / "checkpoint"), said.append)
         job = parse_job(JOB.format(tmp_path / "in"), infer=infer)
         plan = plan_job(job)
         asked = RunSettings(
             str(tmp_path / "checkpoint"), partitions=1, until_caught_up=True, inferred=infer.inferred
         )
         result = JobRun(
-            spark, plan, asked, outputs_of(job, plan, asked), Checkpoint(asked.checkpoint)
+            spark, plan, asked, build_outputs(job, plan, asked), Checkpoint(asked.checkpoint)
         ).execute()
         return result.last.queries["inferred_out"].account["a"], infer.inferred["a"], "\n".join(said)
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from watersmeet.engine.spark.job import class_archive
-from watersmeet.engine.spark.job.java_command import MAIN, MOST_CLASSES, java_command
-from watersmeet.engine.spark.job.session import settings
+from watersmeet.runtime.spark.job import class_archive
+from watersmeet.runtime.spark.job.java_command import JARS_BY_CLASSES, MAIN, java_command
+from watersmeet.runtime.spark.job.session import build_session_settings
 
 HOME = os.environ.get("SPARK_HOME") or _find_spark_home()
-needs_java = pytest.mark.skipif(class_archive._java() is None, reason="needs Java")
+needs_java = pytest.mark.skipif(class_archive._find_java() is None, reason="needs Java")
 
 WRITES = """#!{python} -SEs
 import os, sys
@@ -34,7 +34,7 @@ with open(os.environ["WRITTEN"], "wb") as written:
     written.write(b"\\0".join([*map(os.fsencode, sys.argv), b"", *environment]))
 """
 OF_A_SHELL = {"SHLVL", "_", "PWD", "OLDPWD"}
-OURS = settings(master="local[2]")
+OURS = build_session_settings(master="local[2]")
 OPTIONS = "spark.driver.extraJavaOptions"
 
 
@@ -42,7 +42,7 @@ OPTIONS = "spark.driver.extraJavaOptions"
 def java_home(tmp_path) -> Path:
     java = tmp_path / "a java's home" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(WRITES.format(python=sys.executable, java=class_archive._java()))
+    java.write_text(WRITES.format(python=sys.executable, java=class_archive._find_java()))
     java.chmod(0o755)
     return java.parent.parent
 
@@ -78,7 +78,7 @@ def without_first_jars(arguments: list[str]) -> list[str]:
 
 
 def first_jars() -> list[str]:
-    jars = [sorted(map(str, Path(HOME, "jars").glob(f"{pattern}.jar"))) for pattern in MOST_CLASSES]
+    jars = [sorted(map(str, Path(HOME, "jars").glob(f"{pattern}.jar"))) for pattern in JARS_BY_CLASSES]
     assert all(len(each) == 1 for each in jars), "a pattern of no jar, or of several"
     return [jar for (jar,) in jars]
 

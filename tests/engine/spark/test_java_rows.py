@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.job import class_archive, session
-from watersmeet.engine.spark.job.session import (
+from watersmeet.runtime.spark.job import class_archive, session
+from watersmeet.runtime.spark.job.session import (
     COLLECTOR,
     EXECUTOR_OPTIONS,
     JAVA_OPTIONS,
-    LITTLE_FREE,
     QUICK_COMPILER,
-    SHORT_LIVES,
+    SERIAL_COLLECTOR,
+    SMALL_FREE_RATIO,
     SMALL_HEAP,
-    settings,
+    build_session_settings,
 )
-from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
+from watersmeet.runtime.spark.tick.reading.read_path import do_rows_pass_java
 
 FILES = "'connector' = 'file', 'path' = '/data/{name}', 'format' = 'parquet'"
 JOB = """
@@ -43,7 +43,7 @@ def passes(
 ) -> bool:
     given = {name: FILES.format(name=name) for name in ("a", "b", "out")} | tables
     job = parse_job(before + JOB.format(select=select, **given))
-    return rows_pass_java(plan_job(job), job.run, conf)
+    return do_rows_pass_java(plan_job(job), job.run, conf)
 
 
 @pytest.mark.parametrize(
@@ -92,30 +92,35 @@ def test_nested_columns_are_for_spark_to_read():
         select=f"SELECT a.k FROM a JOIN b {BAND}", **{n: FILES.format(name=n) for n in ("a", "b", "out")}
     )
     job = parse_job(text)
-    assert rows_pass_java(plan_job(job), job.run, ())
+    assert do_rows_pass_java(plan_job(job), job.run, ())
 
 
 def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():
-    assert QUICK_COMPILER in settings(java_rows=False)[JAVA_OPTIONS]
-    assert QUICK_COMPILER not in settings()[JAVA_OPTIONS]
-    own = settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=4"})[JAVA_OPTIONS]
+    assert QUICK_COMPILER in build_session_settings(java_rows=False)[JAVA_OPTIONS]
+    assert QUICK_COMPILER not in build_session_settings()[JAVA_OPTIONS]
+    own = build_session_settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=4"})[
+        JAVA_OPTIONS
+    ]
     assert own.index(QUICK_COMPILER) < own.index("-XX:TieredStopAtLevel=4")  # the last one counts
 
 
 def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeypatch):
     for name, rows, cores, collector in (
-        (JAVA_OPTIONS, False, 2, f"{SMALL_HEAP} {LITTLE_FREE}"),
-        (JAVA_OPTIONS, False, 16, f"{SMALL_HEAP} {LITTLE_FREE}"),
-        (JAVA_OPTIONS, True, 4, SHORT_LIVES),
+        (JAVA_OPTIONS, False, 2, f"{SMALL_HEAP} {SMALL_FREE_RATIO}"),
+        (JAVA_OPTIONS, False, 16, f"{SMALL_HEAP} {SMALL_FREE_RATIO}"),
+        (JAVA_OPTIONS, True, 4, SERIAL_COLLECTOR),
         (JAVA_OPTIONS, True, 5, COLLECTOR),
         (EXECUTOR_OPTIONS, False, 2, COLLECTOR),
         (EXECUTOR_OPTIONS, True, 2, COLLECTOR),
     ):
         monkeypatch.setattr(session, "own_cores", partial(int, cores))
-        assert settings(java_rows=rows)[name].startswith(f"{collector} -XX:Ti"), name
-    own = settings(java_rows=False, conf={JAVA_OPTIONS: "-Xms1g"})[JAVA_OPTIONS]
+        assert build_session_settings(java_rows=rows)[name].startswith(f"{collector} -XX:Ti"), name
+    own = build_session_settings(java_rows=False, conf={JAVA_OPTIONS: "-Xms1g"})[JAVA_OPTIONS]
     assert own.index(SMALL_HEAP) < own.index("-Xms1g")  # the last one counts
-    assert "Serial" not in settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:+UseZGC"})[JAVA_OPTIONS]
+    assert (
+        "Serial"
+        not in build_session_settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:+UseZGC"})[JAVA_OPTIONS]
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,15 +128,15 @@ def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeyp
 )
 def test_java_starts_with_a_free_share_of_the_heap_of_ones_own(own, monkeypatch):
     """It does not where the least share is above the greatest, whoever says which."""
-    said = settings(java_rows=False, conf={JAVA_OPTIONS: own})[JAVA_OPTIONS]
+    said = build_session_settings(java_rows=False, conf={JAVA_OPTIONS: own})[JAVA_OPTIONS]
     assert SMALL_HEAP in said
-    assert LITTLE_FREE not in said
-    java = class_archive._java()
+    assert SMALL_FREE_RATIO not in said
+    java = class_archive._find_java()
     if java is not None:
         words = [str(java), *shlex.split(said), "-version"]
         assert subprocess.run(words, capture_output=True, check=False).returncode == 0
     monkeypatch.setenv("_JAVA_OPTIONS", own)
-    assert LITTLE_FREE not in settings(java_rows=False)[JAVA_OPTIONS]
+    assert SMALL_FREE_RATIO not in build_session_settings(java_rows=False)[JAVA_OPTIONS]
 
 
 def test_options_of_ones_own_leave_the_archive_of_classes(monkeypatch):
@@ -141,23 +146,23 @@ def test_options_of_ones_own_leave_the_archive_of_classes(monkeypatch):
     )
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     for own in ({}, {JAVA_OPTIONS: "-Dx=1"}, {JAVA_OPTIONS: "-XX:+UseZGC"}):
-        assert archive in settings(conf=own)[JAVA_OPTIONS]
-        assert archive not in settings(conf=own)[EXECUTOR_OPTIONS]
+        assert archive in build_session_settings(conf=own)[JAVA_OPTIONS]
+        assert archive not in build_session_settings(conf=own)[EXECUTOR_OPTIONS]
     named = "-XX:SharedArchiveFile=own.jsa"
-    assert archive not in settings(conf={JAVA_OPTIONS: named})[JAVA_OPTIONS]
+    assert archive not in build_session_settings(conf={JAVA_OPTIONS: named})[JAVA_OPTIONS]
     for variable in session.VARIABLES:
         with monkeypatch.context() as said:
             said.setenv(variable, f"-Xss4m {named}")
-            assert archive not in settings()[JAVA_OPTIONS]
+            assert archive not in build_session_settings()[JAVA_OPTIONS]
 
 
 def test_a_collector_of_ones_own_is_the_only_one_wherever_it_is_named(monkeypatch):
     for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS):
-        options = settings(conf={name.replace("extra", "default"): "-XX:+UseG1GC"})
+        options = build_session_settings(conf={name.replace("extra", "default"): "-XX:+UseG1GC"})
         assert "-XX:+Use" not in options[name]
     for variable in session.VARIABLES:
         with monkeypatch.context() as said:
             said.setenv(variable, "-XX:+UseG1GC")
-            options = settings()
+            options = build_session_settings()
         assert "-XX:+Use" not in options[JAVA_OPTIONS]
         assert COLLECTOR in options[EXECUTOR_OPTIONS]  # executors have an environment of their own

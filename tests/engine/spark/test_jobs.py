@@ -14,7 +14,7 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.phases import PHASES
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.state.commits import Commits
@@ -42,9 +42,9 @@ INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_it
 @pytest.fixture
 def job(spark, tmp_path):
     """Runs the job of a SQL text over ``tmp_path``; a new memory sink for every test."""
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
     for name in ("orders", "deliveries"):
@@ -56,7 +56,7 @@ def job(spark, tmp_path):
         chosen = RunSettings(
             str(tmp_path / checkpoint), **{"until_caught_up": True, "partitions": 2, **settings}
         )
-        return run(spark, plan, chosen, outputs_of(asked, plan, chosen))
+        return run(spark, plan, chosen, build_outputs(asked, plan, chosen))
 
     return runner
 
@@ -114,10 +114,10 @@ def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
 
 
 def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.tick.tick import Ticks
+    from watersmeet.runtime.spark.tick.tick import SparkTicks
 
     put("orders", order(1, "10:00:00"))
-    plain = Ticks.run
+    plain = SparkTicks.run
 
     def killed(self, driver, reading, host, given):
         if given.end:
@@ -125,7 +125,7 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
         return plain(self, driver, reading, host, given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ticks, "run", killed)
+        patched.setattr(SparkTicks, "run", killed)
         with pytest.raises(EngineError, match="killed"):
             job(finish=True)
     assert rows() == {}
@@ -415,10 +415,10 @@ def test_a_trigger_that_is_none_is_refused(job):
 
 
 def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
-    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import JobRun
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import JobRun
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
     (tmp_path / "orders").mkdir()
@@ -433,17 +433,17 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=stop)
-    current = JobRun(spark, plan, settings, outputs_of(asked, plan, settings), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, build_outputs(asked, plan, settings), Checkpoint(checkpoint))
     result = current.execute()
     assert (result.stopped, result.ticks) == (True, 1)
     assert rows() == {(1, 1, 101): 1}
 
 
 def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
-    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import JobRun
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import JobRun
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
     for name in ("orders", "deliveries"):
@@ -466,7 +466,7 @@ def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put,
 
     checkpoint = str(tmp_path / "checkpoint")
     settings = RunSettings(checkpoint, trigger="100 milliseconds", on_tick=watched)
-    current = JobRun(spark, plan, settings, outputs_of(asked, plan, settings), Checkpoint(checkpoint))
+    current = JobRun(spark, plan, settings, build_outputs(asked, plan, settings), Checkpoint(checkpoint))
     current.execute()
     assert rows() == {(1, 10): 1}
     assert held == [["deliveries"], []]

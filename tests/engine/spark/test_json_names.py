@@ -14,8 +14,8 @@ from tests.engine.spark.test_run_on import account, job, put_out
 from tests.engine.spark.test_text_by_tasks import json_reader, taken
 from tests.engine.spark.test_whole_json import parsed
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.names import DIFF
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = pytest.mark.spark
 

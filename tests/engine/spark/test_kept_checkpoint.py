@@ -4,7 +4,7 @@ import pytest
 
 import watersmeet
 from tests.engine.spark.kept.kept import FILES, KEPT_FILES, add_files, place, put_out, unpack
-from watersmeet.history import past
+from watersmeet.history import reader
 from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ def test_a_kept_checkpoint_is_resumed(spark, monkeypatch):
         rows = put_out(folder)
         assert {sink for sink in expected if not expected[sink]} == set()
         assert rows == expected
-        history = past.read(LocalStore(folder / "state" / "state"))
+        history = reader.read(LocalStore(folder / "state" / "state"))
         assert history.problems == []
         assert len(history.runs) == 2
         assert history.ticks > FILES

@@ -16,15 +16,15 @@ from pyarrow import csv, parquet
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.local.replay import replay_case as replay_here
-from watersmeet.engine.spark.replay import replay_case as replay_on_spark
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.keyed import with_key
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.local.replay import replay_case as replay_here
+from watersmeet.runtime.spark.replay import replay_case as replay_on_spark
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.changes import add_key_checks
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = pytest.mark.spark
 
@@ -152,7 +152,7 @@ def test_what_fills_columns_from_records_orders_deletes_too(spark):
     (source,) = plan_job(parse_job(KAFKA)).sources
     rows = [(key, value, datetime(2024, 7, 1, 10, n), 3) for n, (key, value) in enumerate(RECORDS)]
     raw = spark.createDataFrame(rows, "key STRING, value STRING, timestamp TIMESTAMP, partition INT")
-    frame = with_key(kafka._parsed(raw, source, F.expr("CAST(partition AS STRING)")), source)
+    frame = add_key_checks(kafka._parse_by_format(raw, source, F.expr("CAST(partition AS STRING)")), source)
     found = [
         (row["id"], row["name"], None if row["at"] is None else row["at"].minute, row["part"], row[DIFF])
         if row[BROKEN] is None

@@ -7,8 +7,8 @@ import random
 import pytest
 from pyspark.errors import PySparkException
 
-from watersmeet.engine.spark.tick.keyed import by_key
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
+from watersmeet.runtime.spark.tick.consolidation import compact_by_key
 from watersmeet.sinks.base import KeyedRows
 
 pytestmark = pytest.mark.spark
@@ -21,7 +21,7 @@ KEYED = KeyedRows(("k", "a b"))
 
 
 def rows_by_key(spark, rows, schema=SCHEMA, changes=True, counted=None):
-    made = by_key(spark.createDataFrame(rows, schema), KEYED, "q", changes=changes, rows=counted)
+    made = compact_by_key(spark.createDataFrame(rows, schema), KEYED, "q", changes=changes, rows=counted)
     assert made.columns == ["a b", "k", "deep", DELETED]
     return made.collect()
 

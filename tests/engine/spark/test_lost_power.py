@@ -13,8 +13,8 @@ import pytest
 
 from tests.engine.spark.running import Running
 from tests.support.ordered_files import put_rows
-from watersmeet.engine.spark.tick.tick import Ticks
-from watersmeet.sinks.files import FileSink
+from watersmeet.runtime.spark.tick.tick import SparkTicks
+from watersmeet.sinks.file_sink import FileSink
 
 pytestmark = pytest.mark.spark
 
@@ -117,7 +117,7 @@ def lost(spark, tmp_path, monkeypatch):
         shutil.copytree(out, to / "out")
         left.append((step, to))
 
-    publish, run = FileSink.publish, Ticks.run
+    publish, run = FileSink.publish, SparkTicks.run
 
     def published(self, insert, tick, *rest):
         found = publish(self, insert, tick, *rest)
@@ -131,7 +131,7 @@ def lost(spark, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(FileSink, "publish", published)
-        patched.setattr(Ticks, "run", committed)
+        patched.setattr(SparkTicks, "run", committed)
         Running(spark, JOB.format(path=tmp_path, out=out), checkpoint, until_caught_up=True).to_the_end()
     disk.close()
     monkeypatch.undo()

@@ -15,9 +15,9 @@ from pyarrow import parquet
 from tests.engine.spark.running import Running
 from tests.support.columns import column
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources.frames import read_records
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
+from watersmeet.runtime.spark.read_types import cast_to_declared, use_read_types
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.frames import read_records
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -60,7 +60,7 @@ def test_integers_of_json_that_do_not_fit_break_their_record(spark, tmp_path, de
     (tmp_path / "a").write_text("".join(f'{{"n": {form.format(value)}}}\n' for value in values))
     name, type_ = declared.split(" ", 1)
     source = Source("s", (column(name, type_),), "file", {"path": str(tmp_path), "format": "json"})
-    frame = read_records(spark.read, with_read_types(source), "json", str(tmp_path))
+    frame = read_records(spark.read, use_read_types(source), "json", str(tmp_path))
     rows = (
         cast_to_declared(frame, source)
         .selectExpr("to_json(struct(n)) AS n", f"{BROKEN} IS NULL AS fits")

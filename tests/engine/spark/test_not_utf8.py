@@ -9,9 +9,9 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
-from watersmeet.engine.spark.sources.files.json_texts import JsonTexts
-from watersmeet.engine.spark.sources.files.texts import TEXT, read_texts
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.sources.files.json_texts import JsonTexts
+from watersmeet.runtime.spark.sources.files.text_files import TEXT, read_texts
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.engine.spark.tick.on_terminal import Shows, shows
+from watersmeet.runtime.spark.tick.outputs import TerminalRows, plan_terminal_rows
 from watersmeet.sinks.console import ConsoleSink, PlainPrinter
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -45,8 +45,8 @@ def rows(columns: dict[str, pa.Array]) -> pa.RecordBatch:
     return pa.record_batch(padded, names=list(columns))
 
 
-def shown_by(console: ConsoleSink, schema: pa.Schema, zone: str) -> Shows | None:
-    return shows(console, schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), zone)
+def shown_by(console: ConsoleSink, schema: pa.Schema, zone: str) -> TerminalRows | None:
+    return plan_terminal_rows(console, schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), zone)
 
 
 def sink(*, values: bool, most: int = 100) -> ConsoleSink:

@@ -17,24 +17,24 @@ from pyarrow import csv, parquet
 from pyspark import SparkContext
 
 from tests.support.effort import at_effort
-from watersmeet import at_once as threads
+from watersmeet import parallel as threads
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.driver import amount
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.nodes import task
-from watersmeet.engine.spark.job.job import run_job
-from watersmeet.engine.spark.job.session import hold_fixed
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.properties import PARTS, START, start_text
-from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.frames import read
-from watersmeet.engine.spark.sources.scan import scan
-from watersmeet.engine.spark.tick import nodes
-from watersmeet.engine.spark.tick.ingest import REPORT
-from watersmeet.engine.spark.tick.reading import by_tasks
-from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, few_rows
-from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
-from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.runtime.coordinator import node_cost
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.operators import task
+from watersmeet.runtime.spark.job.job import run_job
+from watersmeet.runtime.spark.job.session import hold_fixed
+from watersmeet.runtime.spark.job.settings import RunSettings
+from watersmeet.runtime.spark.sources.files.progress import BatchFiles
+from watersmeet.runtime.spark.sources.frames import read
+from watersmeet.runtime.spark.sources.scan import scan
+from watersmeet.runtime.spark.task_messages import PARTS, START, start_text
+from watersmeet.runtime.spark.tick import nodes
+from watersmeet.runtime.spark.tick.ingest import REPORT
+from watersmeet.runtime.spark.tick.reading import arrow_ingest
+from watersmeet.runtime.spark.tick.reading.arrow_ingest import ArrowReading, IngestFiles, count_few_rows
+from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.spec.options.files import FileReader
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import LocalStore
@@ -90,8 +90,8 @@ def taken(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
-        batches = list(ParquetRows().rows_of(Part(str(path)), kinds))
-    except NotPlain as why:
+        batches = list(ParquetRows().rows_of(FileSplit(str(path)), kinds))
+    except UnsupportedFile as why:
         return str(why)
     return pa.Table.from_batches(batches) if batches else None
 
@@ -261,12 +261,12 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
     driver did what it did."""
     seen, tasks, scans, shares = [], [], [], []
     dealt = parts_told(monkeypatch)
-    told = ReadByTasks.told
+    told = ArrowReading.told
 
     def noted(self, batch, start):
         (stream,) = self._spark.streams.active
         scans.append("FileScan" in stream._jsq.explainInternal(False))
-        assert self._spark.conf.get(by_tasks.LEAVES_OUT_SCANS) == "false", "no other stream gets it"
+        assert self._spark.conf.get(arrow_ingest.LEAVES_OUT_SCANS) == "false", "no other stream gets it"
         found = told(self, batch, start)
         seen.append(found is not None)
         return found
@@ -277,12 +277,12 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
 
     def at_once(do, things):
         shares.append(len(things))
-        return threads.at_once(do, things)
+        return threads.parallel_map(do, things)
 
-    for module in (by_tasks, nodes, task):
+    for module in (arrow_ingest, nodes, task):
         monkeypatch.setattr(module, "at_once", at_once)
-    monkeypatch.setattr(amount, "WORTH_A_TASK", 50 if small == "auto" else amount.WORTH_A_TASK)
-    monkeypatch.setattr(ReadByTasks, "told", noted)
+    monkeypatch.setattr(node_cost, "MIN_TASK_ROWS", 50 if small == "auto" else node_cost.MIN_TASK_ROWS)
+    monkeypatch.setattr(ArrowReading, "told", noted)
     job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
     run_job(job, plan_job(job), RunSettings(str(out / "state"), finish=True, on_tick=ended))
     monkeypatch.undo()
@@ -356,7 +356,7 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
     path = tmp_path / "a.parquet"
 
     def few(most=400, files=1):
-        return few_rows([("parquet", str(path), path.stat().st_size)] * files, most)
+        return count_few_rows([("parquet", str(path), path.stat().st_size)] * files, most)
 
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     size = path.stat().st_size
@@ -365,19 +365,22 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
     assert few() is None
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_tasks, "SMALL_BYTES", size)
+        patch.setattr(arrow_ingest, "SMALL_BYTES", size)
         assert few() == 400
-        patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
+        patch.setattr(arrow_ingest, "SMALL_BYTES", size - 1)
         assert few() is None
         parquet.write_table(
             pa.table({"c": ["x" * 500] * 400}), path, use_dictionary=False, compression="zstd"
         )
         assert path.stat().st_size < size - 1
         assert few() is None, "200,000 bytes before they were compressed"
-        patch.setattr(by_tasks, "SMALL_BYTES", 210_000)
+        patch.setattr(arrow_ingest, "SMALL_BYTES", 210_000)
         assert few() == 400
-    assert few(400 * by_tasks.MOST_FILES, by_tasks.MOST_FILES) == 400 * by_tasks.MOST_FILES
-    assert few(400 * (by_tasks.MOST_FILES + 1), by_tasks.MOST_FILES + 1) is None
+    assert (
+        few(400 * arrow_ingest.MAX_INLINE_FILES, arrow_ingest.MAX_INLINE_FILES)
+        == 400 * arrow_ingest.MAX_INLINE_FILES
+    )
+    assert few(400 * (arrow_ingest.MAX_INLINE_FILES + 1), arrow_ingest.MAX_INLINE_FILES + 1) is None
 
 
 def reader_of(spark, tmp_path, wanted):
@@ -389,7 +392,7 @@ def reader_of(spark, tmp_path, wanted):
     plan, store = plan_job(parse_job(job)), LocalStore(tmp_path / "state")
     hold_fixed(spark, plan.queries[0].options.time_zone)
     scanned = scan(spark, plan, partial(read, spark))
-    reader = ReadByTasks(spark, plan, scanned, store, FileReader.AUTO, 400)
+    reader = ArrowReading(spark, plan, scanned, store, FileReader.AUTO, 400)
     start = TickDriver(restore(plan, scanned.schemas, store)).begin(0).start
     spark.sparkContext.setLocalProperty(START, start_text(start))  # for tasks
 
@@ -406,7 +409,7 @@ def test_rows_of_more_bytes_than_their_files_have_are_handed_to_tasks(spark, tmp
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     assert [kind for kind, _ in read_batch(path)] == [REPORT]
     assert not handed
-    monkeypatch.setattr(by_tasks, "SMALL_BYTES", path.stat().st_size)
+    monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", path.stat().st_size)
     assert [kind for kind, _ in read_batch(path)] == [REPORT]
     assert len(handed) == 1
 
@@ -418,7 +421,7 @@ def test_after_tries_in_vain_spark_reads_more_and_more_ticks(spark, tmp_path, mo
         tried.extend(int(Path(part.path).name) for _, part in parts)
         return told(self, parts, *more)
 
-    monkeypatch.setattr(by_tasks, "MOST_PASSED", 4)
+    monkeypatch.setattr(arrow_ingest, "MAX_LEFT_TICKS", 4)
     monkeypatch.setattr(IngestFiles, "told", noted)
     for number in range(27):
         path, is_plain = tmp_path / str(number), 20 <= number < 23

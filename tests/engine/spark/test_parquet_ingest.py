@@ -9,13 +9,13 @@ import pytest
 from pyarrow import parquet
 
 from watersmeet import MemoryStore, parse_job, plan_job
-from watersmeet.engine.driver.driver import TickDriver, restore
-from watersmeet.engine.spark.properties import PARTS
-from watersmeet.engine.spark.sources.views import BranchView, SourceView
-from watersmeet.engine.spark.tick.reading import by_tasks
-from watersmeet.engine.spark.tick.reading.by_tasks import NOT_PLAIN, IngestFiles
-from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.spark.sources.columns import BranchView, SourceView
+from watersmeet.runtime.spark.task_messages import PARTS
+from watersmeet.runtime.spark.tick.reading import arrow_ingest
+from watersmeet.runtime.spark.tick.reading.arrow_ingest import UNSUPPORTED, IngestFiles
+from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.types.parser import sql_type
 
 US = pa.timestamp("us", "UTC")
@@ -35,12 +35,12 @@ def told(tmp_path, monkeypatch):
     start = TickDriver(restore(plan, {"out/a": schema, "out/b": schema}, store)).begin(clock_us=0).start
     view = SourceView("a", (BranchView("out/a", 0, (("k", "__ws_0"), ("t", "__ws_1"))),))
     columns = {"__ws_0": ("k", sql_type("BIGINT")), "__ws_1": ("t", sql_type("TIMESTAMP"))}
-    function = IngestFiles({0: by_tasks._Source(view, columns, ParquetRows())}, store)
+    function = IngestFiles({0: arrow_ingest._Source(view, columns, ParquetRows())}, store)
 
     def of(*shares):
         parts = json.dumps([[(0, str(tmp_path / path), 0, None) for path in share] for share in shares])
-        monkeypatch.setattr(by_tasks, "told_of_tick", lambda name: parts if name == PARTS else None)
-        monkeypatch.setattr(by_tasks, "start_of_tick", lambda: start)
+        monkeypatch.setattr(arrow_ingest, "read_tick_property", lambda name: parts if name == PARTS else None)
+        monkeypatch.setattr(arrow_ingest, "start_of_tick", lambda: start)
         numbers = pa.record_batch({"id": pa.array(range(len(shares)))})
         return [row for batch in function(iter([numbers])) for row in batch.to_pylist()]
 
@@ -69,7 +69,7 @@ def test_a_file_that_is_sparks_is_told_of_and_nothing_else(tmp_path, told):
     write(tmp_path, "1.parquet", [1, 2])
     write(tmp_path, "2.parquet", [3], pa.int32())
     (row,) = told(["1.parquet", "2.parquet"])
-    assert row["kind"] == NOT_PLAIN
+    assert row["kind"] == UNSUPPORTED
     assert "declared BIGINT" in row["text"]
 
 
@@ -80,4 +80,4 @@ def test_a_file_without_rows_is_told_nothing_of(tmp_path, told):
 
 def test_outside_of_a_tick_nothing_is_read():
     with pytest.raises(EngineError, match="outside of a tick"):
-        by_tasks.parts_in(None)
+        arrow_ingest.parse_splits(None)

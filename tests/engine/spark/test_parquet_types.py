@@ -15,10 +15,10 @@ from tests.engine.spark.running import Running, until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
 from tests.support.columns import column
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
-from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns
+from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -137,7 +137,7 @@ def test_times_in_nanoseconds_are_cut_to_microseconds(spark, tmp_path):
     assert set(bag(parquet_rows(tmp_path / "out"))) == rows
     assert '"l": z, w has nanoseconds, truncated to microseconds' in notices
     (source,) = plan_job(parse_job(text)).sources
-    seen = {(row["k"], row["w"]) for row in first_rows(source, 9).rows}
+    seen = {(row["k"], row["w"]) for row in read_first_rows(source, 9).rows}
     assert seen == {
         (1, AT.replace(microsecond=123_456)),
         (2, datetime.fromisoformat(before.decode())),
@@ -238,7 +238,7 @@ def test_each_file_of_a_table_is_looked_at_whenever_it_is_read(spark, tmp_path):
         parquet.write_table(pa.table({"n": column_of}), tmp_path / f"{number}.parquet")
     source = Source("a", (column("n", "INT"),), "file", {"path": str(tmp_path), "format": "parquet"})
     with pytest.raises(EngineError, match=r"n is declared INT, but is date32.*1\.parquet"):
-        table_of(spark, source).frame().collect()
+        open_table(spark, source).frame().collect()
 
 
 LATER = """CREATE TABLE l (k BIGINT, v BIGINT)

@@ -13,8 +13,8 @@ from pyarrow import parquet
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
 from tests.support.effort import at_effort
-from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -59,7 +59,7 @@ def rows_of(spark: Any, path: Path | str, form: str, declared: str) -> Any:
     source = Source(
         "s", (column("v", "INT"), column("a", declared)), "file", {"path": str(path), "format": form}
     )
-    frame = table_of(spark, source).frame()
+    frame = open_table(spark, source).frame()
     return [
         row["a"]
         for row in frame.selectExpr("a" if declared != "TIMESTAMP" else "CAST(a AS STRING) a").collect()

@@ -12,22 +12,22 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.restart import check_checkpoint, host_of, is_committed
-from watersmeet.engine.spark.errors import readable, readable_error
-from watersmeet.engine.spark.job import session
-from watersmeet.engine.spark.job.submitted import hold_java, refuse_connect
-from watersmeet.engine.spark.properties import node_of, node_text
-from watersmeet.engine.spark.sources import frames
-from watersmeet.engine.spark.sources.brokers import partitions_of
-from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.frames import check_parquet
-from watersmeet.engine.spark.sources.generator import value_sql
-from watersmeet.engine.spark.sources.kafka import partition_names
-from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.sinks.parquet_part import ParquetPart
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.restart import build_host, check_checkpoint, is_committed
+from watersmeet.runtime.spark.errors import innermost_message, readable_error
+from watersmeet.runtime.spark.job import session
+from watersmeet.runtime.spark.job.external_session import hold_java, refuse_connect
+from watersmeet.runtime.spark.sources import frames
+from watersmeet.runtime.spark.sources.files.progress import BatchFiles
+from watersmeet.runtime.spark.sources.frames import check_parquet
+from watersmeet.runtime.spark.sources.generator import value_sql
+from watersmeet.runtime.spark.sources.kafka import partition_names
+from watersmeet.runtime.spark.sources.topics import list_partition_numbers
+from watersmeet.runtime.spark.sql_text import literal, quote_name
+from watersmeet.runtime.spark.task_messages import node_text, parse_node
+from watersmeet.sinks.parquet import ParquetPart
 from watersmeet.spec.model import Source
 from watersmeet.state.manifest import Manifest
 
@@ -35,13 +35,13 @@ NOTHING = JobPlan(queries=())
 
 
 def test_names_and_literals_survive_quoting():
-    assert quoted("a`b.c") == "`a``b.c`"
+    assert quote_name("a`b.c") == "`a``b.c`"
     assert literal("it's \\ here") == "'it\\'s \\\\ here'"
 
 
 def test_settings_of_the_user_win_and_jars_add_up(tmp_path):
     (tmp_path / "one.jar").touch()
-    found = session.settings(
+    found = session.build_session_settings(
         master="local[3]",
         jars=str(tmp_path),
         conf={"spark.jars": "/x.jar", "spark.ui.enabled": "true"},
@@ -58,22 +58,25 @@ def test_java_options_of_the_user_are_added_unless_they_choose_a_collector(java,
     monkeypatch.setattr(session, "own_cores", lambda: 16)
     last = session.LANGUAGE
     asked = f"{session.COLLECTOR} {session.COMPILER} -Dx=1 {last}"
-    assert session.settings()[java] == f"{session.COLLECTOR} {session.COMPILER} {last}"
-    assert session.settings(conf={java: "-Dx=1"})[java] == asked
-    assert session.settings(conf={java: "-XX:+UseZGC"})[java] == f"{session.COMPILER} -XX:+UseZGC {last}"
+    assert session.build_session_settings()[java] == f"{session.COLLECTOR} {session.COMPILER} {last}"
+    assert session.build_session_settings(conf={java: "-Dx=1"})[java] == asked
+    assert (
+        session.build_session_settings(conf={java: "-XX:+UseZGC"})[java]
+        == f"{session.COMPILER} -XX:+UseZGC {last}"
+    )
 
 
 def test_upper_and_lower_case_do_not_go_by_the_machines_language():
     for name in (session.JAVA_OPTIONS, session.EXECUTOR_OPTIONS):
-        assert session.settings()[name].endswith(session.LANGUAGE)
-        asked = session.settings(conf={name: "-Duser.language=tr -Xss4m"})[name]
+        assert session.build_session_settings()[name].endswith(session.LANGUAGE)
+        asked = session.build_session_settings(conf={name: "-Duser.language=tr -Xss4m"})[name]
         assert asked.endswith(f"-Xss4m {session.LANGUAGE}")
 
 
 def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):
     monkeypatch.delenv(session.JARS_VARIABLE, raising=False)
-    assert "spark-sql-kafka-0-10_2.13" in session.settings(kafka=True)["spark.jars.packages"]
-    assert "spark.jars.packages" not in session.settings()
+    assert "spark-sql-kafka-0-10_2.13" in session.build_session_settings(kafka=True)["spark.jars.packages"]
+    assert "spark.jars.packages" not in session.build_session_settings()
 
 
 @pytest.mark.parametrize("place", ["/nowhere/at/all", "~nobody-of-ours/jars"])
@@ -84,8 +87,13 @@ def test_jars_that_are_not_there_are_named(place):
 
 def test_what_tasks_are_told_comes_back():
     answers = {0: [("answers/1", 47)], 3: []}
-    assert node_of(node_text("a", 1)) == ("a", 1, None, {})
-    assert node_of(node_text("a", 1, ParquetPart("/x y"), answers)) == ("a", 1, ParquetPart("/x y"), answers)
+    assert parse_node(node_text("a", 1)) == ("a", 1, None, {})
+    assert parse_node(node_text("a", 1, ParquetPart("/x y"), answers)) == (
+        "a",
+        1,
+        ParquetPart("/x y"),
+        answers,
+    )
 
 
 def test_foreign_errors_are_read_without_their_stack():
@@ -96,7 +104,7 @@ def test_foreign_errors_are_read_without_their_stack():
         "SQLSTATE: 22012\n"
         "\tat org.apache.spark.Baz.quux(Baz.scala:2)"
     )
-    assert readable(RuntimeError(text)) == "Division by zero."
+    assert innermost_message(RuntimeError(text)) == "Division by zero."
     assert readable_error(OSError("java.io.IOException: No space left on device")).code == "disk-full"
 
 
@@ -140,7 +148,7 @@ class Described(SimpleNamespace):
     ],
 )
 def test_numbers_of_partitions_are_found_however_a_client_words_them(numbers, said):
-    assert partitions_of(Described(numbers=numbers, toString=lambda: said)) == numbers
+    assert list_partition_numbers(Described(numbers=numbers, toString=lambda: said)) == numbers
 
 
 def test_a_generator_refuses_options_that_there_are_not():
@@ -164,7 +172,7 @@ def _checkpoint(tmp_path, planned: int | None, committed: int | None, query_id: 
 
 
 def _manifest(checkpoint: Checkpoint, batch: int, query_id: str = "q") -> Manifest:
-    host = host_of(query_id, checkpoint.offsets(batch), NOTHING, {}, BatchFiles([], [], {}))
+    host = build_host(query_id, checkpoint.offsets(batch), NOTHING, {}, BatchFiles([], [], {}))
     return Manifest(tick=batch + 1, clock_us=0, fingerprints={}, sources=[], queries={}, host=host)
 
 
@@ -218,12 +226,12 @@ def test_a_damaged_id_of_the_query_is_refused_with_what_to_do(tmp_path, text):
 
 def test_one_run_at_a_time(tmp_path):
     with (
-        Checkpoint(tmp_path).locked(),
+        Checkpoint(tmp_path).lock(),
         pytest.raises(StateError, match="another run"),
-        Checkpoint(tmp_path).locked(),
+        Checkpoint(tmp_path).lock(),
     ):
         pass
-    with Checkpoint(tmp_path).locked():
+    with Checkpoint(tmp_path).lock():
         pass
 
 
@@ -310,13 +318,15 @@ def test_a_later_file_of_another_type_is_named():
 
 def test_what_spark_submit_was_told_holds_unless_the_job_says_otherwise():
     told = {"spark.master": "spark://a:7077", "spark.executor.memory": "3g", "spark.jars": "/y.jar"}
-    taken = session.settings(submitted=told)
+    taken = session.build_session_settings(submitted=told)
     assert {name: taken[name] for name in told} == told
     assert "spark.driver.host" not in taken
-    taken = session.settings(submitted=told, master="local[3]", conf={"spark.executor.memory": "4g"})
+    taken = session.build_session_settings(
+        submitted=told, master="local[3]", conf={"spark.executor.memory": "4g"}
+    )
     assert (taken["spark.master"], taken["spark.executor.memory"]) == ("local[3]", "4g")
     with pytest.raises(EngineError, match=r"fixed-setting.*spark-submit"):
-        session.settings(submitted={"spark.sql.ansi.enabled": "false"})
+        session.build_session_settings(submitted={"spark.sql.ansi.enabled": "false"})
 
 
 @pytest.mark.parametrize(
@@ -388,7 +398,7 @@ def test_executors_without_the_package_are_told_of():
     """As Spark says it, tried with an executor whose Python has PySpark alone."""
     said = (
         "org.apache.spark.SparkException: \nEOFException occurred while reading the port number from"
-        " watersmeet.engine.spark.tick.daemon's stdout and terminated with code: 1.."
+        " watersmeet.runtime.spark.tick.daemon's stdout and terminated with code: 1.."
     )
     error = readable_error(Exception(said))
     assert error.code == "other-python"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from watersmeet.engine.spark.tick.places import Places
+from watersmeet.runtime.spark.tick.task_placement import TaskPlacement
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def plan_of(frame):
 
 def test_in_one_process_nothing_is_kept(spark):
     before = kept(spark)
-    numbers = Places(spark).numbers(3)
+    numbers = TaskPlacement(spark).numbers(3)
     assert [row[0] for row in numbers.collect()] == [0, 1, 2]
     assert "Range (0, 3" in plan_of(numbers)
     assert kept(spark) <= before
@@ -52,11 +52,11 @@ def test_in_one_process_nothing_is_kept(spark):
     ],
 )
 def test_on_a_cluster_numbers_are_kept_where_nobody_waits_for_them(spark, conf, are_kept):
-    assert Places(on_a_cluster(spark, **conf)).are_kept is are_kept
+    assert TaskPlacement(on_a_cluster(spark, **conf)).are_kept is are_kept
 
 
 def test_kept_numbers_are_those_that_are_not(spark):
-    before, places = kept(spark), Places(spark)
+    before, places = kept(spark), TaskPlacement(spark)
     places.are_kept = True
     numbers = places.numbers(3)
     assert numbers.schema == places._plain(3).schema
@@ -68,7 +68,7 @@ def test_kept_numbers_are_those_that_are_not(spark):
 
 
 def test_one_partition_is_grouped_without_a_shuffle(spark):
-    before, places = kept(spark), Places(spark)
+    before, places = kept(spark), TaskPlacement(spark)
     places.are_kept = True
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # as in a stream
     try:

@@ -24,12 +24,12 @@ from pyspark.sql.types import (
 )
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.engine.spark.tick import plain as plain_module
-from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
-from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
 from watersmeet.expressions import base
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
+from watersmeet.runtime.spark.tick import arrow_output as plain_module
+from watersmeet.runtime.spark.tick.arrow_output import ArrowOutput, plan_arrow_output
+from watersmeet.runtime.tasks.partition import ManyMatches
 
 JOB = """SET output_mode = changelog;
 CREATE TABLE a (k BIGINT, n STRING, x DOUBLE, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -38,10 +38,10 @@ CREATE TABLE b (k BIGINT, v DECIMAL(12,2), d INT) WITH ('connector' = 'memory', 
 JOINED = "FROM a JOIN b ON a.k = b.k"
 
 
-def plain(query: str, tables: str = JOB) -> Plain | None:
+def plain(query: str, tables: str = JOB) -> ArrowOutput | None:
     job = LocalJob(plan_job(parse_job(tables + query)), MemoryStore())
     (planned,) = job.plan.queries
-    return plain_outputs(planned, job.driver.shapes[planned.name][planned.root.number])
+    return plan_arrow_output(planned, job.driver.shapes[planned.name][planned.root.number])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_sums_are_those_of_a_counter():
     fields = [pa.field(name, kinds[column][0]) for column, name in outputs]
     changes = [pa.field(SHOWN_DIFF, pa.int64()), pa.field(SHOWN_TICK, pa.int64())]
     columns = (*outputs, (DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK))
-    rows = Plain(columns, summed=True, schema=pa.schema([*fields, *changes]))
+    rows = ArrowOutput(columns, summed=True, schema=pa.schema([*fields, *changes]))
     wanted: Counter[tuple[Any, ...]] = Counter()
     batches = []
     for _ in range(3):
@@ -115,7 +115,7 @@ def test_a_column_may_be_called_as_arrow_calls_sums():
     schema = pa.schema([*fields, (SHOWN_DIFF, pa.int64()), (SHOWN_TICK, pa.int64())])
     outputs = (("a", fields[0][0]), ("b", fields[1][0]), (DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK))
     batch = pa.record_batch({"a": [5, 5, 6], "b": [8, 8, 9], DIFF: [1, 1, 1]})
-    (made,) = Plain(outputs, summed=True, schema=schema).rows([batch], 7)
+    (made,) = ArrowOutput(outputs, summed=True, schema=schema).rows([batch], 7)
     assert sorted(zip(*(column.to_pylist() for column in made.columns), strict=True)) == [
         (5, 8, 2, 7),
         (6, 9, 1, 7),
@@ -216,7 +216,7 @@ def test_what_a_function_is_handed_has_the_types_of_spark_or_goes_by_it():
     )
     schema = StructType().add("t", TimestampType(), nullable=False).add("n", TimestampNTZType())
     schema = schema.add("a", ArrayType(IntegerType())).add("m", MapType(StringType(), LongType()))
-    found = Plain((), False, own).handed_over(schema, "Asia/Tokyo")
+    found = ArrowOutput((), False, own).find_python_schema(schema, "Asia/Tokyo")
     assert found is not None
     assert found.field("t") == pa.field("t", pa.timestamp("us", "Asia/Tokyo"), nullable=False)
     assert found.field("n").type == pa.timestamp("us")
@@ -225,6 +225,6 @@ def test_what_a_function_is_handed_has_the_types_of_spark_or_goes_by_it():
     assert rows.cast(found).to_pylist() == [
         {"t": at, "n": at.replace(tzinfo=None), "a": [1, None], "m": [("k", 1)]}
     ]
-    plain = Plain((), False, pa.schema([("t", pa.list_(pa.int32()))]))
-    assert plain.handed_over(StructType().add("t", IntegerType()), "UTC") is None
-    assert plain.handed_over(StructType().add("t", CharType(3)), "UTC") is None, "nothing of Arrow's"
+    plain = ArrowOutput((), False, pa.schema([("t", pa.list_(pa.int32()))]))
+    assert plain.find_python_schema(StructType().add("t", IntegerType()), "UTC") is None
+    assert plain.find_python_schema(StructType().add("t", CharType(3)), "UTC") is None, "nothing of Arrow's"

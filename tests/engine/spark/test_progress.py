@@ -10,9 +10,9 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.ordered_files import put_rows
-from watersmeet.engine.spark.tick.outputs import PROGRESS_INSERT
 from watersmeet.errors import WatersmeetError
-from watersmeet.sinks.files import FileSink
+from watersmeet.runtime.spark.tick.outputs import PROGRESS_INSERT
+from watersmeet.sinks.file_sink import FileSink
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.errors import readable_error
+from watersmeet.runtime.spark.errors import readable_error
 
 FRAMES = """Traceback (most recent call last):
   File "/env/lib/python3.11/site-packages/pyspark/worker.py", line 2000, in main

@@ -12,8 +12,8 @@ import pytest
 
 from tests.engine.spark.running import Running
 from tests.support.ordered_files import put_rows
-from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.errors import EngineError, StateError
+from watersmeet.runtime.spark.sources.files.progress import FileProgress
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
@@ -294,7 +294,7 @@ def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
 def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monkeypatch):
     """Also where nothing was ever read; until it is."""
     MemorySink.clear()
-    path, start = tmp_path / "in" / "1.json", FilesRead.start
+    path, start = tmp_path / "in" / "1.json", FileProgress.start
     path.parent.mkdir()
 
     def run(**settings):
@@ -308,7 +308,7 @@ def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monk
 
     path.write_text('{"k": 1, "t": 1}\n')
     with monkeypatch.context() as patched:
-        patched.setattr(FilesRead, "start", then_gone)
+        patched.setattr(FileProgress, "start", then_gone)
         assert run()["s"].names == [str(path)]
     assert run()["s"].files == 1
     path.write_text('{"k": 1, "t": 1}\n')
@@ -317,7 +317,7 @@ def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monk
     path = path.with_name("2.json")
     path.write_text('{"k": 2, "t": 2}\n')
     with monkeypatch.context() as patched:
-        patched.setattr(FilesRead, "start", then_gone)
+        patched.setattr(FileProgress, "start", then_gone)
         assert run(finish=True)["s"].files == 1
     assert run(finish=True)["s"].names == [str(path)]
     MemorySink.clear()
@@ -327,7 +327,7 @@ def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeyp
     """Nothing of its tick goes out; under another name it is read as if nothing had been."""
     files.put(2)
     odd = files.path / "l" / "file[00]2.json"
-    start = FilesRead.start
+    start = FileProgress.start
 
     def comes_later(self, *given):
         start(self, *given)
@@ -335,7 +335,7 @@ def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeyp
         (files.path / "ä r" / "2.json").write_text('{"k": 2, "t": 2}\n')
 
     files.put_so_far = 3
-    monkeypatch.setattr(FilesRead, "start", comes_later)
+    monkeypatch.setattr(FileProgress, "start", comes_later)
     with pytest.raises(EngineError) as refused:
         files.run()
     assert (refused.value.code, str(odd) in refused.value.message) == ("file-name", True)

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from tests.engine.spark.running import until_caught_up
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.rounded_decimals import rounded_sql
-from watersmeet.engine.spark.sources import frames, kafka
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.tick.reading import again as rereading
-from watersmeet.engine.tasks.files.taken import wider_decimal
+from watersmeet.runtime.spark.rounded_decimals import rounded_sql
+from watersmeet.runtime.spark.sources import frames, kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.tick.reading import text_validation as rereading
+from watersmeet.runtime.tasks.files.supported_types import wider_decimal
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.types.parser import sql_type
 
@@ -55,7 +55,7 @@ def test_each_value_is_what_sparks_parser_makes_of_it_and_what_it_lost_is_seen(s
         records = [f'{{"p": {value}, "s": "a"}}' if form == "json" else f"{value},a" for value in values]
         frame = spark.createDataFrame([(None, r.encode()) for r in records], "key BINARY, value BINARY")
         rounded = rounded_sql(source, ["`p`"]) or "NULL"
-        told = kafka.parsed(frame.withColumn("partition", F.lit(0)), source)
+        told = kafka.parse_records(frame.withColumn("partition", F.lit(0)), source)
         told = told.selectExpr("p", f"{rounded} AS r", f"{BROKEN} AS b")
         reader = f"from_{form}(CAST(value AS STRING), 'p {declared}, s STRING, c STRING', "
         also = f", 'locale', '{locale}'" if locale else ""
@@ -79,7 +79,7 @@ def test_a_record_that_loses_digits_is_as_broken_as_another(spark, form):
         for p, n in (("1.239", "1"), ("1.239", '"x"'), ("1.23", '"x"'), ("99.999", "1"))
     ]
     frame = spark.createDataFrame([(None, r.encode()) for r in records], "key BINARY, value BINARY")
-    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source).collect()
+    rows = kafka.parse_records(frame.withColumn("partition", F.lit(0)), source).collect()
     assert (rows[0][BROKEN], rows[0]["p"]) == (None, Decimal("1.24"))
     assert [row[BROKEN] for row in rows[1:]] == records[1:]
 
@@ -92,7 +92,7 @@ def test_an_upsert_that_loses_digits_is_seen(spark):
     values = ["1.23", "1.239", TWICE, "99.999", "null"]
     records = [(b'{"id": 1}', f'{{"p": {value}, "q": 1.5}}'.encode()) for value in values]
     frame = spark.createDataFrame([*records, (b'{"id": 1}', None)], "key BINARY, value BINARY")
-    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source)
+    rows = kafka.parse_records(frame.withColumn("partition", F.lit(0)), source)
     rows = rows.selectExpr("p", f"{rounded_sql(source, ['`p`', '`q`'])} AS r", f"{BROKEN} AS b").collect()
     assert [bool(row["b"]) for row in rows] == [False, False, False, True, False, False]
     expected = [Decimal("1.23"), Decimal("1.24"), Decimal("1.49"), None, None]
@@ -111,7 +111,7 @@ def test_a_key_that_loses_digits_is_broken_and_no_other_rows(spark, declared, fo
     told = [key if form == "raw" else f'{{"k": {key}}}' for key in keys]
     records = [(key.encode(), value) for key in told for value in (b'{"v": 1}', None)]
     frame = spark.createDataFrame(records, "key BINARY, value BINARY")
-    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source).select("k", BROKEN).collect()
+    rows = kafka.parse_records(frame.withColumn("partition", F.lit(0)), source).select("k", BROKEN).collect()
     assert [bool(row[BROKEN]) for row in rows] == [True, True, *[False] * 4, True, True, False, False]
     assert [str(row["k"]) for row in rows if not row[BROKEN]] == ["1.00"] * 2 + ["-1.00"] * 2 + ["0.01"] * 2
     assert rows[1][BROKEN] == told[0]
@@ -145,7 +145,7 @@ def test_values_within_others_are_rounded_as_by_spark_and_seen(spark, tmp_path, 
     text = f"CREATE TABLE c ({types}) WITH ({options});"
     (source,) = plan_job(parse_job(f"{text} SELECT * FROM c")).sources
     raw = spark.createDataFrame([(None, line.encode()) for line in lines], "key BINARY, value BINARY")
-    told = kafka.parsed(raw.withColumn("partition", F.lit(0)), source)
+    told = kafka.parse_records(raw.withColumn("partition", F.lit(0)), source)
     rounded = rounded_sql(source, ["`c1`"])
     told = told.selectExpr("c0", "c1", "c2", f"{BROKEN} AS x", f"{rounded} AS r").collect()
     assert [n for n, row in enumerate(told) if row["x"] is None and row["r"]] == lossy
@@ -241,9 +241,9 @@ def test_a_job_counts_rounded_rows_and_tells_of_the_first(spark, tmp_path, monke
 
     def counting(session, source, *args):
         again.append(source.name)
-        return frames.read_again(session, source, *args)
+        return frames.reread_as_batch(session, source, *args)
 
-    monkeypatch.setattr(rereading, "read_again", counting)
+    monkeypatch.setattr(rereading, "reread_as_batch", counting)
     said_unit = ", 'timestamp.unit' = 'ms'" if unit else ""
     text = JOB.format(path=tmp_path, form=form, unit=said_unit)
     (last,) = until_caught_up(spark, text, tmp_path / "state", on_notice=notes.append).ticks

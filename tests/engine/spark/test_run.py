@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 from watersmeet.cli.main import main
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(place):
     place.refused("changed-query")
     restore()
 
-    with Checkpoint(state).locked():
+    with Checkpoint(state).lock():
         assert "another run" in place.refused("checkpoint-locked")
 
     place.caught_up("--finish")

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet
-from watersmeet.history.past import read
 from watersmeet.history.points import END
+from watersmeet.history.reader import read
 from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.spark

@@ -24,13 +24,13 @@ from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
 from tests.support.effort import at_effort
 from tests.support.json_records import drawn, runs_on
-from watersmeet.engine.spark.sources import frames, kafka
-from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
-from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.records.json_names import JsonNames
+from watersmeet.runtime.spark.sources import frames, kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.files.json_texts import JsonTexts, decode_leniently
+from watersmeet.spec.records.text_records import JsonNames
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
@@ -113,9 +113,9 @@ def judged(spark, tmp_path):
         fields = ", ".join(f"{name}: {kind}" for name, kind in FIELDS.items())
         names = JsonNames.of((name, sql_type(kind)) for name, kind in FIELDS.items())
         texts = JsonTexts({name.lower(): value for name, value in options.items()}, fields, names)
-        with leniently(spark):
+        with decode_leniently(spark):
             asked = texts.read(spark, str(folder)).selectExpr(
-                "_metadata.file_name", texts.run_on, texts.count_of_rows
+                "_metadata.file_name", texts.has_trailing_tokens, texts.count_of_rows
             )
         by_us: dict[str, list[tuple[bool, int]]] = {}
         for name, run_on, rows in asked.collect():
@@ -405,7 +405,7 @@ def test_what_numbers_and_texts_become_is_what_the_page_says(spark, tmp_path):
         (by_source[name],) = plan_job(parse_job(job)).sources
     read = {
         "file": frames.read_records(spark.read, by_source["file"], "json", str(tmp_path)),
-        "kafka": kafka._parsed(
+        "kafka": kafka._parse_by_format(
             spark.createDataFrame([(None, value) for value in values], "key BINARY, value BINARY"),
             by_source["kafka"],
             F.lit("0"),

@@ -8,7 +8,7 @@ from typing import cast
 from pyspark import SparkContext
 
 import watersmeet
-from watersmeet.engine.spark.job.run_settings import all_settings
+from watersmeet.runtime.spark.job.run_identity import list_settings
 from watersmeet.spec.secrets import HIDDEN
 
 PINS = [("spark.hadoop.acme.pin", "4711"), ("spark.hadoop.acme.mode", "fast")]
@@ -30,7 +30,7 @@ def settings(join: str, cores: int, *secrets: str) -> dict[str, str]:
         CREATE TABLE r (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("r")};
         SELECT l.k, r.t FROM l {join}"""
     context = cast(SparkContext, Context(cores))
-    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context, secrets)
+    return list_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context, secrets)
 
 
 def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():

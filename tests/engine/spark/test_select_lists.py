@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from watersmeet.engine.local.replay import replay_case
-from watersmeet.front.case_file import case_job
+from watersmeet.parser.case_file import case_job
+from watersmeet.runtime.local.replay import replay_case
 
 COLUMNS = {
     "l": {"t": "BIGINT", "k": "STRING", "v": "INT", "st": "STRUCT<a: INT, `b c`: STRING>"},

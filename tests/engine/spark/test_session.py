@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from watersmeet.engine.spark.job import gateway, session
+from watersmeet.runtime.spark.job import gateway, session
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_spark_does_not_take_over_a_ctrl_c_that_the_process_ignores(monkeypatch,
     monkeypatch.setattr(started, "getOrCreate", make)
     before = signal.signal(signal.SIGINT, handler)
     try:
-        session.start(session.settings(), workers=False)
+        session.start(session.build_session_settings(), workers=False)
         assert signal.getsignal(signal.SIGINT) is (handler if handler is signal.SIG_IGN else cancel)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -74,7 +74,7 @@ def test_what_is_begun_with_a_session(monkeypatch, started, workers, begun):
     told = []
     monkeypatch.setattr(session, "load_planner", lambda _: told.append("planner"))
     monkeypatch.setattr(session, "start_workers", lambda _: told.append("workers"))
-    assert isinstance(session.start(session.settings(), workers=workers), _Started)
+    assert isinstance(session.start(session.build_session_settings(), workers=workers), _Started)
     assert told == begun
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_begun_in_a_session_that_runs(monkeypatch):
     monkeypatch.setattr(session, "hold_java", lambda _: None)
     monkeypatch.setattr(session, "load_planner", pytest.fail)
     monkeypatch.setattr(session, "start_workers", pytest.fail)
-    assert isinstance(session.start(session.settings(), workers=True), _Started)
+    assert isinstance(session.start(session.build_session_settings(), workers=True), _Started)
 
 
 def test_ctrl_c_while_spark_starts_prints_no_stack(monkeypatch):
@@ -98,7 +98,7 @@ def test_ctrl_c_while_spark_starts_prints_no_stack(monkeypatch):
 
     monkeypatch.setattr(gateway, "launch", launch)
     with pytest.raises(KeyboardInterrupt):
-        session.start(session.settings())
+        session.start(session.build_session_settings())
     assert shown == [False]
 
 
@@ -115,7 +115,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(monkeypatch):
     monkeypatch.setattr(gateway, "java_command", lambda *_: None)
     try:
         with pytest.raises(KeyboardInterrupt):
-            session.start(session.settings())
+            session.start(session.build_session_settings())
         assert [proc.poll() is not None for proc in started] == [True]
     finally:
         for proc in started:
@@ -125,8 +125,8 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(monkeypatch):
 
 def test_workers_import_the_package_from_where_it_is(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
-    monkeypatch.setattr(gateway, "begin", lambda *_: None)
-    with session.begun(session.settings()):
+    monkeypatch.setattr(gateway, "start_ahead", lambda *_: None)
+    with session.prestart_java(session.build_session_settings()):
         pass
     first, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "watersmeet" / "__init__.py").is_file()
@@ -146,7 +146,12 @@ def test_workers_import_the_package_from_where_it_is(monkeypatch):
     ],
 )
 def test_spark_asks_for_a_secret_where_it_can_draw_one(master, is_on):
-    assert session.settings(master=master).get("spark.authenticate") == ("true" if is_on else None)
+    assert session.build_session_settings(master=master).get("spark.authenticate") == (
+        "true" if is_on else None
+    )
     assert (
-        session.settings(master=master, conf={"spark.authenticate": "false"})["spark.authenticate"] == "false"
+        session.build_session_settings(master=master, conf={"spark.authenticate": "false"})[
+            "spark.authenticate"
+        ]
+        == "false"
     )

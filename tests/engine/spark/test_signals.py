@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from watersmeet.engine.spark.job import gateway
-from watersmeet.engine.spark.job.breaking import ended_by_signal
-from watersmeet.engine.spark.job.signals import stopped_by_signals
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.job import gateway
+from watersmeet.runtime.spark.job.signals import stop_on_signals
+from watersmeet.runtime.spark.job.stream_end import is_signal_failure
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_run_and_a_second_one_stops_it_at_once(number):
     stop = threading.Event()
     before = signal.getsignal(number)
-    with stopped_by_signals(stop) as came:
+    with stop_on_signals(stop) as came:
         assert not came.is_set()
         signal.raise_signal(number)
         assert stop.is_set()
@@ -42,7 +42,7 @@ def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
     """The shell sends SIGHUP, and so does the kernel."""
     stop = threading.Event()
     with handled(signal.SIGHUP, signal.SIG_DFL):
-        with stopped_by_signals(stop):
+        with stop_on_signals(stop):
             signal.raise_signal(signal.SIGHUP)
             assert stop.is_set()
             signal.raise_signal(signal.SIGHUP)
@@ -52,7 +52,7 @@ def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
 def test_a_run_without_a_terminal_goes_on():
     """As by `nohup watersmeet run job.sql`."""
     stop = threading.Event()
-    with handled(signal.SIGHUP, signal.SIG_IGN), stopped_by_signals(stop):
+    with handled(signal.SIGHUP, signal.SIG_IGN), stop_on_signals(stop):
         signal.raise_signal(signal.SIGHUP)
         assert not stop.is_set()
 
@@ -60,7 +60,7 @@ def test_a_run_without_a_terminal_goes_on():
 def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():
     """As in `nohup watersmeet run job.sql &`; SIGTERM stops it."""
     stop = threading.Event()
-    with handled(signal.SIGINT, signal.SIG_IGN), stopped_by_signals(stop):
+    with handled(signal.SIGINT, signal.SIG_IGN), stop_on_signals(stop):
         signal.raise_signal(signal.SIGINT)
         assert not stop.is_set()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "so do processes that the run starts"
@@ -86,4 +86,4 @@ def test_a_failure_that_a_signal_has_caused_is_a_stop(monkeypatch, code, has_com
     signalled = threading.Event()
     if has_come:
         signalled.set()
-    assert ended_by_signal(EngineError("failed", code=code), signalled) is expected
+    assert is_signal_failure(EngineError("failed", code=code), signalled) is expected

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
 from watersmeet.errors import WatersmeetError
-from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.file_sink import FileSink
 
 pytestmark = pytest.mark.spark
 

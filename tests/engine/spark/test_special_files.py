@@ -13,13 +13,13 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.cli.job_file import read_text
-from watersmeet.engine.spark.preflight.sources import notes_of, problems_of
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.engine.spark.sources.files.inferred import infer
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.regular_files import MOST_ALTERNATIVES, matching_paths, named_files, read_bytes
+from watersmeet.regular_files import MAX_ALTERNATIVES, matching_paths, named_files, read_bytes
+from watersmeet.runtime.spark.preflight.sources import find_source_problems, list_source_notes
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+from watersmeet.runtime.spark.sources.files.inference import infer
 from watersmeet.sinks.memory import MemorySink
 
 FORMATS = ("parquet", "csv", "json")
@@ -90,12 +90,12 @@ def job(folder, suffix):
 def test_what_is_no_file_is_not_looked_into(folders, suffix, patience):
     plan = plan_job(parse_job(job(folders, suffix)))
     (source,) = plan.sources
-    assert problems_of(plan, thorough=True) == []
-    (note,) = notes_of(plan)
+    assert find_source_problems(plan, thorough=True) == []
+    (note,) = list_source_notes(plan)
     assert "FIFOs, sockets and devices are not read" in note
     assert "0 FIFO." in note
     assert "is a FIFO and 3 more" in note
-    assert [row["k"] for row in first_rows(source, 10).rows] == ["a"]
+    assert [row["k"] for row in read_first_rows(source, 10).rows] == ["a"]
     inferred = infer(source)
     assert [column.name for column in inferred.columns] == ["k", "v"]
     assert any("FIFOs, sockets and devices are not read" in note for note in inferred.notes)
@@ -106,7 +106,7 @@ def test_what_is_no_file_is_not_looked_into(folders, suffix, patience):
 def test_a_path_that_is_none_is_refused(tmp_path, suffix, kind, words, patience):
     path = put_special(tmp_path, kind, suffix)
     text = job(tmp_path, suffix).replace(f"'{tmp_path / suffix}'", f"'{path}'")
-    (error,) = problems_of(plan_job(parse_job(text)))
+    (error,) = find_source_problems(plan_job(parse_job(text)))
     assert isinstance(error, EngineError)
     assert (error.code, error.message) == (
         "path-not-readable",
@@ -193,7 +193,7 @@ def test_alternatives_and_escapes_are_those_of_hadoop(tmp_path, monkeypatch):
         "{a": [],
     }.items():
         assert matching_paths(pattern) == wanted, pattern
-    with pytest.raises(SpecError, match=f"more than {MOST_ALTERNATIVES:,} paths"):
+    with pytest.raises(SpecError, match=f"more than {MAX_ALTERNATIVES:,} paths"):
         matching_paths("{a,b}" * 40)
     with pytest.raises(SpecError, match="more than 100 braces"):
         matching_paths("{a}" * 5000)

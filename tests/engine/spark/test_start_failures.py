@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from watersmeet.engine.spark.job import gateway, session
-from watersmeet.engine.spark.job.gateway import JavaEnded
-from watersmeet.engine.spark.job.java_command import Command
-from watersmeet.engine.spark.start_failures import check_java, check_user, not_started
 from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.job import gateway, session
+from watersmeet.runtime.spark.job.gateway import JavaEnded
+from watersmeet.runtime.spark.job.java_command import Command
+from watersmeet.runtime.spark.start_failures import check_java, check_user, explain_start_failure
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_a_wrong_java_home_is_told_before_anything_is_started(monkeypatch, tmp_p
     monkeypatch.setattr(gateway, "Popen", pytest.fail)
     monkeypatch.setattr(gateway, "launch_gateway", pytest.fail)
     with pytest.raises(EngineError, match="JAVA_HOME is") as raised:
-        session.start(session.settings())
+        session.start(session.build_session_settings())
     assert raised.value.code == "no-java"
 
 
@@ -95,7 +95,7 @@ def test_a_missing_bash_is_told_where_spark_submit_needs_it(monkeypatch, java):
     monkeypatch.setattr(gateway, "java_command", lambda *_: None)
     monkeypatch.setattr(gateway, "launch_gateway", pytest.fail)
     with pytest.raises(EngineError, match="no bash on the PATH") as raised:
-        session.start(session.settings())
+        session.start(session.build_session_settings())
     assert raised.value.code == "spark-not-started"
 
 
@@ -116,7 +116,7 @@ def test_what_the_operating_system_refuses_is_told_apart(monkeypatch, number, ad
     monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["java"], {}))
     monkeypatch.setattr(gateway, "Popen", refused)
     with pytest.raises(EngineError) as raised:
-        session.start(session.settings())
+        session.start(session.build_session_settings())
     assert raised.value.code == "spark-not-started"
     assert os.strerror(number) in raised.value.message
     assert advice in raised.value.hint
@@ -140,7 +140,7 @@ def test_what_the_operating_system_refuses_is_told_apart(monkeypatch, number, ad
     ],
 )
 def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
-    error = not_started(RuntimeError("exited"), {}, said)
+    error = explain_start_failure(RuntimeError("exited"), {}, said)
     assert error.code == "spark-not-started"
     assert said.splitlines()[0] in error.message
     assert "\tat " not in error.message
@@ -148,17 +148,17 @@ def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
 
 
 def test_a_java_that_was_killed_is_told():
-    error = not_started(JavaEnded(-9), {}, "")
+    error = explain_start_failure(JavaEnded(-9), {}, "")
     assert error.message == "Spark did not start: Java ended by SIGKILL before watersmeet could connect to it"
     assert "spark.driver.memory" in error.hint
 
 
 def test_packages_are_not_blamed_where_java_did_not_start():
     packages = {"spark.jars.packages": "a:b:1"}
-    told = not_started(RuntimeError("exited"), packages, "Invalid maximum heap size: -Xmxlots")
+    told = explain_start_failure(RuntimeError("exited"), packages, "Invalid maximum heap size: -Xmxlots")
     assert told.code == "spark-not-started"
     for said in ("", "unresolved dependency: org.x#heap-tools;1.0: not found"):
-        assert not_started(RuntimeError("exited"), packages, said).code == "packages-unresolved"
+        assert explain_start_failure(RuntimeError("exited"), packages, said).code == "packages-unresolved"
 
 
 def test_a_user_without_a_name(monkeypatch):

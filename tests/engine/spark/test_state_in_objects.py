@@ -12,10 +12,10 @@ from tests.engine.spark.running import until_caught_up
 from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server, store_at
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.store import ObjectStore
+from watersmeet.objects.object_store import ObjectStore
 from watersmeet.state.commits import Commits
 from watersmeet.state.manifest import is_manifest, load_newest, manifest_name, manifest_names
-from watersmeet.state.sections import section_of
+from watersmeet.state.store import section_of
 
 pytestmark = pytest.mark.spark
 

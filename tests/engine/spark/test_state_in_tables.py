@@ -12,7 +12,7 @@ from tests.support.postgres_proxy import PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.tables_store import TablesStore
+from watersmeet.objects.postgres_store import TablesStore
 from watersmeet.state.commits import Commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]

@@ -17,16 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.files.table_files import local_files, version_of
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job.job import outputs_of
-from watersmeet.engine.spark.job.run import JobRun
-from watersmeet.engine.spark.job.settings import RunResult, RunSettings
-from watersmeet.engine.spark.sources.tables import _listed
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
-from watersmeet.observe.account import InputAccount
+from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.files.table_files import digest_listing, list_local_files
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.job.job import build_outputs
+from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
+from watersmeet.runtime.spark.sources.tables import _list_hadoop_files
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +96,7 @@ def run_changing(spark: Any, text: str, folder: Folder, changes: list[Any]) -> R
         until_caught_up=True,
         on_tick=lambda *_: next(left, lambda: None)(),
     )
-    outputs = outputs_of(job, plan, asked)
+    outputs = build_outputs(job, plan, asked)
     return JobRun(spark, plan, asked, outputs, Checkpoint(folder.path / "state")).execute()
 
 
@@ -136,7 +136,7 @@ def test_a_row_meets_the_table_as_of_its_tick(spark, folder):
 def test_a_later_run_goes_on_with_its_copy(spark, folder, monkeypatch):
     """An unchanged table is not read again, in no tick of no run; a changed one is."""
     reads = []
-    from watersmeet.engine.spark.sources import tables
+    from watersmeet.runtime.spark.sources import tables
 
     read = tables.SparkTable.read
     monkeypatch.setattr(tables.SparkTable, "read", lambda *a: reads.append(1) or read(*a))
@@ -331,9 +331,9 @@ def test_a_listing_by_hadoop_sees_what_a_local_one_does(spark, folder):
     folder.put("customers/deep", [{"id": 2}], "two.json")
     source = next(iter(parse_job(folder.text(ORDERS, JSON_TABLE, INSERT)).inserts)).query.inputs[1].sources[0]
     path = str(folder.path / "customers")
-    local = local_files(source, path)
-    found = _listed(spark, source, path)
+    local = list_local_files(source, path)
+    found = _list_hadoop_files(spark, source, path)
     assert [(name.removeprefix("file:"), size) for name, size, _ in sorted(found)] == [e[:2] for e in local]
-    before = version_of(_listed(spark, source, path))
+    before = digest_listing(_list_hadoop_files(spark, source, path))
     folder.put("customers", [{"id": 1}, {"id": 3}])
-    assert version_of(_listed(spark, source, path)) != before
+    assert digest_listing(_list_hadoop_files(spark, source, path)) != before

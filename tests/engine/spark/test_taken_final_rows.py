@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import load_newest
 
 pytestmark = pytest.mark.spark

@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.driver import amount
-from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.errors import EngineError
+from watersmeet.runtime.coordinator import node_cost
+from watersmeet.runtime.spark.tick.task_placement import TaskCounts
 
 pytestmark = pytest.mark.spark
 
@@ -86,8 +86,8 @@ def counts(monkeypatch):
 )
 def test_ticks_are_run_in_as_many_tasks_as_they_need(spark, tmp_path, monkeypatch, counts, condition):
     """One run of them after the other, over the same state, which each cuts as it needs."""
-    monkeypatch.setattr(amount, "WORTH_A_TASK", 500)
-    monkeypatch.setattr(amount, "MOST_ROWS", 4_000)
+    monkeypatch.setattr(node_cost, "MIN_TASK_ROWS", 500)
+    monkeypatch.setattr(node_cost, "MAX_TASK_ROWS", 4_000)
     sides = Sides(tmp_path, condition=condition)
     for rows in (100, 600, 8_000, 100):
         sides.come(rows)

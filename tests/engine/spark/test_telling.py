@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.driver.counts import Broken, Rounded
-from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.messages.reports import BrokenFile
-from watersmeet.engine.spark.job.settings import RunSettings
-from watersmeet.engine.spark.job.telling import Telling
+from watersmeet.runtime.coordinator.results import Broken, RoundedDecimals, TickResult
+from watersmeet.runtime.messages.reports import BrokenFile
+from watersmeet.runtime.spark.job.listeners import RunListeners
+from watersmeet.runtime.spark.job.settings import RunSettings
 
 
 def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
     """Such as a file that another program wrote; but not each of many."""
     notes: list[str] = []
-    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    telling = RunListeners(RunSettings("nowhere", on_notice=notes.append))
     for tick, (rows, broken) in enumerate([(9, 1), (5, 5), (4, 4), (0, 0), (3, 3), (7, 0), (2, 2), (6, 1)]):
         found = {"a": Broken(broken, "{x", broken == rows)} if broken else {}
         telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, found), dict)
@@ -28,7 +27,7 @@ def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
 
 def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_are_many():
     notes: list[str] = []
-    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    telling = RunListeners(RunSettings("nowhere", on_notice=notes.append))
     for tick, files in enumerate([1, 0, 1, 1, 2, 9]):
         named = tuple(BrokenFile(name=f"/in/{tick}{n}", rows=2, text="{x") for n in range(files))
         broken = Broken(5, "{y", False, named, tick == 5)
@@ -45,9 +44,9 @@ def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_
 @pytest.mark.parametrize("of_files", [False, True])
 def test_the_first_tick_with_rounded_decimals_is_told_of(of_files):
     notes: list[str] = []
-    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    telling = RunListeners(RunSettings("nowhere", on_notice=notes.append))
     for tick, rows in enumerate([1, 1_000]):
-        rounded = {"a": Rounded(rows, "price 1.239", of_files)}
+        rounded = {"a": RoundedDecimals(rows, "price 1.239", of_files)}
         telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), dict)
     twice = "; files of ticks with exact halves, such as 1.005 for DECIMAL(9,2), are read twice"
     assert notes == [

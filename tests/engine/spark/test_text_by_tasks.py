@@ -12,15 +12,14 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.job.session import hold_fixed
-from watersmeet.engine.spark.sources.frames import read_records
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.tick.reading import plain_source, readers
-from watersmeet.engine.tasks.files import lines, texts
-from watersmeet.engine.tasks.files import taken as of_text
-from watersmeet.engine.tasks.files.csv_rows import CsvRows
-from watersmeet.engine.tasks.files.json_rows import JsonRows
-from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.runtime.spark.job.session import hold_fixed
+from watersmeet.runtime.spark.sources.columns import BROKEN
+from watersmeet.runtime.spark.sources.frames import read_records
+from watersmeet.runtime.spark.tick.reading import arrow_ingest, arrow_sources
+from watersmeet.runtime.tasks.files import supported_types as of_text
+from watersmeet.runtime.tasks.files import text_files, text_values
+from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.tasks.files.text_files import CsvRows, JsonRows
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
@@ -231,8 +230,8 @@ def taken(reader, path, columns):
     kinds = {name: sql_type(text) for name, text in columns.items()}
     refused = None
     try:
-        batches = list(reader.rows_of(Part(str(path)), kinds))
-    except NotPlain as why:
+        batches = list(reader.rows_of(FileSplit(str(path)), kinds))
+    except UnsupportedFile as why:
         refused = str(why)
     if refused is not None:
         assert not any(name in refused for name in UNEXPECTED), refused
@@ -482,7 +481,7 @@ def test_texts_in_the_first_column_are_those_that_spark_reads(spark, tmp_path, m
         path.write_text(header + rows, encoding="utf-8", newline="")
         has_names, theirs = "s,n" in header, None
         for size in (4 << 20, 8):
-            monkeypatch.setattr(lines, "BLOCK", size)
+            monkeypatch.setattr(text_files, "BLOCK", size)
             mine = taken(csv_reader(columns, header=has_names), path, columns)
             if not isinstance(mine, str):
                 more = f", 'header' = '{str(has_names).lower()}', 'enforceSchema' = 'false'"
@@ -496,7 +495,7 @@ def test_texts_in_the_first_column_are_those_that_spark_reads(spark, tmp_path, m
     [
         pytest.param(kind, "UTC", marks=[] if kind in QUICK else [pytest.mark.full])
         for kind in COLUMNS
-        if of_text.of_json(sql_type(kind))
+        if of_text.is_json_type(sql_type(kind))
     ]
     + [ELSEWHERE[0]],
 )
@@ -558,7 +557,7 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
     kinds, took = {"n": "INT", "t": "TIMESTAMP", "s": "STRING"}, 0
     count = at_effort(quick=12, full=40)
     for number in range(count):
-        monkeypatch.setattr(lines, "BLOCK", rng.choice([64, 500, 4 << 20]))
+        monkeypatch.setattr(text_files, "BLOCK", rng.choice([64, 500, 4 << 20]))
         names, separator, text = a_file_of_csv(rng)
         path = tmp_path / f"{number}.csv"
         path.write_text(text, encoding="utf-8", newline="")
@@ -575,7 +574,8 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
         parts = sorted(rng.randint(40, max(40, len(text.encode()))) for _ in range(3))  # behind the header
         ends = [*parts, None]
         cut = [
-            taken_part(reader, Part(str(path), a, b), kinds) for a, b in zip([0, *parts], ends, strict=True)
+            taken_part(reader, FileSplit(str(path), a, b), kinds)
+            for a, b in zip([0, *parts], ends, strict=True)
         ]
         assert [row for rows in cut for row in rows] == mine
     assert count / 4 < took < count
@@ -670,9 +670,13 @@ def test_random_numbers_are_rounded_as_spark_rounds_them(spark, tmp_path, seed):
 def test_what_is_taken_is_said_alike():
     for name in (*COLUMNS, "BINARY", "ARRAY<INT>"):
         type_ = sql_type(name)
-        is_read = type_.is_integer or type_.is_decimal or type_ in texts._READERS
-        assert of_text.of_texts(type_) is is_read
-    assert set(plain_source._OF_FORMAT) == set(plain_source._TAKEN) == set(readers.SAID)
+        is_read = type_.is_integer or type_.is_decimal or type_ in text_values._READERS
+        assert of_text.is_text_type(type_) is is_read
+    assert (
+        set(arrow_sources._SUPPORTED_OPTIONS)
+        == set(arrow_sources._TYPE_CHECKS)
+        == set(arrow_ingest.FILE_MEASURES)
+    )
 
 
 def test_of_json_what_is_long_is_looked_at_in_no_time_or_left_to_spark(tmp_path):

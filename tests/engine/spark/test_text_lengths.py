@@ -10,8 +10,8 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING
@@ -63,7 +63,7 @@ def test_a_text_that_is_too_long_breaks_its_record(spark, tmp_path, form, reader
     assert """"s":"abcd"} (s is VARCHAR(3), but the value is 'abcd': declare it STRING)""" in said
     if form != "parquet":
         (source,) = plan_job(parse_job(text)).sources
-        assert len(first_rows(source, 9).rows) == 1, "spare is looked at, too"
+        assert len(read_first_rows(source, 9).rows) == 1, "spare is looked at, too"
 
 
 NESTED = "STRUCT<`a b`: VARCHAR(3), l: ARRAY<STRUCT<x: CHAR(2)>>, m: MAP<VARCHAR(1), VARCHAR(2)>>"

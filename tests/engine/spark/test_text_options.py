@@ -12,10 +12,10 @@ import pytest
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_first_rows_on_spark import compared
 from tests.support.columns import column
-from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
+from watersmeet.runtime.spark.job.column_inference import ColumnInference
+from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -67,7 +67,7 @@ def test_times_by_a_pattern_are_those_of_spark(spark: Any, tmp_path: Path, wante
 def test_a_pattern_that_only_spark_knows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("t,d,z\n1 March 2026,,\n")
     with pytest.raises(EngineError, match="only Spark supports"):
-        first_rows(source_of(tmp_path, "csv", timestampFormat="d MMMM yyyy"), 10)
+        read_first_rows(source_of(tmp_path, "csv", timestampFormat="d MMMM yyyy"), 10)
 
 
 QUOTED = """"id ", s ,"n""o",other
@@ -118,7 +118,7 @@ def test_blanks_and_patterns_in_files_whose_columns_are_inferred(tmp_path: Path)
     text = f"""CREATE TABLE a WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'csv',
         'escape' = '"', 'timestampFormat' = 'dd/MM/yyyy HH:mm:ss', 'dateFormat' = 'd.M.yyyy');
         SELECT * FROM a"""
-    (given,) = parse_job(text, infer=Inferring()).inserts[0].query.inputs
+    (given,) = parse_job(text, infer=ColumnInference()).inserts[0].query.inputs
     assert [(c.name, str(c.type)) for c in given.columns] == [
         ("id", "BIGINT"), ("at", "TIMESTAMP"), ('na"me', "STRING"), ("day", "DATE"), ("other", "STRING"),
     ]  # fmt: skip

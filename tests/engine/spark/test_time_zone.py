@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
 
@@ -37,9 +37,9 @@ ROWS = """n,t
 
 @pytest.mark.parametrize("zone", ["America/New_York", pytest.param("UTC", marks=pytest.mark.full)])
 def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
-    from watersmeet.engine.spark.job.job import outputs_of
-    from watersmeet.engine.spark.job.run import run
-    from watersmeet.engine.spark.job.settings import RunSettings
+    from watersmeet.runtime.spark.job.job import build_outputs
+    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.settings import RunSettings
 
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "one.csv").write_text(ROWS)
@@ -47,7 +47,7 @@ def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
     job = parse_job(SQL.format(path=tmp_path, zone=zone))
     plan = plan_job(job)
     settings = RunSettings(str(tmp_path / "c"), partitions=2, until_caught_up=True)
-    run(spark, plan, settings, outputs_of(job, plan, settings))
+    run(spark, plan, settings, build_outputs(job, plan, settings))
     found = {row["n"]: (row["text"], row["h"], row["first"]) for row in MemorySink.rows("out")}
     if zone == "UTC":
         assert found == {
@@ -71,16 +71,16 @@ def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
 
 
 def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
-    from watersmeet.engine.spark.job.session import settings
+    from watersmeet.runtime.spark.job.session import build_session_settings
 
     with pytest.raises(EngineError, match="SET time_zone"):
-        settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
-    own = settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}, time_zone="Asia/Tokyo")
+        build_session_settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
+    own = build_session_settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}, time_zone="Asia/Tokyo")
     assert own["spark.sql.session.timeZone"] == "Asia/Tokyo"
 
 
 def test_rules_of_a_zone_are_those_of_the_jvm(spark):
-    from watersmeet.engine.spark.job.zone_rules import check_zone, of_java, of_python
+    from watersmeet.runtime.spark.job.zone_rules import check_zone, load_java_rules, load_python_rules
 
     for name in (
         "America/New_York",
@@ -90,8 +90,8 @@ def test_rules_of_a_zone_are_those_of_the_jvm(spark):
         "Africa/Casablanca",
     ):
         assert check_zone(spark, name) is None
-        assert of_java(spark, name) == of_python(name)
-    assert len(of_java(spark, "America/New_York")) > 300
+        assert load_java_rules(spark, name) == load_python_rules(name)
+    assert len(load_java_rules(spark, "America/New_York")) > 300
     assert check_zone(spark, "UTC") is None
     assert check_zone(spark, "+05:30") is None
 
@@ -101,7 +101,7 @@ def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monk
     """One change of the clocks is an hour later than Java has it."""
     from datetime import UTC, datetime
 
-    from watersmeet.engine.spark.job import zone_rules
+    from watersmeet.runtime.spark.job import zone_rules
     from watersmeet.zones import SECOND_US, zone
 
     own = zone("America/New_York")
@@ -120,7 +120,7 @@ def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monk
 
 
 def test_a_zone_that_java_does_not_know_is_refused(spark):
-    from watersmeet.engine.spark.job.zone_rules import of_java
+    from watersmeet.runtime.spark.job.zone_rules import load_java_rules
 
     with pytest.raises(EngineError, match="Java does not know the time zone Mars/Olympus"):
-        of_java(spark, "Mars/Olympus")
+        load_java_rules(spark, "Mars/Olympus")

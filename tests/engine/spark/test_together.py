@@ -15,9 +15,9 @@ from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet import postgres_server as client_module
-from watersmeet.engine.spark.tick.together import create_with_rows, joint_of
 from watersmeet.errors import EngineError, StateError
-from watersmeet.sinks.files import FileSink
+from watersmeet.runtime.spark.tick.atomic_commit import create_manifest_with_rows, find_atomic_commit
+from watersmeet.sinks.file_sink import FileSink
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.registry import part_from, plain_part
 from watersmeet.spec.model import Sink
@@ -80,7 +80,7 @@ def test_rows_and_state_come_together_or_not_at_all(postgres):
     stage(two, "q", 1, [3])
     stage(two, "r", 1, [])
     both = [(one, "p"), (two, "q"), (two, "r")]
-    made = create_with_rows(store, manifest_after(None), both, "a", IDENTITY)
+    made = create_manifest_with_rows(store, manifest_after(None), both, "a", IDENTITY)
     assert (rows_of(postgres, table), rows_of(postgres, other)) == ([1, 2], [3])
     assert load_newest(store) == made
     assert made.parts.keys() == {"p", "q"}
@@ -92,7 +92,7 @@ def test_rows_and_state_come_together_or_not_at_all(postgres):
     stage(two, "r", 2, [])
     postgres.run(f"ALTER TABLE {other} ADD CHECK (n < 5)")
     with pytest.raises(EngineError, match="rejects a row") as raised:
-        create_with_rows(store, manifest_after(made, 2), both, "a", IDENTITY)
+        create_manifest_with_rows(store, manifest_after(made, 2), both, "a", IDENTITY)
     assert raised.value.code == "sink-refused-row"
     assert f'sink "{other}"' in raised.value.message
     assert (rows_of(postgres, table), rows_of(postgres, other)) == ([1, 2], [3])
@@ -116,7 +116,7 @@ def test_rows_of_a_driver_that_was_passed_do_not_come(postgres, how):
     names = manifest_names(store)
     stage(sink, "p", 2, [1])
     with pytest.raises(StateError) as raised:
-        create_with_rows(store, manifest_after(before, 2), [(sink, "p")], "a", IDENTITY)
+        create_manifest_with_rows(store, manifest_after(before, 2), [(sink, "p")], "a", IDENTITY)
     assert raised.value.code == "state-fenced"
     assert rows_of(postgres, table) == []
     assert manifest_names(store) == names
@@ -135,7 +135,7 @@ def test_a_session_that_ends_at_any_message_leaves_both_once(postgres, fault):
             stage(sink, "p", 1, [1, 2, 3])
             last = proxy.messages + number
             proxy.fault = lambda n, last=last: fault if n == last else None
-            made = create_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
+            made = create_manifest_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
             proxy.fault = lambda n: None
             assert rows_of(postgres, table) == [1, 2, 3], number
             assert load_newest(store) == made
@@ -156,9 +156,9 @@ def test_one_that_is_killed_before_the_end_leaves_neither(postgres, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.engine.spark.tick.together.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.atomic_commit.commit", killed)
         with pytest.raises(KeyboardInterrupt):
-            create_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
+            create_manifest_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
     sink.server.close()
     assert rows_of(postgres, table) == []
     assert load_newest(store) is None
@@ -171,9 +171,9 @@ def test_which_sinks_are_together(postgres, tmp_path):
     far = PostgresSink(Sink("x", "postgres", {"url": "postgresql://else/db", "table": "t"}, None, ()))
     file = FileSink(Sink("f", "File", {"path": str(tmp_path / "out")}, "json", ()))
     published = [(near, "p"), (far, "q"), (file, "r")]
-    assert joint_of(store, published).inserts == {"p"}
-    assert joint_of(store, published[1:]) is None
-    assert joint_of(MemoryStore(), published) is None
+    assert find_atomic_commit(store, published).inserts == {"p"}
+    assert find_atomic_commit(store, published[1:]) is None
+    assert find_atomic_commit(MemoryStore(), published) is None
     near.close()
 
 
@@ -223,7 +223,7 @@ def test_a_job_s_rows_and_state_are_of_one_transaction(spark, tmp_path, postgres
 
     before = postgres.run(f"SELECT count(*) FROM {table}")
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.engine.spark.tick.together.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.atomic_commit.commit", killed)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, text, tmp_path / "one", store=store)
     assert postgres.run(f"SELECT count(*) FROM {table}") == before

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import Row
 
 from tests.support.columns import column
-from watersmeet.engine.messages.reports import IngestReport
-from watersmeet.engine.spark.rounded_decimals import rounded_sql
-from watersmeet.engine.spark.sources.views import BranchView, SourceView
-from watersmeet.engine.spark.tick.ingest import ASIDE, INEXACT, REPORT, SourceTask
-from watersmeet.engine.spark.tick.reading.again import Rereading
 from watersmeet.errors import EngineError
+from watersmeet.runtime.messages.reports import IngestReport
+from watersmeet.runtime.spark.rounded_decimals import rounded_sql
+from watersmeet.runtime.spark.sources.columns import BranchView, SourceView
+from watersmeet.runtime.spark.tick.ingest import INEXACT, REPORT, SIDE_OUTPUT, SourceTask
+from watersmeet.runtime.spark.tick.reading.text_validation import Rereading
 from watersmeet.spec.model import Source
-from watersmeet.state.traffic import Traffic
+from watersmeet.state.store import Traffic
 
 VIEW = SourceView("a", (BranchView("q/a", 0, ()),), rounds=True)
 
@@ -57,7 +57,7 @@ def test_of_rows_that_are_read_again_their_number_rounded_and_the_traffic_stay()
     )
     asides = [json.dumps({"source": name}) for name in "ab"]
     told = [Row(kind=REPORT, text=report.model_dump_json()) for report in (of_a, of_b)]
-    told += [Row(kind=ASIDE, text=text) for text in asides] + [Row(kind=INEXACT, text="a")]
+    told += [Row(kind=SIDE_OUTPUT, text=text) for text in asides] + [Row(kind=INEXACT, text="a")]
     kept = list(rereading()._without_rows(told, {"a"}))
     reports = [IngestReport.model_validate_json(text) for kind, text in kept if kind == REPORT]
     assert reports == [of_a.model_copy(update={"counts": {}}), of_b]
@@ -66,9 +66,9 @@ def test_of_rows_that_are_read_again_their_number_rounded_and_the_traffic_stay()
 
 def test_what_is_to_be_read_again_and_is_of_no_files_is_not_passed_on():
     sure = [Row(kind=REPORT, text="{}")]
-    assert rereading().with_reread(sure, None) == sure
+    assert rereading().add_reread_rows(sure, None) == sure
     with pytest.raises(EngineError, match="read decimals of a again"):
-        rereading().with_reread([*sure, Row(kind=INEXACT, text="a")], None)
+        rereading().add_reread_rows([*sure, Row(kind=INEXACT, text="a")], None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import watersmeet
 from watersmeet.cli.main import main
-from watersmeet.observe.account import PLACES
+from watersmeet.observe.row_accounting import PLACES
 
 pytestmark = pytest.mark.spark
 

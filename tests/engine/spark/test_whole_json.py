@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.support.json_records import drawn
-from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.front.sql import parse_job
 from watersmeet.names import DIFF
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.runtime.spark.sources.columns import BROKEN
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +60,7 @@ PIECES = [
 def parsed(spark: Any, job: str, records: list[tuple[bytes | None, bytes | None]]) -> list[Any]:
     (source,) = plan_job(parse_job(job)).sources
     raw = spark.createDataFrame(records, "key BINARY, value BINARY")
-    return kafka._parsed(raw, source, F.lit("0")).collect()
+    return kafka._parse_by_format(raw, source, F.lit("0")).collect()
 
 
 def texts(rng: random.Random) -> list[str]:

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.errors import EngineError
-from watersmeet.sinks.files import FileSink
+from watersmeet.sinks.file_sink import FileSink
 
 pytestmark = pytest.mark.spark
 

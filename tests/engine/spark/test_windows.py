@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from watersmeet.engine.spark.properties import NODE
-from watersmeet.engine.spark.replay import replay_case
-from watersmeet.engine.spark.tick.counting import RowCounter
+from watersmeet.runtime.spark.replay import replay_case
+from watersmeet.runtime.spark.task_messages import NODE
+from watersmeet.runtime.spark.tick.sink_row_counts import RowCounter
 
 pytestmark = pytest.mark.spark
 
@@ -158,7 +158,7 @@ def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "way", [lambda c: c.over, lambda c: c.over_groups], ids=["rows of tasks", "groups of Spark"]
+    "way", [lambda c: c.over, lambda c: c.count_groups], ids=["rows of tasks", "groups of Spark"]
 )
 def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, way: Any) -> None:
     """Wholly, in part, and past Spark's SQL, as the Kafka connector does; and those of this tick alone."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.engine.spark.job.words import in_words
 from watersmeet.errors import EngineError
-from watersmeet.front.sql import parse_job
+from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.job.error_messages import explain_error
 
 JOB = """
 CREATE TABLE a (k STRING, t BIGINT, n INT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
@@ -40,7 +40,7 @@ def raised(condition, fragment, message="The value 'zz' of the type \"STRING\" c
 )
 def test_the_condition_is_named(fragment, said):
     plan = plan_job(parse_job(JOB + MORE if "three" in said else JOB))
-    found = in_words(raised("CAST_INVALID_INPUT", fragment), plan)
+    found = explain_error(raised("CAST_INVALID_INPUT", fragment), plan)
     assert (found.code, found.message.startswith(said)) == ("condition-failed", True), found.message
     assert "try_cast" in found.hint
 
@@ -48,7 +48,7 @@ def test_the_condition_is_named(fragment, said):
 def test_what_says_which_change_a_record_is_is_named():
     options = "WITH ('connector' = 'memory', 'diff.column' = 'd')"
     job = f"CREATE TABLE c (x STRING, k INT, d AS CAST(x AS INT)) {options}; SELECT k FROM c;"
-    found = in_words(raised("CAST_INVALID_INPUT", "CAST(x AS INT)"), plan_job(parse_job(job)))
+    found = explain_error(raised("CAST_INVALID_INPUT", "CAST(x AS INT)"), plan_job(parse_job(job)))
     assert found.message.startswith('source "c": the column d AS CAST(x AS INT) failed: [CAST_INVALID_INPUT]')
 
 
@@ -130,7 +130,7 @@ OVERFLOW = 'The value 300 of the type "INT" cannot be cast to "TINYINT" due to a
 )
 def test_what_is_computed_is_named(query, fragment, said):
     plan = plan_job(parse_job(f"{COMPUTED} INSERT INTO one {query};"))
-    found = in_words(raised("CAST_INVALID_INPUT", fragment), plan)
+    found = explain_error(raised("CAST_INVALID_INPUT", fragment), plan)
     assert found.code == "condition-failed", found
     assert found.message.startswith(f"{said} failed: [CAST_INVALID_INPUT] The value"), found.message
 
@@ -153,7 +153,7 @@ def test_what_can_raise_it_is_named_where_spark_quotes_nothing(condition, messag
     columns = "CAST(a.n AS TINYINT) AS x, try_cast(a.n AS SMALLINT) AS y, to_timestamp(a.s, 'yyyy') AS z"
     columns += ", try_to_timestamp(a.s, 'yyyy') AS w, make_date(a.n, 1, 1) AS u"
     plan = plan_job(parse_job(f"{COMPUTED} INSERT INTO one SELECT {columns} {JOINED};"))
-    found = in_words(RuntimeError(f"org.apache.spark.SparkException: [{condition}] {message}"), plan)
+    found = explain_error(RuntimeError(f"org.apache.spark.SparkException: [{condition}] {message}"), plan)
     assert found.code == ("spark-failed" if said is None else "condition-failed")
     if said is not None:
         assert found.message.startswith(f'INSERT "one": {said} failed: [{condition}] {message}')
@@ -173,5 +173,5 @@ def test_what_can_raise_it_is_named_where_spark_quotes_nothing(condition, messag
 )
 def test_what_is_not_known_stays_as_it_is(error):
     """A value of a row may look like Spark's words: nothing is taken from it but a name of the job's own."""
-    found = in_words(error, plan_job(parse_job(JOB)))
+    found = explain_error(error, plan_job(parse_job(JOB)))
     assert found.code in ("spark-failed", "x") or "a.k = b.k" in found.message

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from watersmeet.engine.tasks.cut import Everything, HashRange
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.kernel.slots import borders
-from watersmeet.state.runs.run import Run
+from watersmeet.runtime.tasks.partition import Everything, HashRange
+from watersmeet.state.runs.layout import Run
 
 
 def run_between(low: int, high: int) -> Run:
@@ -34,17 +34,19 @@ def test_one_task_answers_for_a_run_and_does_not_pass_it_over(seed):
         ]
         low, high = sorted(draw.choice([*places, draw.randrange(MIN_TIME, MAX_TIME)]) for _ in range(2))
         run, ranges = run_between(low, high), ranges_of(partitions)
-        asked = [n for n, own in enumerate(ranges) if own.answers_for(run, number, n, partitions)]
+        asked = [n for n, own in enumerate(ranges) if own.is_responsible_for(run, number, n, partitions)]
         assert len(asked) == 1
         assert not ranges[asked[0]].misses(run)
-        everything = [n for n in range(partitions) if Everything().answers_for(run, number, n, partitions)]
+        everything = [
+            n for n in range(partitions) if Everything().is_responsible_for(run, number, n, partitions)
+        ]
         assert len(everything) == 1
 
 
 def test_runs_of_all_hashes_are_shared_by_all_tasks():
     run = run_between(MIN_TIME, MAX_TIME)
     asked = [
-        [own.answers_for(run, number, n, 4) for n, own in enumerate(ranges_of(4))].index(True)
+        [own.is_responsible_for(run, number, n, 4) for n, own in enumerate(ranges_of(4))].index(True)
         for number in range(8)
     ]
     assert sorted(asked) == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -24,15 +24,15 @@ from tests.support.ticks import (
     plan_of,
     stream,
 )
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.nodes.task import NodeTask
-from watersmeet.engine.tasks import changes, memory
-from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.errors import EngineError, SqlError
-from watersmeet.front.ddl.settings import Settings
 from watersmeet.kernel.match import equality, pairs, probe
-from watersmeet.spec.limits import TASK_MEMORY
+from watersmeet.parser.ddl.settings import Settings
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.operators.task import NodeTask
+from watersmeet.runtime.tasks import changes, memory
+from watersmeet.runtime.tasks.run_writer import SideWriter
+from watersmeet.spec.job_options import TASK_MEMORY
 from watersmeet.state.store import MemoryStore
 
 CASES = at_effort(quick=12, full=24)
@@ -108,7 +108,7 @@ def test_changes_beyond_the_setting_are_refused_before_they_are_copied(monkeypat
     def copied(batch):
         raise AssertionError("copied")
 
-    monkeypatch.setattr(changes, "whole", copied)
+    monkeypatch.setattr(changes, "as_one_batch", copied)
     job = wide_job(JOINED, max_task_memory="16 MB", output_mode="changelog")
     with pytest.raises(EngineError, match=r'the changes of "l" in a tick need \d+') as error:
         job.tick(arriving(l=[{"t": 1, "k": "a", "v": str(n) * 1_000_000} for n in range(20, 30)]))
@@ -198,8 +198,8 @@ PEAK = """
 import json, resource, sys
 import numpy as np, pyarrow as pa
 from tests.support.ticks import plan_of, stream, QUERY
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks.ingest import IngestWriter
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 columns = {"t": "BIGINT", "k": "STRING", "v": "STRING"}
 streams = {"l": stream(10000, columns), "r": stream(10000, columns)}

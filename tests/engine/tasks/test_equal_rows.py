@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.ticks import plan_of, stream
-from watersmeet.engine.driver.shape import node_shapes
-from watersmeet.engine.tasks import equal_rows as module
-from watersmeet.engine.tasks.equal_rows import equal_rows
 from watersmeet.kernel.match.pairs import Search
-from watersmeet.state.runs.written import sort_rows
+from watersmeet.runtime.coordinator.shapes import node_shapes
+from watersmeet.runtime.tasks import side as module
+from watersmeet.runtime.tasks.side import find_equal_rows
+from watersmeet.state.runs.writer import sort_rows
 
 QUERY = "SELECT l.x, l.s, l.a FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 2 AND l.t + 3"
 TYPES = {"x": "DOUBLE", "s": "STRING", "a": "ARRAY<DOUBLE>"}
@@ -52,9 +52,11 @@ def test_both_ways_find_the_same(seed, monkeypatch):
         _, needles = side_of(40, rng)
         ways = []
         for few, many in ((10**9, 1), (-1, 0)):
-            monkeypatch.setattr(module, "FEW", few)
-            monkeypatch.setattr(module, "MANY", many)
-            found = list(itertools.chain(*(np.stack(p, 1).tolist() for p in equal_rows(side, needles, rows))))
+            monkeypatch.setattr(module, "FREE_CANDIDATES", few)
+            monkeypatch.setattr(module, "MAX_CANDIDATES_PER_ROW", many)
+            found = list(
+                itertools.chain(*(np.stack(p, 1).tolist() for p in find_equal_rows(side, needles, rows)))
+            )
             assert [needle for needle, _ in found] == sorted(needle for needle, _ in found)
             ways.append(sorted(found))
         assert ways[0] == ways[1]
@@ -64,4 +66,4 @@ def test_both_ways_find_the_same(seed, monkeypatch):
 def test_rows_of_one_key_are_not_compared_with_each_other(seed, monkeypatch):
     side, rows = side_of(3_000, np.random.default_rng(seed))
     monkeypatch.setattr(Search, "pairs", lambda search: pytest.fail("all candidates are looked at"))
-    assert sum(len(n) for n, _ in equal_rows(side, rows, rows)) >= 3_000
+    assert sum(len(n) for n, _ in find_equal_rows(side, rows, rows)) >= 3_000

@@ -6,24 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.engine.messages.shapes import SideShape
-from watersmeet.engine.messages.work import TickStart
-from watersmeet.engine.tasks.ingest import (
-    AHEAD,
-    LATE,
-    NULL_TIME,
-    ON_TIME,
-    PARTITION,
-    IngestWriter,
-)
 from watersmeet.errors import EngineError
 from watersmeet.event_time import DAY_US, NEVER
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.measure import Measured
-from watersmeet.names import FLAG
+from watersmeet.names import FLAG, PARTITION
+from watersmeet.runtime.messages.shapes import SideShape
+from watersmeet.runtime.messages.work import TickStart
+from watersmeet.runtime.tasks.ingest import AHEAD, LATE, NULL_TIME, ON_TIME, IngestWriter
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED, FLAG_UNMATCHABLE
 from watersmeet.state.runs.layout import RunLayout
-from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import MemoryStore
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ticks import QUERY, arriving, plan_of, stream
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks.slice import RunSlice
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks.side import RunSlice
 from watersmeet.state.store import MemoryStore
 
 ROWS = 2_000
@@ -17,14 +17,14 @@ TIMES = {"columns": {"t": "BIGINT", "u": "BIGINT", "k": "BIGINT"}}
 def looked_at(monkeypatch):
     """How many rows were asked for whether they are gone, and how many marks of whole slices were read."""
     found = {"rows": 0}
-    asked = RunSlice.are
+    asked = RunSlice.read_marks
 
     def are(self, kind, rows):
         if kind == "gone":
             found["rows"] += len(rows)
         return asked(self, kind, rows)
 
-    monkeypatch.setattr(RunSlice, "are", are)
+    monkeypatch.setattr(RunSlice, "read_marks", are)
     return found
 
 

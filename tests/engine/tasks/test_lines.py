@@ -9,12 +9,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from watersmeet.engine.tasks.files import lines, part
-from watersmeet.engine.tasks.files.csv_rows import CsvRows
-from watersmeet.engine.tasks.files.json_rows import JsonRows
-from watersmeet.engine.tasks.files.lines import blocks_of, is_blank, lines_in, said_of_lines
-from watersmeet.engine.tasks.files.part import NotPlain, Part
-from watersmeet.engine.tasks.files.texts import values_of
+from watersmeet.runtime.tasks.files import file_split, text_files
+from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.tasks.files.text_files import (
+    CsvRows,
+    JsonRows,
+    count_lines,
+    is_blank,
+    measure_text_file,
+    read_blocks,
+)
+from watersmeet.runtime.tasks.files.text_values import parse_texts
 from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.parser import sql_type
@@ -25,15 +30,17 @@ INT, STRING = sql_type("INT"), sql_type("STRING")
 
 def lines_of(path, edges, size=None):
     ends = [*edges[1:], size]
-    parts = [Part(str(path), start, end) for start, end in zip(edges, ends, strict=True)]
-    return [[line for block in blocks_of(part) for line in block.splitlines(keepends=True)] for part in parts]
+    parts = [FileSplit(str(path), start, end) for start, end in zip(edges, ends, strict=True)]
+    return [
+        [line for block in read_blocks(part) for line in block.splitlines(keepends=True)] for part in parts
+    ]
 
 
 def test_each_line_is_of_the_part_that_it_begins_in(tmp_path, monkeypatch, seed):
     rng = random.Random(seed)
     print(f"seed {seed}")
     for _ in range(300):
-        monkeypatch.setattr(lines, "BLOCK", rng.choice([1, 3, 16, 4 << 20]))
+        monkeypatch.setattr(text_files, "BLOCK", rng.choice([1, 3, 16, 4 << 20]))
         end = rng.choice([b"\n", b"\r\n"])
         texts = [b"x" * rng.choice([0, 1, 5, 40]) + "ä".encode() for _ in range(rng.randint(0, 12))]
         whole = end.join(texts) + rng.choice([b"", end])
@@ -47,7 +54,7 @@ def test_each_line_is_of_the_part_that_it_begins_in(tmp_path, monkeypatch, seed)
             (own,) = [n for n, e in enumerate([*edges[1:], 10**9]) if edges[n] <= at < e]
             assert by_part[own].pop(0) == line
             at += len(line)
-        assert said_of_lines(str(tmp_path / "a")) == (whole.count(b"\n") + 1, len(mark + whole))
+        assert measure_text_file(str(tmp_path / "a")) == (whole.count(b"\n") + 1, len(mark + whole))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +63,8 @@ def test_each_line_is_of_the_part_that_it_begins_in(tmp_path, monkeypatch, seed)
 )
 def test_what_other_readers_take_for_something_else_is_refused(tmp_path, content):
     (tmp_path / "a").write_bytes(b"a\n" * 5 + content)
-    with pytest.raises(NotPlain):
-        list(blocks_of(Part(str(tmp_path / "a"))))
+    with pytest.raises(UnsupportedFile):
+        list(read_blocks(FileSplit(str(tmp_path / "a"))))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -68,7 +75,7 @@ def test_lines_are_counted_but_empty_ones(seed, end):
         texts = [rng.choice([b"", b"", b"a", b"bc", b" "]) for _ in range(rng.randint(1, 8))]
         block = end.join(texts) + rng.choice([b"", end])
         if block:
-            assert lines_in(block) == sum(map(bool, texts)), block
+            assert count_lines(block) == sum(map(bool, texts)), block
             assert is_blank(block) is not any(text.strip() for text in texts)
 
 
@@ -77,19 +84,19 @@ def test_rows_that_are_not_as_many_as_lines_are_refused(tmp_path, monkeypatch):
     kinds = {"n": INT, "s": STRING}
     (tmp_path / "a.csv").write_text("n,s\n1,a\n\n2,b\n")
     reader = CsvRows(tuple(kinds.items()), ",", True, "UTC")
-    assert sum(batch.num_rows for batch in reader.rows_of(Part(str(tmp_path / "a.csv")), kinds)) == 2
+    assert sum(batch.num_rows for batch in reader.rows_of(FileSplit(str(tmp_path / "a.csv")), kinds)) == 2
     read = csv.read_csv
     monkeypatch.setattr(csv, "read_csv", lambda *given, **more: read(*given, **more).slice(1))
-    with pytest.raises(NotPlain, match="different numbers"):
-        list(reader.rows_of(Part(str(tmp_path / "a.csv")), kinds))
+    with pytest.raises(UnsupportedFile, match="different numbers"):
+        list(reader.rows_of(FileSplit(str(tmp_path / "a.csv")), kinds))
 
 
 def test_batches_of_many_rows_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "ROWS", 100)
+    monkeypatch.setattr(file_split, "ROWS", 100)
     kinds = {"n": INT, "s": STRING}
     (tmp_path / "a.csv").write_text("n,s\n" + "".join(f"{n},a\n" for n in range(250)))
     reader = CsvRows(tuple(kinds.items()), ",", True, "UTC")
-    batches = list(reader.rows_of(Part(str(tmp_path / "a.csv")), kinds))
+    batches = list(reader.rows_of(FileSplit(str(tmp_path / "a.csv")), kinds))
     assert [batch.num_rows for batch in batches] == [100, 100, 50]
     assert [n for batch in batches for n in batch.column(0).to_pylist()] == list(range(250))
 
@@ -97,25 +104,25 @@ def test_batches_of_many_rows_are_cut(tmp_path, monkeypatch):
 def test_compressed_files_and_endless_lines_are_refused(tmp_path, monkeypatch):
     for suffix in (*COMPRESSED, ".GZ"):
         (tmp_path / f"a{suffix}").write_bytes(b"a\n")
-        with pytest.raises(NotPlain, match="compressed"):
-            list(blocks_of(Part(str(tmp_path / f"a{suffix}"))))
-    monkeypatch.setattr(lines, "BYTES", 1000)
-    monkeypatch.setattr(lines, "BLOCK", 100)
+        with pytest.raises(UnsupportedFile, match="compressed"):
+            list(read_blocks(FileSplit(str(tmp_path / f"a{suffix}"))))
+    monkeypatch.setattr(text_files, "BYTES", 1000)
+    monkeypatch.setattr(text_files, "BLOCK", 100)
     (tmp_path / "a").write_bytes(b"x" * 1000 + b"\n" + b"y" * 900)
-    assert [len(block) for block in blocks_of(Part(str(tmp_path / "a")))] == [1001, 900]
+    assert [len(block) for block in read_blocks(FileSplit(str(tmp_path / "a")))] == [1001, 900]
     (tmp_path / "a").write_bytes(b"x\n" + b"y" * 1200)
     for endless in (
-        Part(str(tmp_path / "a")),
-        Part(str(tmp_path / "a"), 0, 10),
-        Part(str(tmp_path / "a"), 5, 9),
+        FileSplit(str(tmp_path / "a")),
+        FileSplit(str(tmp_path / "a"), 0, 10),
+        FileSplit(str(tmp_path / "a"), 5, 9),
     ):
-        with pytest.raises(NotPlain, match="longer"):
-            list(blocks_of(endless))
+        with pytest.raises(UnsupportedFile, match="longer"):
+            list(read_blocks(endless))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_batches_are_bounded_and_a_block_may_end_anywhere(tmp_path, monkeypatch, end):
-    monkeypatch.setattr(lines, "BLOCK", 64)
+    monkeypatch.setattr(text_files, "BLOCK", 64)
     rows = [(number, f"text {number}") for number in range(2000)]
     kinds = {"n": INT, "s": STRING}
     (tmp_path / "a.csv").write_text(
@@ -128,10 +135,10 @@ def test_batches_are_bounded_and_a_block_may_end_anywhere(tmp_path, monkeypatch,
         (CsvRows(tuple(kinds.items()), ",", True, "UTC"), "a.csv"),
         (JsonRows(tuple(kinds.items()), "UTC"), "a.json"),
     ):
-        batches = list(reader.rows_of(Part(str(tmp_path / name)), kinds))
+        batches = list(reader.rows_of(FileSplit(str(tmp_path / name)), kinds))
         assert len(batches) == 1
         assert [tuple(row.values()) for row in batches[0].to_pylist()] == rows
-        (only,) = reader.rows_of(Part(str(tmp_path / name)), {"s": STRING})
+        (only,) = reader.rows_of(FileSplit(str(tmp_path / name)), {"s": STRING})
         assert only.schema.names == ["s"]
 
 
@@ -139,7 +146,7 @@ def test_batches_are_bounded_and_a_block_may_end_anywhere(tmp_path, monkeypatch,
 def test_files_without_records_have_no_rows(tmp_path, content):
     (tmp_path / "a.csv").write_text(content)
     reader = CsvRows((("n", INT), ("s", STRING)), ",", True, "UTC")
-    assert list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT})) == []
+    assert list(reader.rows_of(FileSplit(str(tmp_path / "a.csv")), {"n": INT})) == []
 
 
 @pytest.mark.parametrize(
@@ -148,19 +155,21 @@ def test_files_without_records_have_no_rows(tmp_path, content):
 def test_another_header_is_refused(tmp_path, content):
     (tmp_path / "a.csv").write_text(content)
     reader = CsvRows((("n", INT), ("s", STRING)), ",", True, "UTC")
-    with pytest.raises(NotPlain):
-        list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT}))
+    with pytest.raises(UnsupportedFile):
+        list(reader.rows_of(FileSplit(str(tmp_path / "a.csv")), {"n": INT}))
 
 
 def test_values_that_nobody_asks_for_count_too(tmp_path):
     """A record with another value is broken to Spark."""
     (tmp_path / "a.csv").write_text("n,m,s,u\n1,x,a,\n")
     reader = CsvRows((("n", INT), ("m", INT), ("s", STRING), ("u", None)), ",", True, "UTC")
-    with pytest.raises(NotPlain, match="m: "):
-        list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT}))
+    with pytest.raises(UnsupportedFile, match="m: "):
+        list(reader.rows_of(FileSplit(str(tmp_path / "a.csv")), {"n": INT}))
     (tmp_path / "a.json").write_text('{"n": 1, "m": "x"}\n')
-    with pytest.raises(NotPlain, match="number"):
-        list(JsonRows((("n", INT), ("m", INT)), "UTC").rows_of(Part(str(tmp_path / "a.json")), {"n": INT}))
+    with pytest.raises(UnsupportedFile, match="number"):
+        list(
+            JsonRows((("n", INT), ("m", INT)), "UTC").rows_of(FileSplit(str(tmp_path / "a.json")), {"n": INT})
+        )
 
 
 @pytest.mark.parametrize(
@@ -170,10 +179,10 @@ def test_values_that_nobody_asks_for_count_too(tmp_path):
 def test_decimals_that_would_lose_digits_are_for_spark_which_sees_it(text, digits):
     texts = pa.array(["1.25", text or None])
     if text and digits is None:
-        with pytest.raises(NotPlain, match="digits behind the point"):
-            values_of(texts, decimal(10, 2), "UTC")
+        with pytest.raises(UnsupportedFile, match="digits behind the point"):
+            parse_texts(texts, decimal(10, 2), "UTC")
     else:
-        numbers = values_of(texts, decimal(10, 2), "UTC").to_pylist()
+        numbers = parse_texts(texts, decimal(10, 2), "UTC").to_pylist()
         assert numbers == [Decimal("1.25"), digits and Decimal(digits)]
 
 
@@ -183,15 +192,15 @@ def test_decimals_that_would_lose_digits_are_for_spark_which_sees_it(text, digit
 def test_decimals_of_which_spark_tells_nothing_are_rounded_here(type_, shown):
     """Those of 18 and of 38 digits, and of columns that nobody uses."""
     values = {"1.239": "1.24", "1.235": "1.24", "-1.235": "-1.24", "1.2349999999": "1.23", "-0.001": "0.00"}
-    read = values_of(pa.array([*values, None]), type_, "UTC", shown=shown)
+    read = parse_texts(pa.array([*values, None]), type_, "UTC", shown=shown)
     assert read.type == in_arrow(type_)
     assert read.to_pylist() == [*map(Decimal, values.values()), None]
-    with pytest.raises((NotPlain, pa.ArrowInvalid)):
-        values_of(pa.array([f"{'9' * type_.whole_digits}.995"]), type_, "UTC", shown=shown)
+    with pytest.raises((UnsupportedFile, pa.ArrowInvalid)):
+        parse_texts(pa.array([f"{'9' * type_.whole_digits}.995"]), type_, "UTC", shown=shown)
 
 
 def test_an_unused_decimal_that_loses_digits_leaves_a_file_to_tasks(tmp_path):
     (tmp_path / "a.csv").write_text("n,d\n1,1.239\n")
     reader = CsvRows((("n", INT), ("d", decimal(10, 2))), ",", True, "UTC")
-    (rows,) = reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT})
+    (rows,) = reader.rows_of(FileSplit(str(tmp_path / "a.csv")), {"n": INT})
     assert rows.to_pylist() == [{"n": 1}]

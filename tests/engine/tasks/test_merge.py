@@ -11,13 +11,18 @@ from tests.support.ticks import (
     check_account,
     plan_of,
 )
-from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.merge_policy import COMBINING_FAN_IN, FAN_IN, SMALL_ROWS, choose
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks import merge
-from watersmeet.engine.tasks.merge import GROUP_ROWS
+from watersmeet.runtime.coordinator import merge_policy
+from watersmeet.runtime.coordinator.merge_policy import (
+    COMBINING_FAN_IN,
+    FAN_IN,
+    SMALL_ROWS,
+    choose_merges,
+)
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks import merge
+from watersmeet.runtime.tasks.merge import GROUP_ROWS
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.runs.run import Run
+from watersmeet.state.runs.layout import Run
 from watersmeet.state.store import MemoryStore
 
 
@@ -38,60 +43,60 @@ def names(live_runs):
 
 
 def test_fewer_than_the_fan_in_are_left_alone():
-    assert choose(runs(FAN_IN - 1, 10)) == []
+    assert choose_merges(runs(FAN_IN - 1, 10)) == []
 
 
 def test_small_runs_are_of_one_tier():
     some = [*runs(FAN_IN - 1, 1, "a"), live("b", SMALL_ROWS)]
-    assert choose(some) == [names(some)]
+    assert choose_merges(some) == [names(some)]
 
 
 def test_tiers_are_merged_apart():
     small, large = runs(FAN_IN, 10, "s"), runs(FAN_IN, SMALL_ROWS * 2, "l")
     mixed = [run for pair in zip(small, large, strict=True) for run in pair]
-    assert sorted(choose(mixed)) == sorted([names(small), names(large)])
-    assert choose([*small[:4], *large[:4]]) == []
+    assert sorted(choose_merges(mixed)) == sorted([names(small), names(large)])
+    assert choose_merges([*small[:4], *large[:4]]) == []
 
 
 def test_runs_of_one_merge_count_as_one_group():
     parts = [
         live(f"m{number}/{part}", 10, group=f"m{number}") for number in range(FAN_IN) for part in range(3)
     ]
-    assert choose(parts[: 3 * (FAN_IN - 1)]) == []
-    assert choose(parts) == [names(parts)]
+    assert choose_merges(parts[: 3 * (FAN_IN - 1)]) == []
+    assert choose_merges(parts) == [names(parts)]
 
 
 def test_only_rows_that_are_left_count():
     large = SMALL_ROWS * FAN_IN
     mostly_gone = [live(f"r{number}", large, released=large - 1) for number in range(FAN_IN - 1)]
-    assert choose([*mostly_gone, live("small", 1)]) != []
+    assert choose_merges([*mostly_gone, live("small", 1)]) != []
 
 
 def test_partial_rows_of_no_row_in_sum_are_merged_with_all_others():
     some = [live(f"r{number}", 10, stands_for=number % 2) for number in range(COMBINING_FAN_IN)]
-    assert choose(some, combining=True) == [names(some)]
+    assert choose_merges(some, combining=True) == [names(some)]
 
 
 def test_groups_are_not_grown_beyond_the_cap():
     size = GROUP_ROWS // 5
-    found = choose(runs(FAN_IN, size))
+    found = choose_merges(runs(FAN_IN, size))
     assert found == [[f"r{number}" for number in range(5)]]
 
 
 def test_a_full_group_does_not_hold_up_those_behind_it():
     full, others = live("full", GROUP_ROWS - 1), runs(FAN_IN, GROUP_ROWS // 7)
-    found = choose([full, *others])
+    found = choose_merges([full, *others])
     assert found == [names(others[:7])]
 
 
 def test_groups_near_the_cap_are_left_alone():
-    assert choose(runs(3 * FAN_IN, GROUP_ROWS // 2 + 1)) == []
+    assert choose_merges(runs(3 * FAN_IN, GROUP_ROWS // 2 + 1)) == []
 
 
 @pytest.mark.parametrize("sizes", [(1, 5, 40), (100, 5000, 40_000), (300_000, 1_500_000, 2_500_000)])
 def test_every_run_is_in_at_most_one_merge(sizes):
     many = [live(f"r{n}", sizes[n % 3], group=f"g{n // 2}") for n in range(100)]
-    merged = [name for group in choose(many) for name in group]
+    merged = [name for group in choose_merges(many) for name in group]
     assert len(merged) == len(set(merged))
     assert set(merged) <= set(names(many))
 
@@ -101,7 +106,7 @@ def test_the_number_of_groups_stays_logarithmic():
     state: list[LiveRun] = []
     rewritten = 0
     for tick in range(1000):
-        for chosen in choose(state):
+        for chosen in choose_merges(state):
             gone = [each for each in state if each.run.name in chosen]
             total = sum(each.run.rows for each in gone)
             rewritten += total
@@ -112,22 +117,22 @@ def test_the_number_of_groups_stays_logarithmic():
 
 
 def test_partial_aggregates_are_combined_sooner_and_however_many_there_are():
-    assert choose(runs(COMBINING_FAN_IN - 1, 10), combining=True) == []
+    assert choose_merges(runs(COMBINING_FAN_IN - 1, 10), combining=True) == []
     full = runs(COMBINING_FAN_IN, 2 * GROUP_ROWS)
-    assert choose(full, combining=True) == [names(full)]
+    assert choose_merges(full, combining=True) == [names(full)]
 
 
 def test_partial_aggregates_of_a_row_each_are_merged_as_seldom_as_rows():
     """Where each is looked up in every tick they are not; nor small ones, nor those that were combined."""
     alone = [live(f"r{n}", 10_000, stands_for=11_000) for n in range(FAN_IN)]
-    assert choose(alone[:-1], combining=True, read_once=True) == []
-    assert choose(alone, combining=True, read_once=True) == [names(alone)]
-    assert choose(alone[:COMBINING_FAN_IN], combining=True) == [names(alone[:COMBINING_FAN_IN])]
+    assert choose_merges(alone[:-1], combining=True, read_once=True) == []
+    assert choose_merges(alone, combining=True, read_once=True) == [names(alone)]
+    assert choose_merges(alone[:COMBINING_FAN_IN], combining=True) == [names(alone[:COMBINING_FAN_IN])]
     for rows, stands_for in ((SMALL_ROWS, SMALL_ROWS), (10_000, 13_000)):
         others = [live(f"s{n}", rows, stands_for=stands_for) for n in range(COMBINING_FAN_IN)]
-        assert choose(others, combining=True, read_once=True) == [names(others)]
+        assert choose_merges(others, combining=True, read_once=True) == [names(others)]
     large = [live(f"r{n}", 2 * GROUP_ROWS, stands_for=2 * GROUP_ROWS) for n in range(FAN_IN)]
-    assert choose(large, combining=True, read_once=True) == [names(large)], "however many there are"
+    assert choose_merges(large, combining=True, read_once=True) == [names(large)], "however many there are"
 
 
 def test_the_same_groups_for_ever_stay_few_rows():
@@ -135,7 +140,7 @@ def test_the_same_groups_for_ever_stay_few_rows():
     state: list[LiveRun] = []
     groups, rewritten, written = 100_000, 0, 0
     for tick in range(600):
-        for chosen in choose(state, combining=True):
+        for chosen in choose_merges(state, combining=True):
             gone = [each for each in state if each.run.name in chosen]
             total = sum(each.run.rows for each in gone)
             rewritten += total
@@ -223,22 +228,22 @@ def test_runs_with_most_rows_that_are_gone_are_written_anew_where_rows_change():
     often, seldom = live("often", 50_000, released=20_000), live("seldom", 100_000, released=5_000)
     parts = [live(f"part {n}", 25_000, group="parts", released=5_000) for n in range(2)]
     state = [often, *parts, seldom]
-    assert choose(state) == []
-    assert choose(state, changing=True) == [["often"]]
+    assert choose_merges(state) == []
+    assert choose_merges(state, changing=True) == [["often"]]
     halved = [live("often", 50_000, released=10_000), *parts, seldom]
-    assert choose(halved, changing=True) == []
+    assert choose_merges(halved, changing=True) == []
     more = [often, *parts, live("seldom", 100_000, released=11_000)]
-    assert choose(more, changing=True) == [["often", "part 0", "part 1"]]
+    assert choose_merges(more, changing=True) == [["often", "part 0", "part 1"]]
     few = [live("few", 3_000, released=2_900)]
-    assert choose(few, changing=True) == []
+    assert choose_merges(few, changing=True) == []
 
 
 def test_what_is_merged_anyway_is_not_cleared_twice():
     state = [live(f"small {n}", 9_000, released=8_000) for n in range(FAN_IN)]
-    assert choose(state, changing=True) == [names(state)]
+    assert choose_merges(state, changing=True) == [names(state)]
 
 
 def test_runs_that_stand_for_no_row_are_cleared_by_themselves():
     rows, deletes = live("rows", 20_000, released=9_000), live("deletes", 20_000, released=9_000)
     deletes.run = deletes.run.model_copy(update={"stands_for": 0})
-    assert choose([rows, deletes], changing=True) == [["rows"], ["deletes"]]
+    assert choose_merges([rows, deletes], changing=True) == [["rows"], ["deletes"]]

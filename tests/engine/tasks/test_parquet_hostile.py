@@ -14,10 +14,10 @@ import pytest
 from pyarrow import parquet
 from pyarrow.parquet import encryption
 
-from watersmeet.engine.spark.sources.files.contents import wrong_with
-from watersmeet.engine.tasks.files import parquet_rows, part
-from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
-from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.runtime.spark.sources.files.validation import check_file
+from watersmeet.runtime.tasks.files import file_split, parquet_files
+from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.types.parser import sql_type
 
 BARE = {"use_dictionary": False, "compression": "none", "write_statistics": False, "store_schema": False}
@@ -29,8 +29,8 @@ def taken(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
-        return pa.Table.from_batches(list(ParquetRows().rows_of(Part(str(path)), kinds)))
-    except NotPlain as why:
+        return pa.Table.from_batches(list(ParquetRows().rows_of(FileSplit(str(path)), kinds)))
+    except UnsupportedFile as why:
         return str(why)
 
 
@@ -93,7 +93,7 @@ def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
     assert taken(path, {"c": "DECIMAL(10,2)"})["c"].to_pylist() == [Decimal("123.45")]
     # Spark fails at these.
     assert (
-        parquet_rows._decimal(SimpleNamespace(physical_type="BYTE_ARRAY", precision=9, scale=2, length=0))
+        parquet_files._decimal(SimpleNamespace(physical_type="BYTE_ARRAY", precision=9, scale=2, length=0))
         is None
     )
 
@@ -139,7 +139,7 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
     assert "decrypt" in taken(path, {"open": "BIGINT", "secret": "BIGINT"})
     assert taken(path, {"open": "BIGINT"}) == table.select(["open"])
     cut = [
-        ParquetRows().rows_of(Part(str(path), start, end), {"open": sql_type("BIGINT")})
+        ParquetRows().rows_of(FileSplit(str(path), start, end), {"open": sql_type("BIGINT")})
         for start, end in ((0, 4), (4, None))
     ]
     assert [batch.num_rows for part in cut for batch in part] == [2]
@@ -148,7 +148,7 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
 def test_names_that_are_no_utf_8_make_it_no_parquet(tmp_path):
     path = written(tmp_path / "a.parquet", pa.table({"name": [1]}), (b"name", b"n\x81me"))
     assert isinstance(taken(path, {"name": "BIGINT"}), str)
-    assert "not a complete Parquet file" in wrong_with(str(path), "parquet", {}).what
+    assert "not a complete Parquet file" in check_file(str(path), "parquet", {}).what
 
 
 def test_a_page_with_another_checksum_is_sparks(tmp_path):
@@ -191,13 +191,13 @@ def test_a_file_that_says_different_numbers_of_its_rows(tmp_path):
 
 
 def test_a_row_group_is_not_held_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_rows, "BYTES", 1 << 20)
-    monkeypatch.setattr(part, "BYTES", 1 << 20)
+    monkeypatch.setattr(parquet_files, "BYTES", 1 << 20)
+    monkeypatch.setattr(file_split, "BYTES", 1 << 20)
     table = pa.table({"c": [os.urandom(1000) for _ in range(16_000)]})
     path = written(tmp_path / "a.parquet", table)
     del table
     before, rows, most = pa.total_allocated_bytes(), 0, 0
-    for batch in ParquetRows().rows_of(Part(str(path)), {"c": sql_type("BINARY")}):
+    for batch in ParquetRows().rows_of(FileSplit(str(path)), {"c": sql_type("BINARY")}):
         rows += batch.num_rows
         most = max(most, pa.total_allocated_bytes() - before)
     assert rows == 16_000

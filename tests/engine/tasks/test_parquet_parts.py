@@ -7,9 +7,15 @@ import random
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.tasks.files.dealing import LEAST_BYTES, MOST_BYTES, OPEN_BYTES, dealt
-from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
-from watersmeet.engine.tasks.files.part import BYTES, Part
+from watersmeet.runtime.tasks.files.file_split import (
+    BYTES,
+    MAX_SPLIT_BYTES,
+    MIN_SPLIT_BYTES,
+    OPEN_BYTES,
+    FileSplit,
+    assign_splits,
+)
+from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.types.parser import sql_type
 
 TEXT, WHOLE = sql_type("STRING"), sql_type("BIGINT")
@@ -24,7 +30,7 @@ def test_every_byte_of_every_file_is_one_tasks(seed):
             for _ in range(rng.randint(1, 9))
         ]
         cores = rng.choice([1, 2, 7])
-        shares = dealt([(n % 2, str(n), size) for n, size in enumerate(sizes)], cores)
+        shares = assign_splits([(n % 2, str(n), size) for n, size in enumerate(sizes)], cores)
         assert all(shares)
         parts = [(source, part) for share in shares for source, part in share]
         for number, size in enumerate(sizes):
@@ -35,13 +41,13 @@ def test_every_byte_of_every_file_is_one_tasks(seed):
         filled = [
             sum((part.end or sizes[int(part.path)]) - part.start for _, part in share) for share in shares
         ]
-        assert max(filled) <= 2 * max(LEAST_BYTES, MOST_BYTES) + OPEN_BYTES
-        if sum(sizes) < LEAST_BYTES // 2:
+        assert max(filled) <= 2 * max(MIN_SPLIT_BYTES, MAX_SPLIT_BYTES) + OPEN_BYTES
+        if sum(sizes) < MIN_SPLIT_BYTES // 2:
             assert len(shares) == 1
 
 
 def test_tasks_have_about_as_much_each():
-    shares = dealt([(0, str(n), 5 << 20) for n in range(6)], 2)
+    shares = assign_splits([(0, str(n), 5 << 20) for n in range(6)], 2)
     assert [len(share) for share in shares] == [3, 3]
 
 
@@ -50,7 +56,7 @@ def test_parts_of_a_file_have_its_rows(tmp_path):
     parquet.write_table(pa.table({"a": range(1000)}), path, row_group_size=70)
     size = (tmp_path / "a.parquet").stat().st_size
     edges = [0, size // 7, size // 2, size - 1]
-    parts = [Part(path, start, end) for start, end in zip(edges, [*edges[1:], None], strict=True)]
+    parts = [FileSplit(path, start, end) for start, end in zip(edges, [*edges[1:], None], strict=True)]
     found = [
         batch.column(0).to_pylist() for part in parts for batch in ParquetRows().rows_of(part, {"a": WHOLE})
     ]
@@ -60,12 +66,12 @@ def test_parts_of_a_file_have_its_rows(tmp_path):
 
 def test_many_row_groups_are_few_batches(tmp_path):
     parquet.write_table(pa.table({"a": range(5000)}), tmp_path / "a.parquet", row_group_size=10)
-    assert len(list(ParquetRows().rows_of(Part(str(tmp_path / "a.parquet")), {"a": WHOLE}))) == 1
+    assert len(list(ParquetRows().rows_of(FileSplit(str(tmp_path / "a.parquet")), {"a": WHOLE}))) == 1
 
 
 def test_no_columns_are_rows_too(tmp_path):
     parquet.write_table(pa.table({"a": range(50)}), tmp_path / "a.parquet", row_group_size=20)
-    batches = list(ParquetRows().rows_of(Part(str(tmp_path / "a.parquet")), {"b": WHOLE}))
+    batches = list(ParquetRows().rows_of(FileSplit(str(tmp_path / "a.parquet")), {"b": WHOLE}))
     assert sum(batch.num_rows for batch in batches) == 50
     assert batches[0].column(0).null_count == batches[0].num_rows
 
@@ -76,7 +82,7 @@ def test_a_small_file_of_texts_that_come_to_gigabytes_is_read_in_pieces(tmp_path
     parquet.write_table(pa.table({"a": wide}), tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
     rows = 0
-    for batch in ParquetRows().rows_of(Part(str(tmp_path / "a.parquet")), {"a": TEXT}):
+    for batch in ParquetRows().rows_of(FileSplit(str(tmp_path / "a.parquet")), {"a": TEXT}):
         assert batch.nbytes <= BYTES + 300_008
         assert batch.column(0)[0].as_py()[0] == "ab"[rows % 2]
         rows += batch.num_rows
@@ -88,7 +94,7 @@ def test_texts_of_all_columns_count_and_their_longest_ones(tmp_path):
     rows, length = 4000, BYTES * 2 // 3 // 4000
     texts = pa.DictionaryArray.from_arrays(pa.array([0, *[1] * (rows - 1)], pa.int32()), ["b", "a" * length])
     parquet.write_table(pa.table({"a": texts, "b": texts}), tmp_path / "a.parquet")
-    batches = list(ParquetRows().rows_of(Part(str(tmp_path / "a.parquet")), {"a": TEXT, "b": TEXT}))
+    batches = list(ParquetRows().rows_of(FileSplit(str(tmp_path / "a.parquet")), {"a": TEXT, "b": TEXT}))
     assert sum(batch.num_rows for batch in batches) == rows
     assert len(batches) > 1
     assert max(batch.nbytes for batch in batches) <= BYTES + 2 * length + 16 * rows
@@ -97,6 +103,6 @@ def test_texts_of_all_columns_count_and_their_longest_ones(tmp_path):
 def test_wide_rows_are_read_in_pieces(tmp_path):
     table = pa.table({"a": [chr(97 + n % 26) * 1_000_000 for n in range(200)]})
     parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False)
-    batches = list(ParquetRows().rows_of(Part(str(tmp_path / "a.parquet")), {"a": TEXT}))
+    batches = list(ParquetRows().rows_of(FileSplit(str(tmp_path / "a.parquet")), {"a": TEXT}))
     assert max(batch.nbytes for batch in batches) <= BYTES + 2_000_000
     assert pa.Table.from_batches(batches).equals(table)

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, bag, plan_of, stream
-from watersmeet.engine.driver.settings import TickSettings
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.tasks import per_key
 from watersmeet.errors import EngineError, PlanError
+from watersmeet.runtime.coordinator.run_context import TickSettings
+from watersmeet.runtime.local import LocalJob
+from watersmeet.runtime.tasks import key_limits
 from watersmeet.state.marks import read_marks
 from watersmeet.state.store import MemoryStore
 
@@ -112,14 +112,14 @@ def test_rows_that_were_released_cost_no_look_at_keys(monkeypatch):
     """They are counted for all keys at once."""
     query = f"SELECT l.t AS lt FROM l JOIN r ON {BAND}"
     job = LocalJob(plan_of(query, max_rows_per_key=5), MemoryStore())
-    monkeypatch.setattr(per_key, "hash_columns", None)
+    monkeypatch.setattr(key_limits, "hash_columns", None)
     for t in (0, 100, 200):
         job.tick(arriving(l=[{"i": key, "t": t} for key in range(50)] * 4, r=[{"i": -1, "t": t}]))
 
 
 def test_no_more_keys_are_read_than_are_told(monkeypatch):
-    read, hashed = [], per_key.hash_columns
-    monkeypatch.setattr(per_key, "hash_columns", lambda *keys: read.append(keys) or hashed(*keys))
+    read, hashed = [], key_limits.hash_columns
+    monkeypatch.setattr(key_limits, "hash_columns", lambda *keys: read.append(keys) or hashed(*keys))
     job = LocalJob(plan_of(f"SELECT l.t AS lt FROM l JOIN r ON {BAND}", max_rows_per_key=5), MemoryStore())
     with pytest.raises(EngineError, match=r"keys: i = 49 of l: 55, .*, .* of l: 53, and at least one more"):
         job.tick(arriving(l=[{"i": key, "t": 1} for key in range(50) for _ in range(6 + key)]))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.observe.held import Ahead
-from watersmeet.observe.kept import Most
-from watersmeet.observe.live.frame import Look, Now
-from watersmeet.observe.live.gathered import (
+from watersmeet.observe.live.formatting import ASCII, UNICODE
+from watersmeet.observe.live.frame import RunMoment, ViewSettings
+from watersmeet.observe.live.totals import (
     ENDED_WELL,
     FAILED,
     RUNNING,
@@ -14,12 +13,13 @@ from watersmeet.observe.live.gathered import (
     InputRow,
     MarkRow,
     QueryRow,
+    RemainingInput,
     Snapshot,
 )
-from watersmeet.observe.live.left import Left
-from watersmeet.observe.live.words import ASCII, UNICODE
 from watersmeet.observe.progress import Backlog, TickReport
+from watersmeet.observe.retained_rows import RetentionForecast
 from watersmeet.observe.store_use import StoreUse
+from watersmeet.observe.watermark_holders import PausedSource
 
 NOON_US = 1_795_000_000_000_000
 HELD = "held back by deliveries/2 (no row since 2026-11-18 11:02:00 UTC)"
@@ -50,8 +50,12 @@ ONE = Snapshot(
         MarkRow("d.delivery_time", NOON_US - 3_780_000_000, False, HELD),
     ),
     (
-        InputRow("o", 22_345_678, 12, 0, {}, 3_661_000, 146_700_000, Most(3_660_000, 126_700_000)),
-        InputRow("d", 9_345_678, 0, 7, {"null_time": 3}, 98_100, 4_520_000, Most(610_000, 21_000_000)),
+        InputRow(
+            "o", 22_345_678, 12, 0, {}, 3_661_000, 146_700_000, RetentionForecast(3_660_000, 126_700_000)
+        ),
+        InputRow(
+            "d", 9_345_678, 0, 7, {"null_time": 3}, 98_100, 4_520_000, RetentionForecast(610_000, 21_000_000)
+        ),
     ),
     tuple(0.4 + n % 5 / 10 for n in range(40)),
     PARTS,
@@ -65,7 +69,7 @@ _QUERIES = ("delivered", "windows", "a_query_with_a_rather_long_name", "climbed"
 MANY = Snapshot(
     _report(
         77,
-        paused_sources={"orders": Ahead("deliveries", 82_800_000_000)},
+        paused_sources={"orders": PausedSource("deliveries", 82_800_000_000)},
         store=StoreUse(3_000_000, 5, 700, 7),
     ),
     tuple(
@@ -77,7 +81,16 @@ MANY = Snapshot(
         for alias, mark in (("o", 7 if query == "climbed" else NOON_US - 1_500), ("d", NEVER))
     ),
     tuple(
-        InputRow(f"{query}.{alias}", 50 * n, n, 0, {"shed": n} if n else {}, 40 * n, None, Most(100, 2_000))
+        InputRow(
+            f"{query}.{alias}",
+            50 * n,
+            n,
+            0,
+            {"shed": n} if n else {},
+            40 * n,
+            None,
+            RetentionForecast(100, 2_000),
+        )
         for n, query in enumerate(_QUERIES)
         for alias in ("o", "d")
     ),
@@ -98,7 +111,7 @@ STRANGE = Snapshot(
 )
 
 EMPTY = Snapshot()
-_LEFT = Left(300_000, 150_000.0)
+_LEFT = RemainingInput(300_000, 150_000.0)
 BOUNDED = Snapshot(
     _report(30, backlog={"flights": Backlog(12, "files")}), ONE.queries, ONE.marks, ONE.inputs, ONE.seconds,
     PARTS, 10_000.0, 900.0, 300_000, 290_000, _LEFT,
@@ -106,13 +119,13 @@ BOUNDED = Snapshot(
 DONE = Snapshot(_report(31), ONE.queries, (), ONE.inputs, ONE.seconds, {}, 10_000.0, 900.0, 450_000, 290_000)
 
 
-def now(state: str = RUNNING, **more: object) -> Now:
+def now(state: str = RUNNING, **more: object) -> RunMoment:
     told: dict = {"since_s": 4_321.0, "clock_us": NOON_US} | more
-    return Now("job.sql", state, **told)
+    return RunMoment("job.sql", state, **told)
 
 
-def look(cells: int, lines: int, encoding: str = "utf-8") -> Look:
-    return Look(cells - 1, lines - 1, UNICODE if encoding == "utf-8" else ASCII, encoding)
+def look(cells: int, lines: int, encoding: str = "utf-8") -> ViewSettings:
+    return ViewSettings(cells - 1, lines - 1, UNICODE if encoding == "utf-8" else ASCII, encoding)
 
 
 PAGE = "http://127.0.0.1:8765/"

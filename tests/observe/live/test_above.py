@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from watersmeet.observe.live.above import Lines, errors_above
+from watersmeet.observe.live.terminal import Lines, errors_above
 
 
 @contextmanager

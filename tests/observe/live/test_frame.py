@@ -12,7 +12,7 @@ import pytest
 
 from tests.observe.live.shots import BOUNDED, FRAMES, MANY, NOON_US, ONE, STRANGE, look, now
 from tests.support.effort import at_effort
-from watersmeet.observe.live.columns import text_of
+from watersmeet.observe.live.formatting import text_of
 from watersmeet.observe.live.frame import frame, width_of
 from watersmeet.observe.progress import Backlog
 
@@ -55,7 +55,7 @@ def test_what_is_worst_is_shown_where_there_is_no_room_for_all():
 
 def test_lag_is_behind_the_clock_of_the_moment():
     later = now(clock_us=NOON_US + 60_000_000)
-    assert [row.behind_us(later.clock_us) for row in ONE.marks] == [72_300_000, 3_840_000_000]
+    assert [row.delay_us(later.clock_us) for row in ONE.marks] == [72_300_000, 3_840_000_000]
     assert "1 min 13 s" in "\n".join(map(text_of, frame(ONE, later, look(80, 24))))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.observe.live.left import Left
+from watersmeet.observe.live.totals import RemainingInput
 from watersmeet.observe.progress import Backlog, TickReport
 
 
-def after(*ticks: tuple[dict[str, int], dict[str, tuple[int, str]]]) -> Left:
-    left = Left()
+def after(*ticks: tuple[dict[str, int], dict[str, tuple[int, str]]]) -> RemainingInput:
+    left = RemainingInput()
     for n, (rows, backlog) in enumerate(ticks):
         told = {name: Backlog(count, of) for name, (count, of) in backlog.items()}
         left = left.after(TickReport(n, 1.0, (), rows, {}, backlog=told))

@@ -9,10 +9,16 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
-from watersmeet.observe.held import Ahead, Held, Waiting
 from watersmeet.observe.live.lines import LINE, JsonLines, PlainLines
-from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, SplitKey, TickReport
+from watersmeet.observe.progress import (
+    Backlog,
+    HeavyKeyProgress,
+    InputReport,
+    SplitKeyProgress,
+    TickReport,
+)
 from watersmeet.observe.store_use import StepUse, StoreUse
+from watersmeet.observe.watermark_holders import PausedSource, SilentPartition, WaitingInput
 
 REPORT = TickReport(
     tick=3,
@@ -66,7 +72,7 @@ def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
 
 
 def test_sources_that_wait_for_others_are_told():
-    report = replace(REPORT, paused_sources={"flights": Ahead("weather", 82_800_000_001)})
+    report = replace(REPORT, paused_sources={"flights": PausedSource("weather", 82_800_000_001)})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
     assert ", paused flights (23 h 1 min ahead of weather)" in plain.getvalue()
@@ -120,7 +126,8 @@ def test_rows_of_the_tick_that_are_in_no_result_are_told_by_their_reasons():
 def test_a_plain_line_is_never_longer_than_120_characters():
     one = InputReport(
         "a_rather_long_view.of.o", 10**7, 10**9, 10**9, 10**8, 10**9,
-        {"order_time_at_the_till": 1_357_034_400_123_456}, watermark_holders=(Held("orders", "2"),),
+        {"order_time_at_the_till": 1_357_034_400_123_456},
+        watermark_holders=(SilentPartition("orders", "2"),),
     )  # fmt: skip
     out = io.StringIO()
     PlainLines(out).tick(
@@ -191,9 +198,16 @@ HELD = TickReport(
     tick=1,
     seconds=0.1,
     inputs=(
-        InputReport("o", 1, 0, 0, 0, 1, {"t": NEVER}, watermark_holders=(Held("orders", "2"),)),
+        InputReport("o", 1, 0, 0, 0, 1, {"t": NEVER}, watermark_holders=(SilentPartition("orders", "2"),)),
         InputReport(
-            "d", 1, 0, 0, 0, 1, {"t": 5}, watermark_holders=(Held("d", "0", 60_000_000, 30_000_000),)
+            "d",
+            1,
+            0,
+            0,
+            0,
+            1,
+            {"t": 5},
+            watermark_holders=(SilentPartition("d", "0", 60_000_000, 30_000_000),),
         ),
         InputReport("x", 0, 0, 0, 0, 1, {"t": 5}, idle=True),
     ),
@@ -208,7 +222,7 @@ def test_who_holds_a_watermark_back_is_named():
     assert out.getvalue().endswith("; W[o.t] −; o not started: no row yet in orders/2 (and 2 more)\n")
     out = io.StringIO()
     JsonLines(out).started([], None)
-    JsonLines(out).started([Waiting("o", (Held("orders", "2"),))], None)
+    JsonLines(out).started([WaitingInput("o", (SilentPartition("orders", "2"),))], None)
     JsonLines(out).tick(HELD, None)
     waiting, tick = (json.loads(line) for line in out.getvalue().splitlines())
     assert waiting["waiting"][0]["watermark_holders"][0]["partition"] == "2"
@@ -237,7 +251,7 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
 
 
 def test_a_key_that_tasks_share_is_told_of_once():
-    split = (SplitKey("k = 7", 0.31),)
+    split = (SplitKeyProgress("k = 7", 0.31),)
     report = TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, split_keys=split),), {}, {})
     out = io.StringIO()
     plain = PlainLines(out)
@@ -249,7 +263,7 @@ def test_a_key_that_tasks_share_is_told_of_once():
 
 def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
     def tick(share: float, rows: int) -> TickReport:
-        heavy = (HeavyKey("k = 7", rows, share),)
+        heavy = (HeavyKeyProgress("k = 7", rows, share),)
         return TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, hot_keys=heavy),), {}, {})
 
     out = io.StringIO()
@@ -264,8 +278,8 @@ def test_lines_are_written_whatever_the_encoding_and_whatever_is_in_names():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="latin-1")
     plain = PlainLines(out)
-    heavy = (HeavyKey(f"k = 'é→\x1b[2J{'x' * 120}'", 50_000, 0.5),)
-    plain.started([Waiting("o", (Held("orders\x1b[2J", "2"),))], None)
+    heavy = (HeavyKeyProgress(f"k = 'é→\x1b[2J{'x' * 120}'", 50_000, 0.5),)
+    plain.started([WaitingInput("o", (SilentPartition("orders\x1b[2J", "2"),))], None)
     plain.tick(TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, hot_keys=heavy),), {}, {}), None)
     out.flush()
     first, _, hot = raw.getvalue().decode("latin-1").splitlines()

@@ -16,13 +16,13 @@ from rich.console import Console
 from tests.observe.watched import TICKS, WatchedJob
 from tests.support.screen import Screen
 from watersmeet.errors import EngineError
-from watersmeet.observe.held import Held, Waiting
+from watersmeet.observe.listeners import ListenerGroup
 from watersmeet.observe.live import view as view_module
+from watersmeet.observe.live.formatting import glyphs_for
 from watersmeet.observe.live.terminal import Terminal
 from watersmeet.observe.live.view import LiveView
-from watersmeet.observe.live.words import glyphs_for
 from watersmeet.observe.rows import TablePrinter
-from watersmeet.observe.watching import Watching
+from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput
 
 
 def on(screen: io.TextIOBase, **how: object) -> Console:
@@ -46,7 +46,7 @@ class Shown:
         self.console = on(self.screen, **how)
         self.job = WatchedJob()
         self.view = LiveView(self.console, "job.sql", self.job.plan)
-        self.job.watching = Watching([self.view])
+        self.job.watching = ListenerGroup([self.view])
 
     def says(self, words: str) -> bool:
         return any(words in line for line in self.screen.shown)
@@ -54,7 +54,7 @@ class Shown:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr(view_module, "EVERY_S", 0.02)
+    monkeypatch.setattr(view_module, "REDRAW_S", 0.02)
 
 
 def test_view_is_drawn_in_place_from_start_to_end():
@@ -78,7 +78,7 @@ def test_what_others_print_goes_above(capsys):
     shown = Shown()
     before = sys.stdout
     with shown.view:
-        shown.view.started([Waiting("o", (Held("orders", "2"),))], None)
+        shown.view.started([WaitingInput("o", (SilentPartition("orders", "2"),))], None)
         print("half a ", end="")
         shown.job.ticks(TICKS[:1])
         print("line\n\x1b[31mred\x1b[0m \x07bell\nand begun", end="")
@@ -140,10 +140,10 @@ class Hangs(Screen):
 
 def test_a_terminal_that_hangs_holds_up_nothing(monkeypatch):
     monkeypatch.setattr(view_module, "LAST_S", 0.05)
-    monkeypatch.setattr(view_module, "MOST_WAITING", 5)
+    monkeypatch.setattr(view_module, "MAX_WAITING_LINES", 5)
     screen, job = Hangs(), WatchedJob()
     view = LiveView(on(screen), "job.sql", job.plan)
-    job.watching = Watching([view])
+    job.watching = ListenerGroup([view])
     with view:
         time.sleep(0.1)
         job.ticks(TICKS)
@@ -173,7 +173,7 @@ class Gone(Screen):
 def test_a_terminal_that_goes_away_ends_the_view_and_not_the_run(capsys):
     job = WatchedJob()
     view = LiveView(on(Gone()), "job.sql", job.plan)
-    job.watching = Watching([view])
+    job.watching = ListenerGroup([view])
     with view:
         until(lambda: view._failed)
         job.ticks(TICKS)
@@ -228,7 +228,7 @@ def test_of_a_run_that_cannot_begin_nothing_is_left():
 def test_where_a_browser_sees_the_run_is_in_the_view():
     shown = Shown()
     with shown.view:
-        shown.job.watching.shown_at("http://127.0.0.1:8765/", "token in a file")
+        shown.job.watching.announce_page("http://127.0.0.1:8765/", "token in a file")
         until(lambda: shown.says("for 0 s                                http://127.0.0.1:8765/"))
 
 

@@ -19,14 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observe.watched import TICKS, WatchedJob, row
 from watersmeet.errors import EngineError, SpecError
+from watersmeet.observe.listeners import ListenerGroup, WatchedRun
 from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.endpoint import Endpoint, endpoint_at
-from watersmeet.observe.metrics.run import RunMetrics
+from watersmeet.observe.metrics.figures import RunMetrics
 from watersmeet.observe.reports import report_of
 from watersmeet.observe.store_use import StoreUse
-from watersmeet.observe.watching import Watched, Watching
-from watersmeet.spec.watched.access import load_token
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.spec.monitoring import Address, load_token
 
 NOTICES = "watersmeet_notices_total", frozenset({("job", "shop")})
 HOSTILE = 'a "quoted"\nname\\ with {braces=“ä”}'
@@ -149,7 +148,7 @@ def test_a_restart_loses_no_series_and_doubles_none(address):
     before = samples(asked(address))
     job.watching.notice("a broker is away")
     job.watching.end(None)
-    again = Watching([endpoint_at(address).watch(job.about(), None)])
+    again = ListenerGroup([endpoint_at(address).watch(job.about(), None)])
     between = samples(asked(address))
     assert between.keys() == before.keys()
     totals = {key: count for key, count in before.items() if key[0].endswith(("_total", "_count"))}
@@ -323,7 +322,7 @@ def test_a_thousand_series_are_there_in_a_tenth_of_a_second(address):
         f"CREATE SINK s{n} WITH ('connector' = 'memory'); INSERT INTO s{n} {select};" for n in range(20)
     )
     plan = WatchedJob(text=text).plan
-    metrics = endpoint_at(address).watch(Watched("many", plan, 1.0), None)
+    metrics = endpoint_at(address).watch(WatchedRun("many", plan, 1.0), None)
     job = WatchedJob(metrics, text=text)
     job.ticks([{"orders": [({"k": "a", "t": "2026-11-26T10:00:00"}, 1)]}])
     took, count = math.inf, 0

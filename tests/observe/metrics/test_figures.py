@@ -7,10 +7,10 @@ from collections import defaultdict
 import pytest
 
 from tests.observe.watched import TICKS, WatchedJob
-from watersmeet.observe.account import PLACES
 from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.figures import FIGURES, Readings
 from watersmeet.observe.reports import account_of, report_of
+from watersmeet.observe.row_accounting import PLACES
 from watersmeet.state.manifest import Manifest
 
 NOW_US = 1_795_000_000_000_000
@@ -28,7 +28,7 @@ def readings(job: WatchedJob, figure: figures.Figure, result=None) -> dict[tuple
     result = result or job.results[-1]
     found = [
         (labels, value)
-        for of, labels, value in Readings(job.plan).of_tick(
+        for of, labels, value in Readings(job.plan).read_tick(
             report_of(result, 0.5, 0.5, NOW_US), result, NOW_US
         )
         if of is figure
@@ -129,7 +129,7 @@ def test_what_waits_and_what_is_not_read_is_told(job):
     report = report_of(job.results[-1], 0.5, 0.5, NOW_US)
     found = {
         (figure, labels): value
-        for figure, labels, value in Readings(job.plan).of_tick(report, job.results[-1], NOW_US)
+        for figure, labels, value in Readings(job.plan).read_tick(report, job.results[-1], NOW_US)
     }
     assert found[figures.HOLDERS, ("delivered", "o")] == 0
     assert found[figures.IDLE, ("delivered", "o")] == 0

@@ -109,7 +109,7 @@ class Steps:
 
 def run(task: dict[str, Any], steps: Steps) -> None:
     """All ticks that are left."""
-    from watersmeet.sinks.lake.lake_part import LakePart
+    from watersmeet.sinks.lake.data_files import LakePart
     from watersmeet.sinks.lake.storage import Storage
 
     keyed, inserts, state = task["keyed"], task["inserts"], Path(task["state"])

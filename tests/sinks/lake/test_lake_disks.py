@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.sinks.lake import lake_part
-from watersmeet.sinks.lake.lake_part import LakePart
+from watersmeet.sinks.lake import data_files
+from watersmeet.sinks.lake.data_files import LakePart
 from watersmeet.sinks.lake.storage import Storage
 
 ROWS = pa.record_batch({"k": [1, 2]})
@@ -54,7 +54,7 @@ def test_a_disk_that_fails_when_it_is_waited_for(tmp_path, monkeypatch):
     def fails(path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(lake_part, "sync", fails)
+    monkeypatch.setattr(data_files, "sync", fails)
     error = refused(lambda: LakePart(str(tmp_path), "a").write(0, ROWS.schema, iter([ROWS])))
     assert error.code == "disk-not-writable"
 

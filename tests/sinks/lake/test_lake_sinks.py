@@ -11,7 +11,7 @@ import pytest
 from tests.sinks.lake.lake_runs import COLUMNS, LAST, batch, expected, identity, rows_of, staged
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.sinks.lake import commits, lake_sink
+from watersmeet.sinks.lake import commits, table_sink
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Column
@@ -263,9 +263,9 @@ def test_a_key_that_is_added_leaves_files_that_the_table_has(table):
 def test_files_that_a_table_names_stay_whatever_it_says_of_ticks(table, monkeypatch):
     sink = sink_of(table)
     put(sink, 1)
-    monkeypatch.setattr(sink.table, "look", lambda writer: commits.Seen(None, None))
+    monkeypatch.setattr(sink.table, "look", lambda writer: commits.TableWriter(None, None))
     monkeypatch.setattr(sink.table, "fence", lambda writer, number: None)
-    monkeypatch.setattr(lake_sink, "randbits", lambda bits: None)  # the fence that is there
+    monkeypatch.setattr(table_sink, "randbits", lambda bits: None)  # the fence that is there
     sink.resume(["a"], Resumed(1))
     assert table.rows() == expected(["a"], False, 1)
 
@@ -297,7 +297,7 @@ def test_names_of_inserts_are_told_apart(table):
 def test_runs_on_two_copies_of_a_checkpoint(table, keyed, monkeypatch):
     """Both at tick 2. The one commits the next tick, which in the other has no rows; the tick after it would
     have the same input as the one that is there."""
-    monkeypatch.setattr(lake_sink, "randbits", lambda bits: 7)  # one fence, as if both had begun at once
+    monkeypatch.setattr(table_sink, "randbits", lambda bits: 7)  # one fence, as if both had begun at once
     one = sink_of(table, keyed=keyed)
     put(one, 1, keyed=keyed)
     put(one, 2, keyed=keyed)
@@ -349,7 +349,7 @@ def test_a_run_that_sleeps_as_it_begins_takes_no_files_of_the_next_one(table, ke
     with monkeypatch.context() as patches:
         patches.setattr(type(killed.table), step, slept)
         numbers = iter([7])
-        patches.setattr(lake_sink, "randbits", lambda bits: next(numbers, 8))
+        patches.setattr(table_sink, "randbits", lambda bits: next(numbers, 8))
         sink_of(table, keyed=keyed)
     ((other, attempt),) = others
     assert other.publish("a", 1, attempt, identity(1))
@@ -528,7 +528,7 @@ def test_errors_of_commits_show_no_secrets(table, monkeypatch):
 
 def test_a_tick_that_is_larger_than_the_memory_is_not_merged(table, monkeypatch):
     sink = sink_of(table, keyed=True)
-    monkeypatch.setattr(lake_sink, "memory_of_machine", lambda: 100)
+    monkeypatch.setattr(table_sink, "memory_of_machine", lambda: 100)
     attempt = stage(sink, 1, keyed=True)
     error = refused(lambda: sink.publish("a", 1, attempt, identity(1)))
     assert error.code == "tick-too-large"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.sinks.lake.lake_part import LakePart
+from watersmeet.sinks.lake.data_files import LakePart
 
 LAST = 253_402_300_799_999_999
 """µs of 9999-12-31 23:59:59.999999."""

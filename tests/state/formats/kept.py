@@ -14,9 +14,8 @@ import pytest
 
 import watersmeet
 from tests.support.far_store import FarStore, cut_small
-from watersmeet.engine.local import LocalJob
-from watersmeet.state.manifest import load_newest
-from watersmeet.state.migrations import STATE_VERSION
+from watersmeet.runtime.local import LocalJob
+from watersmeet.state.manifest import STATE_VERSION, load_newest
 from watersmeet.state.store import Store
 
 FOLDER = Path(__file__).parent

@@ -8,12 +8,10 @@ import pytest
 
 from tests.state.formats.kept import ALL_TICKS, FOLDER, JOB, KEPT_TICKS, kept, opened, run, unpacked
 from watersmeet.errors import StateError
-from watersmeet.state import migrations
-from watersmeet.state.manifest import load_newest, manifest_name
-from watersmeet.state.migrations import STATE_VERSION, migrated
-from watersmeet.state.sealed import sealed, unsealed
-from watersmeet.state.sections import section_of
-from watersmeet.state.store import MemoryStore
+from watersmeet.state import manifest as migrations
+from watersmeet.state.checksums import add_checksum, verify_checksum
+from watersmeet.state.manifest import STATE_VERSION, load_newest, manifest_name, migrate_manifest
+from watersmeet.state.store import MemoryStore, section_of
 
 VERSIONS = sorted(int(file.stem) for file in FOLDER.glob("*.zip"))
 
@@ -79,11 +77,11 @@ def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
     store = MemoryStore()
     unpacked(STATE_VERSION, store)
     name = manifest_name(KEPT_TICKS)
-    text = unsealed(name, bytes(store.read(name))).decode()
+    text = verify_checksum(name, bytes(store.read(name))).decode()
     old = text.replace(f'"state_version":{STATE_VERSION}', '"state_version":7')
     old = old.replace('"fingerprints":', '"prints":', 1)
     store.delete(name)
-    store.create(name, sealed(name, old))
+    store.create(name, add_checksum(name, old))
     with pytest.raises(StateError) as refused:
         load_newest(store)
     assert refused.value.code == "state-version"
@@ -91,7 +89,7 @@ def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
     def renamed(manifest):
         return {("fingerprints" if key == "prints" else key): value for key, value in manifest.items()}
 
-    monkeypatch.setattr(migrations.migrated, "__defaults__", ({7: renamed, **migrations.STEPS},))
+    monkeypatch.setattr(migrations.migrate_manifest, "__defaults__", ({7: renamed, **migrations.STEPS},))
     assert run(opened(store), ALL_TICKS) == uninterrupted
 
 
@@ -100,11 +98,11 @@ def test_steps_are_taken_in_order():
         n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]}
         for n in range(5, STATE_VERSION)
     }
-    found = migrated({"state_version": 5, "steps": []}, steps)
+    found = migrate_manifest({"state_version": 5, "steps": []}, steps)
     assert found == {"state_version": STATE_VERSION, "steps": [*range(5, STATE_VERSION)]}
     unread = STATE_VERSION + 1
     for version, why in ((4, f"reads formats 5 to {STATE_VERSION}"), (unread, "newer version")):
         with pytest.raises(StateError) as refused:
-            migrated({"state_version": version, "steps": []}, steps)
+            migrate_manifest({"state_version": version, "steps": []}, steps)
         assert why in f"{refused.value.message} {refused.value.hint}"
-    assert json.loads(json.dumps(migrated({"x": 1}))) == {"x": 1}
+    assert json.loads(json.dumps(migrate_manifest({"x": 1}))) == {"x": 1}

@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.kernel.hashing import hash_columns
-from watersmeet.state.runs.heavy import LEAST_ROWS, MOST_KEYS, SHARE, TEXT, heavy_keys_in, key_told
+from watersmeet.state.runs.heavy_hitters import (
+    MAX_KEYS,
+    MIN_ROWS,
+    SHARE,
+    TEXT,
+    format_key,
+    heavy_keys_in,
+)
 
 
 def heavy(column: pa.Array):
@@ -27,10 +34,10 @@ def test_the_heaviest_keys_with_their_share_are_told(seed):
     rows = int(rng.choice([0, 1, 7, 8, 9, 100, 255, 256, 257, 5000]))
     keys = int(rng.choice([1, 3, 30, 40, 10_000]))
     values = (rng.random(rows) ** rng.choice([1.0, 3.0, 8.0]) * keys).astype(int).tolist()
-    least = max(LEAST_ROWS, rows * SHARE)
+    least = max(MIN_ROWS, rows * SHARE)
     expected = {key: count for key, count in Counter(values).items() if count >= least}
     told = heavy(pa.array(values, pa.int64()))
-    assert [one.rows for one in told] == sorted(expected.values(), reverse=True)[:MOST_KEYS], f"seed {seed}"
+    assert [one.rows for one in told] == sorted(expected.values(), reverse=True)[:MAX_KEYS], f"seed {seed}"
     assert all(expected[json.loads(one.key)["k"]] == one.rows for one in told), f"seed {seed}"
 
 
@@ -62,17 +69,17 @@ def test_any_value_can_be_told(column, told):
 
 def test_a_run_tells_little_in_its_manifest():
     told = heavy(pa.array([f"{number}" * 400 for number in range(9) for _ in range(9)]))
-    assert 1 <= len(told) <= MOST_KEYS
+    assert 1 <= len(told) <= MAX_KEYS
     assert sum(len(one.key) for one in told) <= 1000
     wide = pa.record_batch({f"c{number}": ["x" * 500] for number in range(20)})
-    assert len(key_told(wide, wide.schema.names, 0)) < 500
+    assert len(format_key(wide, wide.schema.names, 0)) < 500
 
 
 def test_of_a_long_value_only_the_beginning_is_read():
     """Of 16 MB of bytes next to nothing is allocated by Python."""
     batch = pa.record_batch({"k": [b"\xff" * (16 << 20)]})
     tracemalloc.start()
-    key_told(batch, ["k"], 0)
+    format_key(batch, ["k"], 0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20

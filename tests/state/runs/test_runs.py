@@ -13,10 +13,9 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.kernel.slots import encode
 from watersmeet.measure import Measured
-from watersmeet.state.runs.layout import RunLayout
-from watersmeet.state.runs.opened import OpenRun
-from watersmeet.state.runs.run import whole_run_released
-from watersmeet.state.runs.written import sort_rows, write_run
+from watersmeet.state.runs.layout import RunLayout, whole_run_released
+from watersmeet.state.runs.reader import OpenRun
+from watersmeet.state.runs.writer import sort_rows, write_run
 from watersmeet.state.store import SMALL_BYTES, LocalStore, MemoryStore
 
 NAMES = ("t", "u", "w")

@@ -165,7 +165,7 @@ class Stream:
         self.now += step.get("clock", 0)
         rows: list[dict[str, Any]] = []
         late: list[dict[str, Any]] = []
-        for raw, diff in self._summed(step):
+        for raw, diff in self._sum_rows(step):
             values = {c: from_json(raw.get(c), t) for c, t in self.columns.items()}
             below = {t: saturate(mark - self.lateness) for t, mark in self.marks.items()}
             if any(values[t] is not None and values[t] < limit for t, limit in below.items()):
@@ -191,7 +191,7 @@ class Stream:
         self.marks = {t: max(mark, self.clock.marks[t]) for t, mark in self.marks.items()}
         return self._told(rows, late)
 
-    def _summed(self, step: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+    def _sum_rows(self, step: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
         """The stream's rows of a step with their diffs; changes summed per equal row."""
         rows = [
             (raw, diff[0] if diff else 1) for name, raw, *diff in step.get("rows", []) if name == self.name

@@ -11,14 +11,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.diff.decided import by_ticks, inputs_of, reads_changes
-from watersmeet.cli.diff.here import TablesHere
-from watersmeet.cli.diff.outputs import Output, Wanted, output_of
-from watersmeet.cli.diff.progress import Step, is_terminal, progress
-from watersmeet.cli.diff.read import Read, history_of, read_of
-from watersmeet.cli.diff.shown import Shown, print_json, print_text
-from watersmeet.cli.diff.ticks import Ticks
-from watersmeet.cli.diff.whole_tables import WholeTables
+from watersmeet.cli.diff.duckdb_rows import LocalTables
+from watersmeet.cli.diff.outputs import EmittedRows, Wanted, output_of
+from watersmeet.cli.diff.replay import ReplayedTicks, inputs_of, reads_changes, tick_dependence
+from watersmeet.cli.diff.report import QueryReport, Step, is_terminal, print_json, print_text, progress
+from watersmeet.cli.diff.source_rows import SourceFiles, WholeTables, collect_source_files, history_of
 from watersmeet.cli.job_file import job_in, settings_in
 from watersmeet.cli.output import to_stderr
 from watersmeet.diff.bags import (
@@ -28,12 +25,14 @@ from watersmeet.diff.bags import (
     SHED,
     Differences,
     differences,
+    fetch_rows,
+    open_database,
+    quote_identifier,
     write,
 )
-from watersmeet.diff.database import opened, quoted, ran
-from watersmeet.diff.dialect import Dialect, Uncommon
+from watersmeet.diff.dialect import Dialect, UnsupportedInDialect
 from watersmeet.diff.duckdb_sql import DuckDb
-from watersmeet.diff.known import Known, known_of
+from watersmeet.diff.explanations import QueryFacts, collect_query_facts
 from watersmeet.diff.statement import group_columns, statement
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError, near_names, raise_all
 from watersmeet.spec.model import Insert, Job, Lateness, OutputMode
@@ -45,7 +44,7 @@ _BY_DUCKDB = "what changing tables hold is told by DuckDB alone"
 
 
 @dataclass(frozen=True)
-class Asked:
+class DiffFlags:
     """The flags, as they are written."""
 
     inputs: tuple[str, ...]
@@ -65,15 +64,15 @@ class _Job:
     job: Job
     plan: Any
     tick: int | None
-    facts: Mapping[str, Known]
-    read: Mapping[str, Read]
+    facts: Mapping[str, QueryFacts]
+    read: Mapping[str, SourceFiles]
     outputs: Mapping[str, str]
     tables: WholeTables
-    ticks: Ticks
+    ticks: ReplayedTicks
 
 
 def diff_text(
-    text: str, source_name: str, overrides: Mapping[str, str], default_checkpoint: Path, asked: Asked
+    text: str, source_name: str, overrides: Mapping[str, str], default_checkpoint: Path, asked: DiffFlags
 ) -> bool:
     """Compare all queries of a job and print what differs; whether there is nothing without a reason.
 
@@ -84,14 +83,18 @@ def diff_text(
 
     began = time.monotonic()
     settings = settings_in(text, source_name, overrides)
-    compared, tick_now = _compared(text, source_name, overrides, settings, default_checkpoint, asked)
+    compared, tick_now = _prepare_comparison(
+        text, source_name, overrides, settings, default_checkpoint, asked
+    )
     with tempfile.TemporaryDirectory(prefix="watersmeet_") as folder:
-        db = opened(folder)
+        db = open_database(folder)
         try:
             undecided: list[WatersmeetError] = []
             steps = len(compared.read) + 2 * len(compared.plan.queries)
             with progress(steps, shown=not asked.as_json and is_terminal(sys.stderr)) as step:
-                shown = list(_each(db, folder, compared, asked, settings, tick_now, undecided, step))
+                shown = list(
+                    _compare_queries(db, folder, compared, asked, settings, tick_now, undecided, step)
+                )
         except duckdb.Error as error:
             raise EngineError(
                 f"DuckDB cannot read the rows to compare: {str(error).splitlines()[0]}",
@@ -109,26 +112,26 @@ def diff_text(
     return not any(of.differences.unexplained or (asked.strict and of.differences.counts) for of in shown)
 
 
-def _compared(
+def _prepare_comparison(
     text: str,
     source_name: str,
     overrides: Mapping[str, str],
     settings: Mapping[str, str],
     default_checkpoint: Path,
-    asked: Asked,
+    asked: DiffFlags,
 ) -> tuple[_Job, Callable[[], int | None]]:
-    from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
-    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.objects.setting import store_of
+    from watersmeet.objects.settings import store_of
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
+    from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
     from watersmeet.state.manifest import load_newest
 
     directory = settings.get("checkpoint", str(default_checkpoint))
     remote = store_of(settings)
     store = Checkpoint(directory, remote).store
     manifest = load_newest(store)
-    infer = Inferring(directory, None if asked.as_json else to_stderr, remote)
+    infer = ColumnInference(directory, None if asked.as_json else to_stderr, remote)
     job = job_in(text, source_name, overrides, infer)
     inserts = {insert.name: insert for insert in job.inserts if not insert.is_index}
     if not inserts:
@@ -142,7 +145,7 @@ def _compared(
                 hint=near_names(name, inserts),
             )
     planned = plan = plan_job(job)
-    facts: dict[str, Known] = {}
+    facts: dict[str, QueryFacts] = {}
     if manifest is not None:
         plan = plan_for_state(plan, manifest)
         for query in plan.queries:
@@ -152,19 +155,21 @@ def _compared(
                     code="plan-changed",
                     hint="pass the job's text with which the state was made",
                 )
-            facts[query.name] = known_of(
+            facts[query.name] = collect_query_facts(
                 manifest,
                 query.name,
-                query.inputs_elsewhere,
+                query.shared_inputs,
                 late_by_column=query.options.lateness is Lateness.COLUMN,
                 settled=query.options.mode is OutputMode.CHANGELOG,
             )
     tick = None if manifest is None else manifest.tick
     history = cache(partial(history_of, store, tick or 0))
     keeps_late = "late_output" in job.run
-    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs), history, keeps_late=keeps_late)
+    read = collect_source_files(
+        plan, manifest, store, _pairs("--input", asked.inputs), history, keeps_late=keeps_late
+    )
     tables = WholeTables(plan, manifest, history)
-    ticks = Ticks(job, planned, plan, read, manifest, store, history)
+    ticks = ReplayedTicks(job, planned, plan, read, manifest, store, history)
 
     def tick_now() -> int | None:
         newest = load_newest(store)
@@ -187,16 +192,16 @@ def _pairs(flag: str, written: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _each(
+def _compare_queries(
     db: Any,
     folder: str,
     compared: _Job,
-    asked: Asked,
+    asked: DiffFlags,
     settings: Mapping[str, str],
     tick_now: Callable[[], int | None],
     undecided: list[WatersmeetError],
     step: Step,
-) -> Iterator[Shown]:
+) -> Iterator[QueryReport]:
     """What differs of each query, in the order of the text. ``undecided`` is filled with why others cannot be
     compared; ``step`` is told what is done."""
     import duckdb
@@ -205,12 +210,12 @@ def _each(
     inserts = [insert for insert in compared.job.inserts if not insert.is_index]
     for nth, insert in enumerate(inserts):
         query = next(q for q in compared.plan.queries if q.name == insert.name)
-        facts = compared.facts.get(insert.name, Known(settled=False))
+        facts = compared.facts.get(insert.name, QueryFacts(settled=False))
         own = {source.name for given in inputs_of(insert) for source in given.sources}
         read = {name: of for name, of in compared.read.items() if name in own}
         step(f"{insert.name}: batch answer")
         try:
-            ticks_matter = by_ticks(insert, compared.tables)
+            ticks_matter = tick_dependence(insert, compared.tables)
             if ticks_matter is None:
                 answer, by, why = answers.first(insert, facts)
             else:
@@ -233,8 +238,8 @@ def _each(
         step(f"{insert.name}: output")
         try:
             output = output_of(db, wanted, answer, folder)
-            whole = _whole(facts, read)
-            if whole is None and _is_later(output, compared.tick, tick_now):
+            whole = _query_wide_reason(facts, read)
+            if whole is None and _has_later_rows(output, compared.tick, tick_now):
                 whole = LATER
             rows = differences(
                 db,
@@ -256,16 +261,16 @@ def _each(
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
         late = [] if ticks_matter is None else _late_note(facts)
         notes = [note for of in read.values() for note in of.notes()]
-        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(read, rows), *late])
+        yield QueryReport(insert.name, rows, facts, by, why, [*notes, *_topic_notes(read, rows), *late])
 
 
-def _late_note(facts: Known) -> list[str]:
+def _late_note(facts: QueryFacts) -> list[str]:
     """Of rows that are not in an answer by ticks."""
     late = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("late").items())
     return [f"rows that were late are neither in the answer nor in the output: {late}"] if late else []
 
 
-def _of_topics(read: Mapping[str, Read], rows: Differences) -> list[str]:
+def _topic_notes(read: Mapping[str, SourceFiles], rows: Differences) -> list[str]:
     """What a difference without a reason may be of, where topics were read again."""
     if not rows.unexplained:
         return []
@@ -277,7 +282,7 @@ def _of_topics(read: Mapping[str, Read], rows: Differences) -> list[str]:
     ]
 
 
-def _is_later(output: Output, tick: int | None, tick_now: Callable[[], int | None]) -> bool:
+def _has_later_rows(output: EmittedRows, tick: int | None, tick_now: Callable[[], int | None]) -> bool:
     """Whether it has, or may have, rows of ticks that the state did not know when it was read."""
     return output.is_later or (output.may_be_later and tick is not None and tick_now() != tick)
 
@@ -287,7 +292,7 @@ def _file(to: str, query: str | None) -> str:
     return to if query is None else str(path.with_name(f"{path.stem}-{query.replace('/', '_')}{path.suffix}"))
 
 
-def _whole(facts: Known, read: Mapping[str, Read]) -> str | None:
+def _query_wide_reason(facts: QueryFacts, read: Mapping[str, SourceFiles]) -> str | None:
     """A reason of whatever has no other one: what is known of the query says that rows may differ, and not
     which. ``read``: of the query's sources."""
     if facts.counted("shed"):
@@ -316,19 +321,19 @@ class _Answers:
         self._compared = compared
         self._engine = engine
         self._settings = settings
-        self._here = TablesHere(db, compared.read, compared.job.options.time_zone, step)
+        self._here = LocalTables(db, compared.read, compared.job.options.time_zone, step)
         self._spark: Any = None
         self._of_spark: set[str] = set()
         self._number = 0
         self._now_us = time.time_ns() // 1000
 
-    def first(self, insert: Insert, facts: Known) -> tuple[str, str, str]:
+    def first(self, insert: Insert, facts: QueryFacts) -> tuple[str, str, str]:
         """The relation of a query's batch answer, who made it, and why not DuckDB."""
         why = ""
         if self._engine != SPARK:
             try:
-                return self._by_duckdb(insert, facts, frozenset()), DUCKDB, ""
-            except Uncommon as uncommon:
+                return self._compute_with_duckdb(insert, facts, frozenset()), DUCKDB, ""
+            except UnsupportedInDialect as uncommon:
                 why = str(uncommon)
                 if self._engine == DUCKDB or reads_changes(insert):
                     raise EngineError(
@@ -343,18 +348,23 @@ class _Answers:
                 hint=_BY_DUCKDB,
             )
         self._of_spark.add(insert.name)
-        return self._by_spark(insert, facts, frozenset()), SPARK, why
+        return self._compute_with_spark(insert, facts, frozenset()), SPARK, why
 
-    def without_late(self, insert: Insert, facts: Known) -> list[Callable[[], str]]:
+    def without_late(self, insert: Insert, facts: QueryFacts) -> list[Callable[[], str]]:
         """Answers without rows that may have been late: of all inputs, and of each alone."""
-        return [partial(self._again, insert, facts, without) for without in facts.late_inputs]
+        return [partial(self._recompute, insert, facts, without) for without in facts.late_inputs]
 
-    def _again(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
-        by = self._by_spark if insert.name in self._of_spark else self._by_duckdb
+    def _recompute(self, insert: Insert, facts: QueryFacts, without: frozenset[str]) -> str:
+        by = self._compute_with_spark if insert.name in self._of_spark else self._compute_with_duckdb
         return by(insert, facts, without)
 
     def _sql(
-        self, insert: Insert, facts: Known, dialect: Dialect, ordered: frozenset[str], without: frozenset[str]
+        self,
+        insert: Insert,
+        facts: QueryFacts,
+        dialect: Dialect,
+        ordered: frozenset[str],
+        without: frozenset[str],
     ) -> str:
         return statement(
             insert.query,
@@ -366,7 +376,7 @@ class _Answers:
             now_us=self._now_us,
         )
 
-    def _by_duckdb(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
+    def _compute_with_duckdb(self, insert: Insert, facts: QueryFacts, without: frozenset[str]) -> str:
         import duckdb
 
         utc = self._compared.job.options.time_zone == UTC
@@ -374,21 +384,21 @@ class _Answers:
         sql = self._sql(insert, facts, DuckDb(self._here, utc=utc), ordered, without)
         name = self._new()
         try:
-            ran(self._db, f"CREATE OR REPLACE TABLE {quoted(name)} AS {sql}")
+            fetch_rows(self._db, f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {sql}")
         except duckdb.Error as error:
-            raise Uncommon(str(error).splitlines()[0]) from None
-        return quoted(name)
+            raise UnsupportedInDialect(str(error).splitlines()[0]) from None
+        return quote_identifier(name)
 
-    def _by_spark(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
-        from watersmeet.cli.diff.by_spark import BySpark, check_servers
-        from watersmeet.engine.spark.start_failures import check_pyspark
+    def _compute_with_spark(self, insert: Insert, facts: QueryFacts, without: frozenset[str]) -> str:
+        from watersmeet.cli.diff.spark_answer import SparkAnswers, check_servers
+        from watersmeet.runtime.spark.start_failures import check_pyspark
 
         if self._spark is None:
             check_pyspark(f'the batch answer of "{insert.name}", which Spark computes,')
             compared = self._compared
             sinks = [i.sink for i in compared.job.inserts if i.name not in compared.outputs]
             check_servers(compared.read, sinks, compared.job.settings)
-            self._spark = BySpark(self._compared.job, self._compared.read, self._settings)
+            self._spark = SparkAnswers(self._compared.job, self._compared.read, self._settings)
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
         sql = self._sql(insert, facts, self._spark.dialect, ordered, without)
         folder = f"{self._folder}/{self._new()}"

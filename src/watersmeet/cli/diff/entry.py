@@ -65,8 +65,8 @@ def diff(
     Exit status: 0 the output is equal, or all differences are late rows or rows not yet due; 1 other
     differences (with --strict: any); 2 no comparison was possible.
     """
-    from watersmeet.cli.diff.command import Asked, diff_text
-    from watersmeet.engine.spark.start_failures import check_pyspark
+    from watersmeet.cli.diff.command import DiffFlags, diff_text
+    from watersmeet.runtime.spark.start_failures import check_pyspark
 
     if engine is AnsweredBy.SPARK:
         check_pyspark("watersmeet diff --engine spark")
@@ -80,7 +80,7 @@ def diff(
         "jars": jars,
     }
     overrides = {name: str(value) for name, value in given.items() if value is not None}
-    asked = Asked(
+    asked = DiffFlags(
         tuple(inputs or ()), tuple(outputs or ()), engine.value, limit, to, as_json=json, strict=strict
     )
     if not diff_text(text_of(job), str(job), overrides, default_checkpoint(job), asked):

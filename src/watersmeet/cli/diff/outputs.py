@@ -1,28 +1,93 @@
-"""What a query has put out, as a relation of DuckDB: of its sink, or of files that were named.
-
-Of a sink of files those parts alone count that the job's state knows. Tables and topics are read as they are
-now.
-"""
+"""Rows that a query has emitted, as a relation of DuckDB."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from watersmeet.cli.diff.json_files import json_rows
-from watersmeet.cli.diff.of_tables import READERS, Wished, read
-from watersmeet.diff.bags import COUNT, is_exact
-from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
+from watersmeet.cli.diff.duckdb_rows import json_rows
+from watersmeet.diff.bags import AS_IT_IS, COUNT, fetch_rows, is_exact, quote_identifier, text, types_of
 from watersmeet.diff.statement import column_name
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.names import SHOWN_DIFF, ours
 from watersmeet.regular_files import named_files
+from watersmeet.sinks.read_hints import unreadable_error
 from watersmeet.spec.model import OutputMode, Sink
-from watersmeet.spec.options.files import format_of, path_of
-from watersmeet.spec.options.stored_files import in_store
+from watersmeet.spec.options.files import format_of, in_store, path_of
+
+# The rows of the tables that sinks write, as they are now, batch by batch.
+
+Keep = Callable[[Any], None]
+"""Takes a reader of Arrow's, and reads it to its end."""
+
+
+@dataclass(frozen=True)
+class Wished:
+    """``insert``: the query whose rows are asked for; ``columns``: its columns."""
+
+    sink: Sink
+    insert: str
+    columns: frozenset[str]
+
+
+def read(wished: Wished, keep: Keep) -> int | None:
+    """Read a table.
+
+    Returns:
+        The last tick of the query that the table has rows of; None, where it does not say so.
+
+    Raises:
+        EngineError: the table cannot be read.
+    """
+    try:
+        return READERS[wished.sink.connector](wished, keep)
+    except WatersmeetError:
+        raise
+    except Exception as error:
+        raise unreadable_error(wished.sink, str(error)) from None
+
+
+def _delta(wished: Wished, keep: Keep) -> None:
+    from deltalake import DeltaTable
+
+    from watersmeet.sinks.lake.delta import DeltaLakeTable
+
+    table = DeltaLakeTable(wished.sink)
+    read = DeltaTable(table.place, storage_options=table.storage_options)
+    keep(read.to_pyarrow_dataset().scanner().to_reader())
+
+
+def _iceberg(wished: Wished, keep: Keep) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    from watersmeet.spec.options.lake import IcebergOptions, catalog_options
+
+    options = dict(catalog_options(wished.sink.options))
+    catalog = load_catalog(options.pop("name", "default"), **options)
+    keep(catalog.load_table(IcebergOptions.of(wished.sink.options).table).scan().to_arrow_batch_reader())
+
+
+def _postgres(wished: Wished, keep: Keep) -> int | None:
+    from watersmeet.sinks.postgres.read_back import read_back
+
+    return read_back(wished.sink, wished.insert, wished.columns, keep)
+
+
+READERS: Mapping[str, Callable[[Wished, Keep], int | None]] = {
+    "delta": _delta,
+    "iceberg": _iceberg,
+    "postgres": _postgres,
+}
+"""By connector."""
+
+
+# What a query has put out, as a relation of DuckDB: of its sink, or of files that were named.
+#
+# Of a sink of files those parts alone count that the job's state knows. Tables and topics are read as
+# they are now.
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
             ".ndjson": "json"}  # fmt: skip
@@ -44,7 +109,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Output:
+class EmittedRows:
     """``relation``: with `column_name` and `COUNT`; ``may_be_later``: it may hold what came
     after the state's tick; ``is_later``: it does."""
 
@@ -53,7 +118,7 @@ class Output:
     is_later: bool = False
 
 
-def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
+def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> EmittedRows:
     """Read what was put out.
 
     Args:
@@ -64,12 +129,12 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
         SpecError, EngineError: it cannot be read; what to do is said.
     """
     if wanted.path is not None:
-        return Output(_of_files(db, wanted, answer, *_named(wanted)), False)
+        return EmittedRows(_select_from_files(db, wanted, answer, *_find_named_files(wanted)), False)
     sink = wanted.sink
     if sink.traits.files and not in_store(path_of(sink.options)):
         files = _parts(wanted)
         kind = format_of(sink.options)
-        return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
+        return EmittedRows(_select_from_files(db, wanted, answer, files, kind, sink.options), False)
     if sink.connector not in READERS and not sink.traits.log:
         raise SpecError(
             f'"{sink.name}": diff cannot read what a {sink.connector} sink has written',
@@ -88,16 +153,18 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
 
         write_lines(sink, file)
         files = [file] if os.path.getsize(file) else []
-        return Output(_of_files(db, wanted, answer, files, "json", {}), True)
-    table = quoted(f"table {wanted.name}")
+        return EmittedRows(_select_from_files(db, wanted, answer, files, "json", {}), True)
+    table = quote_identifier(f"table {wanted.name}")
     last = read(
         Wished(sink, wanted.name, frozenset(wanted.columns)), lambda rows: _keep_table(db, table, rows)
     )
     is_later = wanted.tick is not None and last is not None and last > wanted.tick
-    return Output(_counted(db, wanted, _as_numbers(db, wanted, answer, table)), True, is_later)
+    return EmittedRows(
+        _select_by_position(db, wanted, _cast_numeric_texts(db, wanted, answer, table)), True, is_later
+    )
 
 
-def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
+def _find_named_files(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
     path = wanted.path or ""
     files = named_files(path)
     kinds = {_FORMATS.get(os.path.splitext(file)[1].lower()) for file in files}
@@ -114,7 +181,7 @@ def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
 
 def _parts(wanted: Wanted) -> list[str]:
     """The files of published parts of the query, of ticks that the state has come to."""
-    from watersmeet.sinks.files import FileSink
+    from watersmeet.sinks.file_sink import FileSink
 
     sink = FileSink(wanted.sink)
     if not sink.path.is_dir():
@@ -126,7 +193,7 @@ def _parts(wanted: Wanted) -> list[str]:
     return files
 
 
-def _of_files(
+def _select_from_files(
     db: Any, wanted: Wanted, answer: str, files: Sequence[str], kind: str, options: Mapping[str, str]
 ) -> str:
     if not files:
@@ -134,10 +201,10 @@ def _of_files(
         return f"(SELECT {listed}, CAST(1 AS BIGINT) AS {COUNT} FROM {answer} r WHERE FALSE)"
     names = "[" + ", ".join(map(text, files)) + "]"
     if kind == "parquet":
-        return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
+        return _select_by_position(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
     types = _types_of_text(db, wanted, answer)
     if kind == "json":
-        table = quoted(f"table {wanted.name}")
+        table = quote_identifier(f"table {wanted.name}")
         call = json_rows(db, table, files, types, f'"{wanted.sink.name}"')
     else:
         given = {name.lower(): value for name, value in options.items()}
@@ -157,7 +224,7 @@ def _of_files(
             f" delim = {text(separator)}, quote = '\"', escape = '\\', nullstr = {null},"
             f" allow_quoted_nulls = false, columns = {{{told}}})"
         )
-    return _counted(db, wanted, call)
+    return _select_by_position(db, wanted, call)
 
 
 def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
@@ -186,11 +253,11 @@ def _keep_table(db: Any, table: str, rows: Any) -> None:
     """Rows of a reader of Arrow's, as a table here."""
     given = ours("read")
     db.register(given, rows)
-    ran(db, f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM {given}")
+    fetch_rows(db, f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM {given}")
     db.unregister(given)
 
 
-def _as_numbers(db: Any, wanted: Wanted, answer: str, table: str) -> str:
+def _cast_numeric_texts(db: Any, wanted: Wanted, answer: str, table: str) -> str:
     """The table with numbers that it has as texts (PostgreSQL's ``numeric``) in the types of the answer.
 
     Raises:
@@ -202,25 +269,25 @@ def _as_numbers(db: Any, wanted: Wanted, answer: str, table: str) -> str:
         kind = expected[column_name(number)]
         if given.get(name) != "VARCHAR" or not is_exact(kind):
             continue
-        there = _without_zeros(f"CAST(TRY_CAST({quoted(name)} AS {kind}) AS VARCHAR)")
-        differs = f"{there} IS DISTINCT FROM {_without_zeros(quoted(name))}"
-        odd = ran(db, f"SELECT {quoted(name)} FROM {table} WHERE {differs} LIMIT 1")
+        there = _strip_trailing_zeros(f"CAST(TRY_CAST({quote_identifier(name)} AS {kind}) AS VARCHAR)")
+        differs = f"{there} IS DISTINCT FROM {_strip_trailing_zeros(quote_identifier(name))}"
+        odd = fetch_rows(db, f"SELECT {quote_identifier(name)} FROM {table} WHERE {differs} LIMIT 1")
         if odd:
             raise EngineError(
                 f'"{wanted.sink.name}": column "{name}" has {odd[0][0]}, and is {kind} in the batch answer',
                 code="not-compared",
                 hint="check that this query wrote the table",
             )
-        changed.append(f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}")
+        changed.append(f"CAST({quote_identifier(name)} AS {kind}) AS {quote_identifier(name)}")
     return f"(SELECT * REPLACE ({', '.join(changed)}) FROM {table} r)" if changed else table
 
 
-def _without_zeros(number: str) -> str:
+def _strip_trailing_zeros(number: str) -> str:
     """A number as text, without zeros at the end of its fraction."""
     return f"regexp_replace({number}, '(\\.0*|(\\.\\d*[1-9])0*)$', '\\2')"
 
 
-def _counted(db: Any, wanted: Wanted, relation: str) -> str:
+def _select_by_position(db: Any, wanted: Wanted, relation: str) -> str:
     """The relation's columns by their place in the query."""
     types = types_of(db, relation)
     by_lower = {name.lower(): name for name in types}
@@ -235,8 +302,8 @@ def _counted(db: Any, wanted: Wanted, relation: str) -> str:
     for number, name in enumerate(wanted.columns):
         there = by_lower[name.lower()]
         zoned = types[there] == "TIMESTAMP WITH TIME ZONE"
-        value = f"timezone('UTC', {quoted(there)})" if zoned else quoted(there)
+        value = f"timezone('UTC', {quote_identifier(there)})" if zoned else quote_identifier(there)
         shown.append(f"{value} AS {column_name(number)}")
     by_diff = wanted.mode is OutputMode.CHANGELOG and SHOWN_DIFF in types
-    shown.append(f"{quoted(SHOWN_DIFF) if by_diff else 'CAST(1 AS BIGINT)'} AS {COUNT}")
+    shown.append(f"{quote_identifier(SHOWN_DIFF) if by_diff else 'CAST(1 AS BIGINT)'} AS {COUNT}")
     return f"(SELECT {', '.join(shown)} FROM {relation} r)"

@@ -14,10 +14,10 @@ import typer
 
 from watersmeet.cli.completion import job_files
 from watersmeet.cli.flags import Checkpoint
-from watersmeet.errors import SeveralErrors, WatersmeetError, counted, printable, without_hidden
+from watersmeet.errors import SeveralErrors, WatersmeetError, format_count, printable, without_hidden
 
 if TYPE_CHECKING:
-    from watersmeet.cli.install.check import Check
+    from watersmeet.cli.install.checks import Check
 
 NOT_POSSIBLE = 1
 
@@ -37,7 +37,7 @@ def doctor(job: Job = None, checkpoint: Checkpoint = None, as_json: AsJson = Fal
 
     Exit status: 0 a job can be run, or the one that is named; 1 it cannot.
     """
-    from watersmeet.cli.install.check import Status
+    from watersmeet.cli.install.checks import Status
 
     checks = _checks_of_job(job, checkpoint) if job is not None else _checks_of_machine()
     failed = [check for check in checks if check.status is Status.FAIL]
@@ -51,11 +51,10 @@ def doctor(job: Job = None, checkpoint: Checkpoint = None, as_json: AsJson = Fal
 
 
 def _checks_of_machine() -> list[Check]:
-    from watersmeet.cli.install.machine import check_folder, check_port
-    from watersmeet.cli.install.software import check_extras, check_programs
+    from watersmeet.cli.install.checks import check_extras, check_folder, check_port, check_programs
     from watersmeet.cli.job_file import default_checkpoint
-    from watersmeet.cli.ui import UI_PORT
-    from watersmeet.spec.watched.addresses import LOOPBACK, Address
+    from watersmeet.cli.page_commands import UI_PORT
+    from watersmeet.spec.monitoring import LOOPBACK, Address
 
     return [
         *check_programs(),
@@ -67,7 +66,7 @@ def _checks_of_machine() -> list[Check]:
 
 
 def _checks_of_system() -> list[Check]:
-    from watersmeet.cli.install.machine import check_clock, check_folder, check_memory
+    from watersmeet.cli.install.checks import check_clock, check_folder, check_memory
 
     return [
         check_memory(),
@@ -78,11 +77,9 @@ def _checks_of_system() -> list[Check]:
 
 def _checks_of_job(job: Path, checkpoint: str | None) -> list[Check]:
     """Raises: SpecError when the file cannot be read."""
-    from watersmeet.cli.install.check import Check, Status
-    from watersmeet.cli.install.machine import check_folder, check_port
-    from watersmeet.cli.install.software import check_programs
+    from watersmeet.cli.install.checks import Check, Status, check_folder, check_port, check_programs
     from watersmeet.cli.job_file import default_checkpoint, settings_in, text_of
-    from watersmeet.spec.watched.addresses import address_in
+    from watersmeet.spec.monitoring import address_in
 
     text, name = text_of(job), str(job)
     overrides = {} if checkpoint is None else {"checkpoint": checkpoint}
@@ -102,7 +99,7 @@ def _checks_of_job(job: Path, checkpoint: str | None) -> list[Check]:
         answer = _look_at_job(text, name, directory, overrides)
     except WatersmeetError as error:
         problems = error.errors if isinstance(error, SeveralErrors) else (error,)
-        told = [problem for problem in problems if not _is_told(problem, details)]
+        told = [problem for problem in problems if not _is_reported(problem, details)]
         return [*checks, *(Check(job.name, Status.FAIL, _words(problem), problem.hint) for problem in told)]
     return [*checks, Check(job.name, Status.OK, answer)]
 
@@ -115,25 +112,26 @@ def _look_at_job(text: str, name: str, directory: str, overrides: Mapping[str, s
     """
     from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.cli.output import to_stderr
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.objects.setting import store_of
+    from watersmeet.objects.settings import store_of
     from watersmeet.plan.planner import plan_job
     from watersmeet.running import RunSettings, check_before_java
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     store = store_of(settings_in(text, name, overrides))
-    job = job_in(text, name, overrides, Inferring(directory, None, store))
+    job = job_in(text, name, overrides, ColumnInference(directory, None, store))
     if not job.inserts:
         return "no INSERT: there is nothing to run"
     plan = plan_job(job)
     check_before_java(job, plan, RunSettings(directory, on_notice=to_stderr))
     return (
-        f"{counted(len(plan.sources), 'source')}, {counted(len(job.inserts), 'INSERT')}: nothing is missing"
+        f"{format_count(len(plan.sources), 'source')}, "
+        f"{format_count(len(job.inserts), 'INSERT')}: nothing is missing"
     )
 
 
-def _is_told(problem: WatersmeetError, details: set[str]) -> bool:
+def _is_reported(problem: WatersmeetError, details: set[str]) -> bool:
     """Return True if a line says it already: it says it of every job."""
-    from watersmeet.engine.spark.start_failures import SPARK_EXTRA
+    from watersmeet.runtime.spark.start_failures import SPARK_EXTRA
 
     return problem.message in details or problem.hint == SPARK_EXTRA
 
@@ -147,7 +145,7 @@ def _print_text(checks: Sequence[Check], what: str, failed: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from watersmeet.cli.install.check import Status
+    from watersmeet.cli.install.checks import Status
 
     styles = {Status.OK: "green", Status.NOTE: "yellow", Status.FAIL: "bold red"}
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -160,4 +158,4 @@ def _print_text(checks: Sequence[Check], what: str, failed: int) -> None:
             cell.append(printable(without_hidden(f"\nHint: {check.hint}")))
         table.add_row(Text(check.status.value, styles[check.status]), Text(printable(check.name)), cell)
     Console(file=sys.stdout, highlight=False).print(table)
-    print(f"{what} cannot be run: {counted(failed, 'problem')}" if failed else f"{what} can be run")
+    print(f"{what} cannot be run: {format_count(failed, 'problem')}" if failed else f"{what} can be run")

@@ -13,10 +13,10 @@ import typer
 
 from watersmeet.cli.completion import job_files
 from watersmeet.cli.job_file import default_checkpoint, text_of
-from watersmeet.errors import EngineError, SpecError, counted
+from watersmeet.errors import EngineError, SpecError, format_count
 
 if TYPE_CHECKING:
-    from watersmeet.cli.state_commands.place import Place
+    from watersmeet.cli.state_commands.location import StateLocation
 
 app = typer.Typer(
     name="state",
@@ -51,7 +51,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show rows and files in state per input, and which of them queries share."""
-    from watersmeet.cli.state_commands.place import needs_job
+    from watersmeet.cli.state_commands.location import needs_job
     from watersmeet.cli.state_commands.show import state_text
 
     if job.is_dir():
@@ -65,9 +65,9 @@ def ls(job: Of, checkpoint: Directory = None, json: Json = False) -> None:
     """List the ticks that the state can be restored to (SET keep_ticks), oldest first."""
     from rich.console import Console
 
-    from watersmeet.cli.state_commands.ticks import kept_ticks, table_of
+    from watersmeet.cli.state_commands.show import load_ticks, table_of
 
-    ticks = list(kept_ticks(_place(job, checkpoint)))
+    ticks = list(load_ticks(_place(job, checkpoint)))
     if json:
         print(as_text.dumps([tick.as_dict() for tick in ticks]))
     else:
@@ -77,9 +77,9 @@ def ls(job: Of, checkpoint: Directory = None, json: Json = False) -> None:
 @app.command()
 def check(job: Of, checkpoint: Directory = None) -> None:
     """Verify the checksums of all state files; exit with 1 if one is damaged."""
-    from watersmeet.cli.state_commands.check import checked
+    from watersmeet.cli.state_commands.maintenance import verify_state
 
-    result = checked(_place(job, checkpoint))
+    result = verify_state(_place(job, checkpoint))
     _print(result.lines())
     if result.problems:
         raise typer.Exit(1)
@@ -88,9 +88,9 @@ def check(job: Of, checkpoint: Directory = None) -> None:
 @app.command()
 def gc(job: Of, checkpoint: Directory = None) -> None:
     """Delete files that no restorable tick needs; a running job does this in every tick."""
-    from watersmeet.cli.state_commands.check import collected
+    from watersmeet.cli.state_commands.maintenance import collect_garbage
 
-    print(f"removed {counted(len(collected(_place(job, checkpoint))), 'file')}")
+    print(f"removed {format_count(len(collect_garbage(_place(job, checkpoint))), 'file')}")
 
 
 @app.command()
@@ -102,9 +102,9 @@ def copy(
     checkpoint: Directory = None,
 ) -> None:
     """Copy the state of the newest tick and verify the copy; the job can be running."""
-    from watersmeet.cli.state_commands.copy import copied
+    from watersmeet.cli.state_commands.maintenance import copy_state
 
-    _print(copied(_place(job, checkpoint), to))
+    _print(copy_state(_place(job, checkpoint), to))
 
 
 @app.command()
@@ -116,9 +116,9 @@ def export(
     checkpoint: Directory = None,
 ) -> None:
     """Write the rows in state as Parquet files, one per input; the job can be running."""
-    from watersmeet.cli.state_commands.export import exported
+    from watersmeet.cli.state_commands.export import export_state
 
-    _print(exported(_place(job, checkpoint), to))
+    _print(export_state(_place(job, checkpoint), to))
 
 
 @app.command()
@@ -131,11 +131,11 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Restore an earlier tick; the job reads and emits later rows again."""
-    from watersmeet.cli.state_commands.restore import planned
+    from watersmeet.cli.state_commands.maintenance import plan_restore
 
-    restoring = planned(_place(job, checkpoint), tick)
+    restoring = plan_restore(_place(job, checkpoint), tick)
     _print(restoring.lines())
-    if not (yes or agreed("Restore?")):
+    if not (yes or ask_confirmation("Restore?")):
         print("Nothing was changed.")
         raise typer.Exit(1)
     restoring.run()
@@ -155,7 +155,7 @@ def stop(
     ] = 300.0,
 ) -> None:
     """Stop a running job after its current tick, as Ctrl-C does."""
-    from watersmeet.cli.state_commands.copy import check_free, copied
+    from watersmeet.cli.state_commands.maintenance import check_free, copy_state
 
     place = _place(job, checkpoint)
     if savepoint is not None:
@@ -185,10 +185,10 @@ def stop(
         directory.forget_stop()
         print("Stopped.")
     if savepoint is not None:
-        _print(copied(place, savepoint))
+        _print(copy_state(place, savepoint))
 
 
-def agreed(question: str) -> bool:
+def ask_confirmation(question: str) -> bool:
     """Ask on the terminal. Raises: SpecError without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise SpecError(
@@ -197,10 +197,10 @@ def agreed(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _place(named: Path, checkpoint: str | None) -> Place:
-    from watersmeet.cli.state_commands.place import Place
+def _place(named: Path, checkpoint: str | None) -> StateLocation:
+    from watersmeet.cli.state_commands.location import StateLocation
 
-    return Place.of(named, checkpoint, default_checkpoint(named))
+    return StateLocation.of(named, checkpoint, default_checkpoint(named))
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -19,24 +19,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from watersmeet.cli.state_commands.place import Place, needs_job
-from watersmeet.engine.driver.opening.changed_queries import Change
-from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
-from watersmeet.engine.driver.shape import null_column_of
-from watersmeet.errors import EngineError, StateError, counted
+from watersmeet.cli.state_commands.location import StateLocation, needs_job
+from watersmeet.errors import EngineError, StateError, format_count
 from watersmeet.event_time import Watermark
-from watersmeet.names import input_of, is_computed, shown
-from watersmeet.plan.explain.words import node_name
+from watersmeet.names import format_column_name, input_of, is_computed
+from watersmeet.plan.explain.wording import node_name
 from watersmeet.plan.identity.origins import Origins, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.state.copied import of_newest
+from watersmeet.runtime.coordinator.restore.changed_queries import Change
+from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
+from watersmeet.runtime.coordinator.shapes import find_null_column
+from watersmeet.state.copy import read_newest
 from watersmeet.state.manifest import LiveRun, Manifest
 from watersmeet.state.marks import MarkKind
-from watersmeet.state.retained import MATCHED, retained_rows
-from watersmeet.state.runs.columns import StoredColumn, null_column, origins_in
-from watersmeet.state.runs.opened import schema_of
+from watersmeet.state.retained_rows import MATCHED, retained_rows
+from watersmeet.state.runs.layout import StoredColumn, null_column, origins_in
+from watersmeet.state.runs.reader import schema_of
 from watersmeet.state.store import Store
 
 INDEX = "index.json"
@@ -46,7 +46,7 @@ MATCHES: tuple[MarkKind, ...] = ("matched", "count")
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedFile:
     """A file. ``columns``: per column what it is; ``matched``: the column that says whether a row has had a
     match, or how many; ``partial``: its rows are partial aggregates."""
 
@@ -75,7 +75,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _ExportedSide:
     """What is kept of one side; ``plan``: None where the job's text is another one by now."""
 
     query: str
@@ -90,7 +90,7 @@ class _Kept:
         return any(live.run.stands_for for live in self.runs)
 
 
-def exported(place: Place, to: Path) -> Iterator[str]:
+def export_state(place: StateLocation, to: Path) -> Iterator[str]:
     """Write the files, all or none of them, and say which.
 
     Args:
@@ -111,7 +111,7 @@ def exported(place: Place, to: Path) -> Iterator[str]:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".export-"))
         try:
-            tick, files = of_newest(store, lambda manifest: _written(store, manifest, plan, folder))
+            tick, files = read_newest(store, lambda manifest: _written(store, manifest, plan, folder))
             folder.chmod(0o755)
             os.replace(folder, target)
         finally:
@@ -123,34 +123,36 @@ def exported(place: Place, to: Path) -> Iterator[str]:
             hint="use a directory with free space that you may write to",
         ) from error
     for file in files:
-        what = counted(file.rows, "partial aggregate" if file.partial else "row")
+        what = format_count(file.rows, "partial aggregate" if file.partial else "row")
         yield f"{file.file}: {what} of {file.query}/{file.input} ({file.node})"
     yield f"exported tick {tick:,} to {to}; {INDEX} describes the columns"
 
 
-def _plan_of(place: Place) -> JobPlan:
+def _plan_of(place: StateLocation) -> JobPlan:
     from watersmeet.cli.job_file import job_in
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.objects.setting import store_of
+    from watersmeet.objects.settings import store_of
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     if place.text is None:
         raise needs_job(place.named)
-    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    infer = ColumnInference(str(place.checkpoint.root), store=store_of(place.settings))
     return plan_job(job_in(place.text, place.named, infer=infer))
 
 
-def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[Exported]]:
+def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[ExportedFile]]:
     """The files of one tick, in ``folder``, in which may be those of an earlier one."""
     for old in folder.iterdir():
         old.unlink()
-    files = [_file(store, kept, folder, number) for number, kept in enumerate(_kept(manifest, plan), 1)]
+    files = [
+        _file(store, kept, folder, number) for number, kept in enumerate(_retained_sides(manifest, plan), 1)
+    ]
     index = {"tick": manifest.tick, "clock_us": manifest.clock_us, "files": [file.entry for file in files]}
     (folder / INDEX).write_text(json.dumps(index, ensure_ascii=False, indent=1), "utf-8")
     return manifest.tick, files
 
 
-def _kept(manifest: Manifest, plan: JobPlan) -> Iterator[_Kept]:
+def _retained_sides(manifest: Manifest, plan: JobPlan) -> Iterator[_ExportedSide]:
     as_planned = plan_for_state(plan, manifest)
     changed = Change.of(manifest, as_planned).changed
     plans = {query.name: query for query in as_planned.queries if query.name not in changed}
@@ -160,11 +162,11 @@ def _kept(manifest: Manifest, plan: JobPlan) -> Iterator[_Kept]:
             for name, own in node.arrangements.items():
                 runs = [live for live in own.runs if live.run.stands_for != 0]
                 if runs:
-                    yield _Kept(query, number, name, runs, own.limits, sides.get(name))
+                    yield _ExportedSide(query, number, name, runs, own.limits, sides.get(name))
             if node.table is not None and node.table.runs:
                 runs = [LiveRun(run=run) for run in node.table.runs]
                 table = next((side for side in sides.values() if side[2] in side[1].tables), None)
-                yield _Kept(query, number, "table", runs, {}, table)
+                yield _ExportedSide(query, number, "table", runs, {}, table)
 
 
 def _sides(query: QueryPlan | None, number: int) -> dict[str, tuple[QueryPlan, NodePlan, SidePlan]]:
@@ -174,7 +176,7 @@ def _sides(query: QueryPlan | None, number: int) -> dict[str, tuple[QueryPlan, N
     return {side.name: (query, node, side) for side in (*node.sides, *node.tables)}
 
 
-def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
+def _file(store: Store, kept: _ExportedSide, folder: Path, number: int) -> ExportedFile:
     stored = _columns(store, kept)
     matches = next((kind for kind in MATCHES if any(kind in live.marks for live in kept.runs)), None)
     kinds: dict[str, pa.DataType] = {}
@@ -192,7 +194,7 @@ def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
             if column.origin in held:
                 kinds.setdefault(column.name, schema.field(held[column.origin][0]).type)
     times = _times(kept)
-    texts = _shown(stored, kinds)
+    texts = _file_column_names(stored, kinds)
     title = input_of(kept.name)
     name = f"{number:02d}-" + re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kept.query}.{title}")[:80] + ".parquet"
     fields = [
@@ -207,28 +209,28 @@ def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
     with parquet.ParquetWriter(folder / name, schema, compression="zstd") as writer:
         for live in kept.runs:
             for batch in retained_rows(store, live, kept.limits, stored, matches):
-                writer.write_batch(_as_shown(batch, schema, own))
+                writer.write_batch(_to_file_columns(batch, schema, own))
                 rows += batch.num_rows
     meanings = {texts[column.name]: column.text for column in stored if column.name in texts}
     node = f"node {kept.number + 1}" if kept.plan is None else node_name(kept.plan[0], kept.plan[1])
-    return Exported(name, kept.query, node, title, rows, kept.partial, meanings, matched)
+    return ExportedFile(name, kept.query, node, title, rows, kept.partial, meanings, matched)
 
 
-def _columns(store: Store, kept: _Kept) -> list[StoredColumn]:
+def _columns(store: Store, kept: _ExportedSide) -> list[StoredColumn]:
     """Those that the plan keeps; all that there are, where it does not say so."""
     if kept.plan is not None and not kept.partial:
         query, node, side = kept.plan
         origins: Origins = origins_of(query.nodes)[node.number, side.name]
         own = [StoredColumn(name, origins[name].digest, origins[name].text) for name in side.kept]
-        return [*own, *(null_column_of(name, origins[name]) for name in side.nullable)]
+        return [*own, *(find_null_column(name, origins[name]) for name in side.nullable)]
     there: dict[str, StoredColumn] = {}
     for live in kept.runs:
         for origin, names in origins_in(schema_of(store, live.run)).items():
-            there.setdefault(origin, StoredColumn(names[0], origin, shown(names[0])))
+            there.setdefault(origin, StoredColumn(names[0], origin, format_column_name(names[0])))
     return list(there.values())
 
 
-def _times(kept: _Kept) -> dict[str, pa.DataType]:
+def _times(kept: _ExportedSide) -> dict[str, pa.DataType]:
     """Per TIMESTAMP its type: an instant has a zone, whatever the state holds it as."""
     if kept.plan is None:
         return {}
@@ -243,7 +245,7 @@ def _times(kept: _Kept) -> dict[str, pa.DataType]:
     return {name: kinds[type_] for name, type_ in declared.items() if type_ in kinds}
 
 
-def _shown(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dict[str, str]:
+def _file_column_names(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dict[str, str]:
     """Per column of the state the name it has in the file: computed ones that of what they are. No two are
     the same to those who tell no cases apart."""
     nulls = {null_column(column.name) for column in stored}
@@ -252,7 +254,7 @@ def _shown(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dic
     for column in there:
         if column.name not in names:
             taken = {name.lower() for name in names.values()}
-            name = column.text if column.text.lower() not in taken else shown(column.name)
+            name = column.text if column.text.lower() not in taken else format_column_name(column.name)
             names[column.name] = _free(name, taken)
     return {column.name: names[column.name] for column in there}
 
@@ -265,7 +267,7 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _as_shown(batch: pa.RecordBatch, schema: pa.Schema, own: dict[str, str]) -> pa.RecordBatch:
+def _to_file_columns(batch: pa.RecordBatch, schema: pa.Schema, own: dict[str, str]) -> pa.RecordBatch:
     """The rows with the columns of the file."""
     arrays = []
     for field in schema:

@@ -1,7 +1,4 @@
-"""What a job keeps, as its newest manifest says: rows and files per input, and which others have these files.
-
-Nothing is changed, no file of rows is opened, and the job may be running.
-"""
+"""`state show` and `state ls`."""
 
 from __future__ import annotations
 
@@ -17,22 +14,93 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.engine.driver.opening.changed_queries import Change
-from watersmeet.engine.driver.opening.changed_sources import said_of_sources
-from watersmeet.engine.driver.opening.state_transfer import home_of, side_home
-from watersmeet.engine.driver.results import shed_in
+from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.errors import StateError
 from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
-from watersmeet.plan.explain.words import node_name, size_of
+from watersmeet.plan.explain.wording import node_name, size_of
 from watersmeet.plan.identity.completeness import SHED, shown_times
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.state.manifest import Arrangement, Manifest
-from watersmeet.state.sections import object_of
+from watersmeet.runtime.coordinator.restore.changed_queries import Change
+from watersmeet.runtime.coordinator.restore.changed_sources import said_of_sources
+from watersmeet.runtime.coordinator.restore.state_transfer import home_of, side_home
+from watersmeet.runtime.coordinator.results import count_shed_rows
+from watersmeet.state.manifest import Arrangement, Manifest, load, manifest_names
+from watersmeet.state.store import object_of
+
+# `state ls`: the ticks that a state can be taken as of.
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedTick:
+    """One that is kept. ``clock_us``: its clock; ``rows``: retained, ``files``, ``bytes``: of its runs, each
+    once; ``problem``: why it cannot be read, and nothing else is known of it then."""
+
+    tick: int
+    clock_us: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    finished: bool = False
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> RetainedTick:
+        runs = {live.run.name: live.run.nbytes for live in manifest.runs()}
+        nodes = (node for query in manifest.queries.values() for node in query.nodes)
+        rows = sum(kept.stored for node in nodes for kept in node.arrangements.values())
+        files = len(set(map(object_of, runs)))
+        return cls(manifest.tick, manifest.clock_us, rows, files, sum(runs.values()), manifest.finished)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def load_ticks(place: StateLocation) -> Iterator[RetainedTick]:
+    """Oldest first. The job may be running: a tick that is gone meanwhile is left out.
+
+    Raises:
+        StateError: there is no state.
+    """
+    store = place.checkpoint.store
+    for name in place.ticks():
+        try:
+            yield RetainedTick.of(load(store, name))
+        except StateError as error:
+            if name in manifest_names(store):
+                yield RetainedTick(tick_of(name), problem=error.message)
+
+
+def tick_of(name: str) -> int:
+    """Of a manifest's name."""
+    return int(name.rpartition("/")[2].removesuffix(".json"))
+
+
+def table_of(ticks: list[RetainedTick]) -> Table:
+    table = Table(title="Restorable ticks", title_justify="left", header_style="bold")
+    for name in ("tick", "rows", "files", "size"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("clock (UTC)", overflow="fold")
+    for tick in ticks:
+        if tick.problem is None:
+            ended = ", its input has ended" if tick.finished else ""
+            clock = f"{shown_time(tick.clock_us, False)}{ended}"
+            table.add_row(f"{tick.tick:,}", f"{tick.rows:,}", f"{tick.files:,}", size_of(tick.bytes), clock)
+        else:
+            table.add_row(f"{tick.tick:,}", "", "", "", tick.problem)
+    return table
+
+
+# What a job keeps, as its newest manifest says: rows and files per input, and which others have these
+# files.
+#
+# Nothing is changed, no file of rows is opened, and the job may be running.
+
+
+@dataclass(frozen=True)
+class SideState:
     """What one node of a query keeps of one of its sides, or of a table that rows meet as of their tick.
 
     ``rows``: retained ones, or partial aggregates; ``max_rows``: the most after any tick. ``files``,
@@ -60,7 +128,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class StateReport:
+class StateSummary:
     """The state as of a tick. ``files``, ``bytes``: of all runs, each once. ``differences``: how queries and
     sources of the job's text differ from those of the state. ``complete_from``: of queries that were changed,
     per query and event time, results with lesser ones may be missing; ``unknown``: per such query, the rows
@@ -70,7 +138,7 @@ class StateReport:
     tick: int
     clock_us: int
     finished: bool
-    inputs: tuple[Kept, ...]
+    inputs: tuple[SideState, ...]
     files: int
     bytes: int
     differences: tuple[str, ...] = ()
@@ -138,16 +206,16 @@ def state_text(
         StateError: there is no state, or it cannot be read.
     """
     from watersmeet.cli.job_file import job_in, settings_in
-    from watersmeet.cli.measured import manifest_in
-    from watersmeet.engine.driver.opening.plan_for_state import plan_for_state
-    from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.objects.setting import store_of
+    from watersmeet.cli.state_measurements import manifest_in
+    from watersmeet.objects.settings import store_of
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     settings = settings_in(text, source_name, overrides)
     directory, store = settings.get("checkpoint", str(default)), store_of(settings)
     manifest = manifest_in(directory, store)
-    infer = Inferring(directory, store=store)
+    infer = ColumnInference(directory, store=store)
     job = job_in(text, source_name, overrides, infer=infer)
     report = state_report(manifest, plan_for_state(plan_job(job), manifest))
     if as_json:
@@ -159,22 +227,22 @@ def state_text(
         print(line)
 
 
-def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
+def state_report(manifest: Manifest, plan: JobPlan) -> StateSummary:
     """``plan``: of the job's text as it is now. What is told of queries that are others there has the names
     of the state."""
     plans = {query.name: query for query in plan.queries}
     change = Change.of(manifest, plan)
-    held = list(_held(manifest))
+    held = list(_retained_sides(manifest))
     holders = Counter(name for side in held for name in side.runs)
     sizes = {live.run.name: live.run.nbytes for live in manifest.runs()}
-    taken, kept = _taken(manifest), []
+    taken, kept = _consumers_by_side(manifest), []
     for side in held:
         own = plans.get(side.query) if side.query not in change.changed else None
         shared = {name for name in side.runs if holders[name] > 1}
         others = [other.name for other in held if other is not side and shared & other.runs]
         others += taken.get((side.query, side.node, side.side), [])
         kept.append(
-            Kept(
+            SideState(
                 query=side.query,
                 node=_node_name(own, side.node),
                 input=_input_name(own, side),
@@ -187,7 +255,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
                 times=_times(own, side),
             )
         )
-    return StateReport(
+    return StateSummary(
         tick=manifest.tick,
         clock_us=manifest.clock_us,
         finished=manifest.finished,
@@ -197,24 +265,26 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
         differences=(*_differences(change, plan), *said_of_sources(manifest, plan)),
         rows_out={name: query.rows_out for name, query in manifest.queries.items()},
         complete_from={
-            name: _shown(plans.get(name), query.complete_from)
+            name: _format_times(plans.get(name), query.complete_from)
             for name, query in manifest.queries.items()
             if query.complete_from
         },
         unknown={name: query.unknown for name, query in manifest.queries.items() if query.complete_from},
-        shed={name: shed for name, query in manifest.queries.items() if (shed := shed_in(query.account))},
+        shed={
+            name: shed for name, query in manifest.queries.items() if (shed := count_shed_rows(query.account))
+        },
         shed_joined={
             name: query.shed_joined for name, query in manifest.queries.items() if query.shed_joined
         },
     )
 
 
-def _shown(query: QueryPlan | None, times: Mapping[str, Watermark]) -> dict[str, str]:
+def _format_times(query: QueryPlan | None, times: Mapping[str, Watermark]) -> dict[str, str]:
     """Per watermark key, for people; plain numbers where the plan does not say what they are."""
     return shown_times(query, times) if query is not None else {key: str(time) for key, time in times.items()}
 
 
-class _Held(NamedTuple):
+class _StoredSide(NamedTuple):
     """A side as the manifest has it; ``runs``: by their names."""
 
     query: str
@@ -230,19 +300,19 @@ class _Held(NamedTuple):
         return f"{self.query}/{_side_name(self.side)}"
 
 
-def _held(manifest: Manifest) -> Iterator[_Held]:
+def _retained_sides(manifest: Manifest) -> Iterator[_StoredSide]:
     """All sides that keep rows, or have kept some."""
     for name, query in manifest.queries.items():
         for number, node in enumerate(query.nodes):
             for side, arrangement in node.arrangements.items():
                 if arrangement.runs or arrangement.most:
                     runs = frozenset(live.run.name for live in arrangement.runs)
-                    yield _Held(
+                    yield _StoredSide(
                         name, number, side, arrangement.stored, arrangement.most, runs, _spans(arrangement)
                     )
             if node.table is not None:
                 runs = frozenset(run.name for run in node.table.runs)
-                yield _Held(name, number, "table", node.table.rows, node.table.rows, runs, {})
+                yield _StoredSide(name, number, "table", node.table.rows, node.table.rows, runs, {})
 
 
 def _spans(kept: Arrangement) -> dict[str, tuple[float, int]]:
@@ -255,7 +325,7 @@ def _spans(kept: Arrangement) -> dict[str, tuple[float, int]]:
     return spans
 
 
-def _times(query: QueryPlan | None, held: _Held) -> dict[str, tuple[str, str]]:
+def _times(query: QueryPlan | None, held: _StoredSide) -> dict[str, tuple[str, str]]:
     """Per event time, if the plan says which these are."""
     sides = () if query is None or held.node >= len(query.nodes) else query.nodes[held.node].sides
     side = next((side for side in sides if side.name == held.side), None)
@@ -278,7 +348,7 @@ def _times(query: QueryPlan | None, held: _Held) -> dict[str, tuple[str, str]]:
     }
 
 
-def _taken(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
+def _consumers_by_side(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
     """Per side, (query, node, name), those of other queries that go by the rows it keeps."""
     taken: dict[tuple[str, int, str], list[str]] = {}
     for name, query in manifest.queries.items():
@@ -299,7 +369,7 @@ def _node_name(query: QueryPlan | None, number: int) -> str:
     return node_name(query, query.nodes[number])
 
 
-def _input_name(query: QueryPlan | None, held: _Held) -> str:
+def _input_name(query: QueryPlan | None, held: _StoredSide) -> str:
     sides = () if query is None or held.node >= len(query.nodes) else query.nodes[held.node].sides
     titles = (side.title for side in sides if side.name == held.side and not is_ours(side.name))
     return next(titles, _side_name(held.side))

@@ -8,16 +8,22 @@ from dataclasses import dataclass
 
 from watersmeet.cli.job_file import is_pipeline, job_in
 from watersmeet.cli.output import to_stderr
-from watersmeet.cli.whatif.options import SHARES, Request, Words, read
-from watersmeet.cli.whatif.shown import print_csv, print_json, print_text
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, counted, raise_all
+from watersmeet.cli.whatif.options import SHARES, Request, WhatifFlags, read
+from watersmeet.cli.whatif.report import print_csv, print_json, print_text
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, format_count, raise_all
 from watersmeet.spec.model import Job
 from watersmeet.whatif.files import read as read_files
-from watersmeet.whatif.lags import Disorder, disorder_of, least_lags, rounded
-from watersmeet.whatif.sample import TICKS, Sample, on_clock, sample_of
-from watersmeet.whatif.setting import Setting, limits_of, without_limits
-from watersmeet.whatif.streams import Stream, streams_of
-from watersmeet.whatif.tried import Outcome, Trials, check_tried, is_played
+from watersmeet.whatif.lags import (
+    Disorder,
+    EventStream,
+    disorder_of,
+    least_lags,
+    round_lags,
+    streams_of,
+)
+from watersmeet.whatif.sample import TICKS, Sample, is_on_clock, sample_of
+from watersmeet.whatif.settings import Setting, limits_of, without_limits
+from watersmeet.whatif.trial import TrialOutcome, Trials, check_tried, is_played
 
 PLAYED_TICKS = 100
 """So many, about, where the engine plays them one by one."""
@@ -31,7 +37,7 @@ class Suggestion:
     share: float
     least: Mapping[str, int]
     lags: Mapping[str, int]
-    outcome: Outcome
+    outcome: TrialOutcome
     lines: Sequence[str]
 
 
@@ -39,9 +45,9 @@ class Suggestion:
 class Findings:
     """All that is shown. ``notes``: how the sample was taken, and what is not worked out."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[TrialOutcome]
     suggestion: Suggestion | None
-    streams: Mapping[str, Stream]
+    streams: Mapping[str, EventStream]
     sample: Sample
     notes: Sequence[str]
     seconds: float
@@ -51,7 +57,7 @@ def whatif_text(
     text: str,
     source_name: str,
     overrides: Mapping[str, str],
-    words: Words,
+    words: WhatifFlags,
     *,
     matches: bool,
     as_json: bool,
@@ -62,13 +68,13 @@ def whatif_text(
     Raises:
         WatersmeetError: the job, the flags or the sample are wrong; all problems of one of them together.
     """
-    from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.plan.planner import plan_job
+    from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     if as_json and as_csv:
         raise SpecError("--json and --csv exclude each other", code="wrong-option", hint="give one")
     before = time.monotonic()
-    job = job_in(text, source_name, overrides, Inferring(say=None if as_json or as_csv else to_stderr))
+    job = job_in(text, source_name, overrides, ColumnInference(say=None if as_json or as_csv else to_stderr))
     if not job.inserts:
         raise SpecError("the job has no query to try", code="no-query", hint="add an INSERT, or a SELECT")
     plan = plan_job(job)
@@ -76,11 +82,11 @@ def whatif_text(
     streams = streams_of(plan)
     request = read(words, streams)
     given = read_files(request.asked, job.options.time_zone)
-    aside = _aside(job)
+    aside = _limits_note(job)
     job = without_limits(job)
     ticks = PLAYED_TICKS if is_played(plan) else TICKS
     idle_us = [stream.source.idle_timeout_us for stream in streams.values()]
-    _check_clock(request, in_time=on_clock(given))
+    _check_clock(request, in_time=is_on_clock(given))
     sample = sample_of(
         given,
         ticks=ticks,
@@ -91,17 +97,17 @@ def whatif_text(
     trials = Trials(job, sample, with_matches=matches)
     try:
         disorder = [] if request.lags and request.share is None else disorder_of(job, sample)
-        outcomes = [trials.run(setting) for setting in request.settings(_found(disorder, streams))]
+        outcomes = [trials.run(setting) for setting in request.settings(_find_lags(disorder, streams))]
         suggestion = None
         if request.share is not None:
             pipeline = is_pipeline(source_name)
-            suggestion = _suggested(trials, disorder, streams, request.share, pipeline=pipeline)
+            suggestion = _suggest_lags(trials, disorder, streams, request.share, pipeline=pipeline)
     except EngineError as error:
-        from watersmeet.cli.run import placed
+        from watersmeet.cli.run import locate_error
 
-        raise placed(error, job, text, source_name) from None
+        raise locate_error(error, job, text, source_name) from None
     if request.plot is not None:
-        from watersmeet.cli.whatif.plotted import plot
+        from watersmeet.cli.whatif.plot import plot
 
         plot(request.plot, outcomes, suggestion, streams)
     notes = [*aside, *trials.notes, *_notes(sample, request)]
@@ -118,14 +124,14 @@ def _check_clock(request: Request, *, in_time: bool) -> None:
     """Whether lengths that were said are of the sample's clock."""
     problems: list[WatersmeetError] = []
     if request.idles and not in_time:
-        problems.append(_not_of_clock("--idle says times on the clock", in_time))
+        problems.append(_wrong_clock_error("--idle says times on the clock", in_time))
     if request.tick is not None and request.tick.in_time != in_time:
         said = "a time on the clock" if request.tick.in_time else "a number"
-        problems.append(_not_of_clock(f"--tick says {said}", in_time))
+        problems.append(_wrong_clock_error(f"--tick says {said}", in_time))
     raise_all(problems)
 
 
-def _not_of_clock(said: str, in_time: bool) -> SpecError:
+def _wrong_clock_error(said: str, in_time: bool) -> SpecError:
     return SpecError(
         f"{said}, and rows of the sample arrive by {'times' if in_time else 'numbers'}",
         code="wrong-option",
@@ -133,19 +139,19 @@ def _not_of_clock(said: str, in_time: bool) -> SpecError:
     )
 
 
-def _found(disorder: Sequence[Disorder], streams: Mapping[str, Stream]) -> dict[str, dict[str, int]]:
+def _find_lags(disorder: Sequence[Disorder], streams: Mapping[str, EventStream]) -> dict[str, dict[str, int]]:
     """Lags to try, by the shares of rows that they leave late."""
     in_time = {name: stream.in_time for name, stream in streams.items()}
-    declared = _to_set({name: stream.lag or 0 for name, stream in streams.items()}, streams)
+    declared = _settable_lags({name: stream.lag or 0 for name, stream in streams.items()}, streams)
     titles: dict[tuple[tuple[str, int], ...], str] = {}
     for share in SHARES:
-        lags = rounded(_to_set(least_lags(disorder, share), streams), in_time)
+        lags = round_lags(_settable_lags(least_lags(disorder, share), streams), in_time)
         if lags and lags != declared:
             titles[tuple(lags.items())] = f"late ≤ {100 * share:g}%" if share else "none late"
     return {title: dict(lags) for lags, title in titles.items()}
 
 
-def _to_set(lags: Mapping[str, int], streams: Mapping[str, Stream]) -> dict[str, int]:
+def _settable_lags(lags: Mapping[str, int], streams: Mapping[str, EventStream]) -> dict[str, int]:
     return {
         name: lag
         for name, lag in lags.items()
@@ -153,22 +159,22 @@ def _to_set(lags: Mapping[str, int], streams: Mapping[str, Stream]) -> dict[str,
     }
 
 
-def _suggested(
+def _suggest_lags(
     trials: Trials,
     disorder: Sequence[Disorder],
-    streams: Mapping[str, Stream],
+    streams: Mapping[str, EventStream],
     share: float,
     *,
     pipeline: bool,
 ) -> Suggestion:
-    least = _to_set(least_lags(disorder, share), streams)
-    lags = rounded(least, {name: stream.in_time for name, stream in streams.items()})
+    least = _settable_lags(least_lags(disorder, share), streams)
+    lags = round_lags(least, {name: stream.in_time for name, stream in streams.items()})
     outcome = trials.run(Setting(lags=lags, title="suggested"))
     lines = [line for name, lag in lags.items() for line in streams[name].written(lag, pipeline)]
     return Suggestion(share, least, lags, outcome, lines)
 
 
-def _aside(job: Job) -> list[str]:
+def _limits_note(job: Job) -> list[str]:
     """What of the job is not tried, in a note."""
     limits = limits_of(job)
     if not limits:
@@ -185,7 +191,7 @@ def _notes(sample: Sample, request: Request) -> list[str]:
         " (--arrival names columns that say when)"
     ]
     nulls = {name: rows for name, rows in sample.nulls.items() if rows}
-    notes += [f"{name}: {counted(rows, 'row')} without an event time" for name, rows in nulls.items()]
+    notes += [f"{name}: {format_count(rows, 'row')} without an event time" for name, rows in nulls.items()]
     if request.idles and not sample.by_arrival:
         notes.append("silence was measured by event times, for nothing else says when rows arrived")
     return notes

@@ -63,7 +63,7 @@ def whatif(
 ) -> None:
     """Try other lags, time bounds and idle timeouts on a sample: late rows against rows in state."""
     from watersmeet.cli.whatif.command import whatif_text
-    from watersmeet.cli.whatif.options import Words
+    from watersmeet.cli.whatif.options import WhatifFlags
 
     given = {
         "lateness": lateness,
@@ -72,7 +72,7 @@ def whatif(
         "time_zone": time_zone,
     }
     overrides = {name: value for name, value in given.items() if value is not None}
-    words = Words(
+    words = WhatifFlags(
         sample=sample or (),
         arrival=arrival or (),
         partition=partition or (),

@@ -13,21 +13,21 @@ from typing import TypeVar
 from watersmeet.errors import SpecError, WatersmeetError, collect_errors, near_names, raise_all
 from watersmeet.spec.model import Source
 from watersmeet.types.intervals import IntervalError, text_us
-from watersmeet.whatif.files import Asked
-from watersmeet.whatif.setting import Setting
-from watersmeet.whatif.streams import Stream
+from watersmeet.whatif.files import FileRequest
+from watersmeet.whatif.lags import EventStream
+from watersmeet.whatif.settings import Setting
 
-MOST_SETTINGS = 500
+MAX_SETTINGS = 500
 SHARES = (0.1, 0.01, 0.001, 0.0)
 """Of late rows: for each a lag is tried if none are said."""
 PLOTS = (".png", ".svg", ".pdf")
-MOST_LAG = 2**62
+MAX_LAG = 2**62
 
 Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
-class Words:
+class WhatifFlags:
     """The flags as they were written."""
 
     sample: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Request:
     ``idles``: likewise, empty where the job's own are meant. ``share``: of late rows, that a lag is wanted
     for."""
 
-    asked: Sequence[Asked]
+    asked: Sequence[FileRequest]
     lags: Sequence[Mapping[str, int]]
     scales: Sequence[Fraction]
     idles: Sequence[Idle]
@@ -91,17 +91,17 @@ class Request:
             )
             for (title, lags), scale, idle in product(titled, self.scales or (Fraction(1),), idles)
         ]
-        if len(settings) > MOST_SETTINGS:
+        if len(settings) > MAX_SETTINGS:
             raise SpecError(
                 f"every lag with every interval and idle timeout makes {len(settings)} settings,"
-                f" and {MOST_SETTINGS} is the limit",
+                f" and {MAX_SETTINGS} is the limit",
                 code="too-many-settings",
                 hint="give fewer values of --lag, --interval or --idle",
             )
         return settings
 
 
-def read(words: Words, streams: Mapping[str, Stream]) -> Request:
+def read(words: WhatifFlags, streams: Mapping[str, EventStream]) -> Request:
     """Raises: SpecError, or SeveralErrors: all that is wrong with the flags."""
     problems: list[WatersmeetError] = []
 
@@ -112,12 +112,12 @@ def read(words: Words, streams: Mapping[str, Stream]) -> Request:
                 read_values.append(read_one(text))
         return read_values
 
-    samples = _named(words.sample, "--sample", "orders='orders/*.parquet'", streams, problems)
+    samples = _values_by_source(words.sample, "--sample", "orders='orders/*.parquet'", streams, problems)
     if missing := [name for name in streams if name not in samples]:
         problems.append(_no_sample(missing))
-    arrivals = _named(words.arrival, "--arrival", "orders=ingested_at", streams, problems)
-    partitions = _named(words.partition, "--partition", "orders=part", streams, problems)
-    problems += _once(arrivals, "--arrival") + _once(partitions, "--partition")
+    arrivals = _values_by_source(words.arrival, "--arrival", "orders=ingested_at", streams, problems)
+    partitions = _values_by_source(words.partition, "--partition", "orders=part", streams, problems)
+    problems += _repeated_columns(arrivals, "--arrival") + _repeated_columns(partitions, "--partition")
     asked = []
     for name, stream in streams.items():
         if name not in samples:
@@ -128,7 +128,7 @@ def read(words: Words, streams: Mapping[str, Stream]) -> Request:
             problems.append(_no_times(name))
             continue
         asked.append(
-            Asked(
+            FileRequest(
                 stream.source,
                 samples[name],
                 stream.needed,
@@ -193,11 +193,11 @@ def _wrong_with_partitions(source: Source, told: bool) -> Iterator[WatersmeetErr
         )
 
 
-def _named(
+def _values_by_source(
     texts: Sequence[str],
     option: str,
     example: str,
-    streams: Mapping[str, Stream],
+    streams: Mapping[str, EventStream],
     problems: list[WatersmeetError],
 ) -> dict[str, list[str]]:
     """``source=value`` texts, per source."""
@@ -216,7 +216,7 @@ def _named(
     return values
 
 
-def _unknown(name: str, option: str, streams: Mapping[str, Stream]) -> SpecError:
+def _unknown(name: str, option: str, streams: Mapping[str, EventStream]) -> SpecError:
     return SpecError(
         f'{option}: there is no stream "{name}" in the queries of this job',
         code="unknown-source",
@@ -224,7 +224,7 @@ def _unknown(name: str, option: str, streams: Mapping[str, Stream]) -> SpecError
     )
 
 
-def _once(named: Mapping[str, Sequence[str]], option: str) -> list[WatersmeetError]:
+def _repeated_columns(named: Mapping[str, Sequence[str]], option: str) -> list[WatersmeetError]:
     return [
         _wrong(f'{option} names {len(values)} columns of "{name}"', "name one")
         for name, values in named.items()
@@ -232,12 +232,12 @@ def _once(named: Mapping[str, Sequence[str]], option: str) -> list[WatersmeetErr
     ]
 
 
-def _lags(text: str, streams: Mapping[str, Stream]) -> dict[str, int]:
+def _lags(text: str, streams: Mapping[str, EventStream]) -> dict[str, int]:
     """``10 seconds``: of every stream; ``orders=10 seconds, deliveries=1 minute``: of those."""
     if "=" not in text:
         return {name: _lag(text, stream) for name, stream in streams.items() if stream.lag is not None}
     problems: list[WatersmeetError] = []
-    named = _named(text.split(","), "--lag", "'orders=10 seconds'", streams, problems)
+    named = _values_by_source(text.split(","), "--lag", "'orders=10 seconds'", streams, problems)
     problems += [
         _wrong(f'"--lag {text}" says {len(values)} lags of "{name}"', "each --lag is one setting: repeat it")
         for name, values in named.items()
@@ -251,7 +251,7 @@ def _lags(text: str, streams: Mapping[str, Stream]) -> dict[str, int]:
     return lags
 
 
-def _lag(text: str, stream: Stream) -> int:
+def _lag(text: str, stream: EventStream) -> int:
     if stream.lag is None or len(stream.units) > 1:
         why = "its watermarks are told" if stream.lag is None else "its event times are of different units"
         raise _wrong(f'no lag of "{stream.source.name}" can be tried: {why}', "leave it out of --lag")
@@ -270,9 +270,9 @@ def _length(text: str, what: str, *, in_time: bool, least: int) -> int:
             length = text_us(own)
         except IntervalError as error:
             raise _wrong(f"{what} is {error.about(text)}", error.hint or "such as '10 seconds'") from None
-    if not least <= length <= MOST_LAG:
+    if not least <= length <= MAX_LAG:
         limit = "less than nothing" if length < 0 else "out of range"
-        raise _wrong(f"{what} is {text!r}, which is {limit}", f"from {least} to {MOST_LAG}")
+        raise _wrong(f"{what} is {text!r}, which is {limit}", f"from {least} to {MAX_LAG}")
     return length
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from watersmeet.cli.job_file import job_in
-from watersmeet.cli.state_commands.place import Place
-from watersmeet.cli.why.reading import reread
-from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.errors import SpecError, StateError, counted, printable
-from watersmeet.history.past import read
-from watersmeet.objects.setting import store_of
+from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.cli.why.sources import reread
+from watersmeet.errors import SpecError, StateError, format_count, printable
+from watersmeet.history.reader import read
+from watersmeet.objects.settings import store_of
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.spark.job.column_inference import ColumnInference
 from watersmeet.spec.model import Job
 from watersmeet.state.manifest import load_newest
 from watersmeet.why.answer import Answer, Fate
@@ -53,7 +53,7 @@ def answer_question(
 ) -> list[Answer]:
     """An answer per query that has such an input. ``overrides``: settings that take precedence over those of
     the text."""
-    place = Place.of_text(text, named, checkpoint, default, overrides)
+    place = StateLocation.from_text(text, named, checkpoint, default, overrides)
     store = place.checkpoint.store
     job, plan = plan_text(text, named, place, overrides)
     asked = QuestionPlan.of(question, job, plan)
@@ -75,9 +75,11 @@ def answer_question(
     return [answer.with_notes(notes) for answer in answers(asked, job, history, rows)]
 
 
-def plan_text(text: str, named: Path, place: Place, overrides: Mapping[str, str]) -> tuple[Job, JobPlan]:
+def plan_text(
+    text: str, named: Path, place: StateLocation, overrides: Mapping[str, str]
+) -> tuple[Job, JobPlan]:
     """The job, and its plan. Raises: SpecError, it has no query, and all that is wrong with it."""
-    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    infer = ColumnInference(str(place.checkpoint.root), store=store_of(place.settings))
     job = job_in(text, str(named), overrides, infer)
     if not job.inserts:
         raise SpecError("the job has no query", code="no-query", hint="add an INSERT, or a SELECT")
@@ -90,7 +92,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     for fate in answer.fates:
         yield from _of_fate(fate)
     if answer.more:
-        yield f"… and {counted(answer.more, 'more row')}: --limit, --key and --time say which"
+        yield f"… and {format_count(answer.more, 'more row')}: --limit, --key and --time say which"
     yield from (f"note: {note}" for note in answer.notes)
 
 
@@ -111,7 +113,7 @@ def _of_fate(fate: Fate) -> Iterator[str]:
     for own in fate.reached if len(fate.reached) > 1 else ():
         yield f"    was joined with {_row(own.row)} {own.tick}"
     if fate.more_met:
-        yield f"    … and {counted(fate.more_met, 'other row')}"
+        yield f"    … and {format_count(fate.more_met, 'other row')}"
     for near in fate.near:
         yield f"    near: {_row(near.row)}"
         yield from (f"      {failed}" for failed in near.failed)

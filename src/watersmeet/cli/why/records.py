@@ -19,23 +19,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.local.evaluate import value_of
-from watersmeet.engine.records.decoders import decoder_of, registry_of
-from watersmeet.engine.records.decoding import VALUE, Decoding
-from watersmeet.engine.spark.sources.files.first_found import Row, refused
-from watersmeet.engine.spark.sources.files.first_rows import csv_record, json_readers, json_record
-from watersmeet.engine.spark.sources.files.first_values import (
-    Unsure,
-    counted_time,
-    fields_of,
-    json_object,
-    text_reader,
-)
-from watersmeet.engine.spark.time_formats import FORMATS, TimeFormats
-from watersmeet.engine.values import arrow_type_of, to_table
 from watersmeet.event_time import Mask
 from watersmeet.names import DIFF, PARTITION
-from watersmeet.spec.changing import PrimaryKey
+from watersmeet.runtime.local.evaluate import evaluate_column
+from watersmeet.runtime.records.decoding import VALUE, Decoding, build_decoder, build_registry
+from watersmeet.runtime.spark.sources.files.first_rows import (
+    Row,
+    UncertainValue,
+    convert_counted_time,
+    csv_record,
+    json_object,
+    json_readers,
+    json_record,
+    not_previewed_error,
+    read_fields,
+    text_reader,
+)
+from watersmeet.runtime.spark.time_values import FORMATS, TimeFormats
+from watersmeet.runtime.values import arrow_type_of, to_table
+from watersmeet.spec.change_kinds import PrimaryKey
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, diff_of
 from watersmeet.spec.options.debezium import (
@@ -53,7 +55,7 @@ from watersmeet.spec.options.kafka import JSON, RAW, key_format, metadata_of, pa
 from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
 from watersmeet.spec.options.records import HEADER
 from watersmeet.spec.records.changes import columns_of_deletes
-from watersmeet.spec.records.counted_times import DAYS, TimeUnit
+from watersmeet.spec.records.text_records import DAYS, TimeUnit
 from watersmeet.types import sql_type as sql
 from watersmeet.why.rows import Numbers
 
@@ -73,7 +75,7 @@ def as_changes(source: Source, rows: pa.Table, zone: str) -> tuple[pa.Table, Mas
     change, key = source.change_column, source.primary_key
     if change is not None:
         told: dict[Any, int | None] = {}
-        values = value_of(source, change.column, rows, zone).to_pylist()
+        values = evaluate_column(source, change.column, rows, zone).to_pylist()
         for value in set(values):
             told[value] = diff_of(change, value)
         says &= np.array([told[value] is not None for value in values], dtype=np.bool_)
@@ -82,10 +84,10 @@ def as_changes(source: Source, rows: pa.Table, zone: str) -> tuple[pa.Table, Mas
     if key is None:
         return rows, says
     for name in key.columns:
-        says &= ~_is_null(value_of(source, name, rows, zone))
+        says &= ~_is_null(evaluate_column(source, name, rows, zone))
     goes, of_deletes = diffs < 0, columns_of_deletes(source)
     if key.sequence is not None:
-        says &= (diffs <= 0) | ~_is_null(value_of(source, key.sequence, rows, zone))
+        says &= (diffs <= 0) | ~_is_null(evaluate_column(source, key.sequence, rows, zone))
     if goes.any():
         for column in source.row_columns:
             if column.name not in of_deletes:
@@ -104,7 +106,7 @@ Changes = Sequence[tuple[Row, int]]
 """Rows, and how often each comes; below zero: goes."""
 
 OfRecord = Callable[[bytes | None, bytes | None], Changes | None]
-"""Of a record's key and value; None: it says nothing of rows, and is counted. It raises `Unsure`."""
+"""Of a record's key and value; None: it says nothing of rows, and is counted. It raises `UncertainValue`."""
 
 Readers = Mapping[str, Callable[[Any], Any] | None]
 
@@ -118,7 +120,7 @@ def decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Unsure from None
+        raise UncertainValue from None
 
 
 # upsert-json
@@ -148,11 +150,13 @@ def upserts(
 
     def read(key_bytes: bytes | None, value: bytes | None) -> Changes:
         told = {} if key_bytes is None else of_key(decode_text(key_bytes))
-        row = dict.fromkeys(readers) if value is None else fields_of(json_object(decode_text(value)), readers)
+        row = (
+            dict.fromkeys(readers) if value is None else read_fields(json_object(decode_text(value)), readers)
+        )
         for name in key.columns:
             own, other = row[name], told.get(name)
             if key_bytes is not None and own is not None and own != other:
-                raise Unsure
+                raise UncertainValue
             row[name] = own if other is None else other
         return [(row, -1 if value is None else 1)]
 
@@ -168,7 +172,7 @@ def _key_reader(
         read = text_reader(source, column, TimeFormats(time_zone))
         return lambda text: {name: read(text)}
     own = {name: readers[name] for name in key.columns}
-    return lambda text: fields_of(json_object(text), own)
+    return lambda text: read_fields(json_object(text), own)
 
 
 # debezium-json
@@ -203,7 +207,7 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
         if _is_skipped(event, source):
             return None
         if after is not None and any(_is_left_out(own, kinds[name]) for name, own in after.items()):
-            raise Unsure
+            raise UncertainValue
         told_beside = {name: _of_event(event, path, kinds[name]) for name, path in fields.items()}
         after = None if after is None else after | told_beside
         if key is None:
@@ -214,7 +218,7 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
             row = {name: told.get(name) for name in key.columns}
             if None in row.values() and key_bytes is not None:
                 of_record = _payload_of(json_object(decode_text(key_bytes)), key.columns)
-                of_record = fields_of(of_record, {name: readers[name] for name in key.columns})
+                of_record = read_fields(of_record, {name: readers[name] for name in key.columns})
                 row = {name: of_record[name] if own is None else own for name, own in row.items()}
             return row
 
@@ -232,7 +236,9 @@ def _event_readers(
 ) -> Readers:
     for name in options:
         if name in FORMATS:
-            raise refused(source, f"what the option '{name}' means for {DEBEZIUM}, only Spark knows")
+            raise not_previewed_error(
+                source, f"what the option '{name}' means for {DEBEZIUM}, only Spark knows"
+            )
     columns = [column for column in source.columns if column.name not in event_fields(source)]
     readers = dict(json_readers(source, columns, options, time_zone, needed))
     for column in columns:
@@ -251,7 +257,7 @@ def _names_of_types(event: Mapping[str, Any]) -> Mapping[str, str | None] | None
         row = next((part.get("fields") for part in parts if part.get("field") == "after"), None)
         return None if row is None else {own["field"]: own.get("name") for own in row}
     except (AttributeError, TypeError, KeyError):
-        raise Unsure from None
+        raise UncertainValue from None
 
 
 def _as_described(
@@ -280,7 +286,7 @@ def _as_described(
 def _unless(read: Any, uncertain: type) -> Callable[[Any], Any]:
     def certain(value: Any) -> Any:
         if isinstance(value, uncertain):
-            raise Unsure
+            raise UncertainValue
         return read(value)
 
     return certain
@@ -297,14 +303,14 @@ def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text:
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
             return of_text(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Unsure
+            raise UncertainValue
         if column.type == sql.DATE:
             if value not in DAYS:
-                raise Unsure
+                raise UncertainValue
             return date(1970, 1, 1) + timedelta(days=value)
         if unit is None or not -_MOST <= value <= _MOST:
-            raise Unsure
-        return counted_time(value, unit)
+            raise UncertainValue
+        return convert_counted_time(value, unit)
 
     return read
 
@@ -314,7 +320,7 @@ def _payload_of(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, 
     if event.get("payload") is None:
         return event
     if not isinstance(event["payload"], dict) or any(event.get(name) is not None for name in names):
-        raise Unsure
+        raise UncertainValue
     payload: Mapping[str, Any] = event["payload"]
     return payload
 
@@ -337,14 +343,14 @@ def _of_event(event: Mapping[str, Any], path: str, kind: sql.SqlType) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise Unsure
+            raise UncertainValue
         value = value.get(name)
     if value is None or (isinstance(value, str) and kind == sql.STRING):
         return value
     if kind == sql.STRING or not isinstance(value, int) or isinstance(value, bool):
-        raise Unsure
+        raise UncertainValue
     if not -(2 ** (bits := sql.INTEGER_BITS[kind.name] - 1)) <= value < 2**bits:
-        raise Unsure
+        raise UncertainValue
     return value
 
 
@@ -352,8 +358,8 @@ def _part(value: Any, readers: Readers) -> Row | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise Unsure
-    return fields_of(value, readers)
+        raise UncertainValue
+    return read_fields(value, readers)
 
 
 def _is_left_out(value: Any, kind: sql.SqlType) -> bool:
@@ -368,7 +374,7 @@ def _by_row(op: Any, before: Row | None, after: Row | None) -> Changes:
         return [(before, -1)]
     if op == "u" and before is not None and after is not None:
         return [(before, -1), (after, 1)]
-    raise Unsure
+    raise UncertainValue
 
 
 def _by_key(
@@ -389,7 +395,7 @@ def _by_key(
     if op == "d":
         row = old()
         if None in row.values():
-            raise Unsure
+            raise UncertainValue
         return [(nothing | row, -1)]
     if op == "u" and after is not None:
         was = {name: (before or {}).get(name) for name in key.columns}
@@ -397,7 +403,7 @@ def _by_key(
             return [(after, 1)]
         sequence = {} if key.sequence is None else {key.sequence: after[key.sequence]}
         return [(nothing | was | sequence, -1), (after, 1)]
-    raise Unsure
+    raise UncertainValue
 
 
 _PATIENCE_S = 5.0
@@ -441,16 +447,16 @@ class RecordsAgain:
         for column in source.columns:
             wanted = self._metadata.get(column.name)
             if wanted is not None and column.type not in _BESIDE[wanted]:
-                raise refused(source, f"how {wanted} is read as {column.type}, only Spark knows")
+                raise not_previewed_error(source, f"how {wanted} is read as {column.type}, only Spark knows")
         self._of_record: OfRecord | None = None
         if self._format not in WITH_SCHEMA:
             self._of_record = self._reader(time_zone, needed)
         else:
-            registry = registry_of(source)
+            registry = build_registry(source)
             if registry is not None:  # a record of a schema that is not there was waited for
                 registry = replace(registry, patience_s=_PATIENCE_S, unknown_is_broken=True)
             names = tuple(column.name for column in self._values)
-            self._decoding = Decoding(decoder_of(source, registry), names, "broken")
+            self._decoding = Decoding(build_decoder(source, registry), names, "broken")
 
     def __call__(
         self,
@@ -524,12 +530,12 @@ class RecordsAgain:
                     rows.append(row)
                     diffs.append(diff)
                     records.append(number)
-            except Unsure:
+            except UncertainValue:
                 left_out[number] = _head_of(key if value is None else value)
         return to_table(self._values, rows, diffs), np.array(records, dtype=np.int64)
 
     def _decode(self, values: pa.Array, left_out: dict[int, str]) -> Rows:
-        decoded = self._decoding.decoded(pa.record_batch([values], names=[VALUE]))
+        decoded = self._decoding.decode_batch(pa.record_batch([values], names=[VALUE]))
         broken = decoded.column(len(self._values))
         good = broken.is_null()
         records = np.flatnonzero(good.to_numpy(zero_copy_only=False))
@@ -565,7 +571,7 @@ class RecordsAgain:
 
         def of_value(_: bytes | None, value: bytes | None) -> Changes:
             if value is None or (has_header and (len(value) < _HEAD or value[:1] != b"\0")):
-                raise Unsure
+                raise UncertainValue
             return [(read(decode_text(value[_HEAD:] if has_header else value)), 1)]
 
         return of_value
@@ -583,7 +589,7 @@ _BESIDE = {
 
 def _raw(source: Source, values: list[Column]) -> Callable[[bytes | None], Row]:
     if len(values) > 1 or any(column.type not in (sql.STRING, sql.BINARY) for column in values):
-        raise refused(source, "how its values are read, only Spark knows")
+        raise not_previewed_error(source, "how its values are read, only Spark knows")
 
     def of_value(value: bytes | None) -> Row:
         return {
@@ -604,7 +610,7 @@ def _metadata(array: pa.Array, wanted: str, column: Column) -> tuple[pa.Array, n
         for number, value in enumerate(array.to_pylist()):
             try:
                 texts.append(None if value is None else decode_text(value))
-            except Unsure:
+            except UncertainValue:
                 texts.append(None)
                 is_read[number] = False
         return pa.array(texts, kind), is_read

@@ -18,25 +18,30 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.cli.why.records import RecordsAgain
-from watersmeet.engine.local.evaluate import value_of
-from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, SOURCES, TOPICS, ends_in
-from watersmeet.engine.values import to_table
-from watersmeet.errors import WatersmeetError, counted
+from watersmeet.errors import WatersmeetError, format_count
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
+from watersmeet.runtime.local.evaluate import evaluate_column
+from watersmeet.runtime.spark.checkpoint.spark_positions import (
+    NOTHING_READ,
+    SOURCES,
+    TOPICS,
+    load_end_offsets,
+)
+from watersmeet.runtime.values import to_table
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.kafka import is_another_topic, records_of, servers_text, topics_in
-from watersmeet.topics.reading import (
+from watersmeet.topics import (
     KEY,
     OFFSET,
     TIMESTAMP,
     VALUE,
-    NotRead,
-    Place,
-    Silent,
-    Topic,
+    SilentBrokers,
+    SourcePartition,
     TopicReader,
+    TopicReadError,
+    TopicState,
 )
 from watersmeet.why.rows import UNREAD, Missing, Numbers, Portion, Reread, SourceRows
 from watersmeet.why.ticks import TickHistory
@@ -50,7 +55,8 @@ class Others(Exception):
 class PartRead:
     """``name``: as of a `Portion`; ``first``: the offset from which on it was read again; ``until``: up to
     which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising;
-    ``counted``: how many rows a tick counts of each, below zero: that is not known; None: one of each."""
+    ``format_count``: how many rows a tick counts of each, below zero: that is not known; None: one of
+    each."""
 
     name: str
     first: int
@@ -88,7 +94,7 @@ def find_missing(
         tick = history.ticks[slot]
         if there > rows_in[slot]:
             raise Others(
-                f"where tick {tick} read {counted(rows_in[slot], noun)}, there are {there:,} now:"
+                f"where tick {tick} read {format_count(rows_in[slot], noun)}, there are {there:,} now:"
                 " they are others than those that the job has read"
             )
         lost = rows_in[slot] - there
@@ -158,7 +164,7 @@ def find_unordered(
     if key is None or len(set(parts)) < 2:
         return []
     read = SourceRows.of(Reread(source, portions), history)
-    columns = pa.table({name: value_of(source, name, read.rows, zone) for name in key.columns})
+    columns = pa.table({name: evaluate_column(source, name, read.rows, zone) for name in key.columns})
     group = group_numbers(batch_of(columns), key.columns)
     part = np.unique(parts, return_inverse=True)[1][read.portion]
     order = np.lexsort((part, group, read.slot))
@@ -200,8 +206,8 @@ class _Span:
 
 @dataclass
 class _Rows:
-    """What was read of one. ``offsets``: of rows; ``records``, ``counted``: of all records, and how many rows
-    a tick counts of each."""
+    """What was read of one. ``offsets``: of rows; ``records``, ``format_count``: of all records, and how
+    many rows a tick counts of each."""
 
     tables: list[pa.Table] = field(default_factory=list)
     offsets: list[Numbers] = field(default_factory=list)
@@ -232,8 +238,8 @@ def topics_again(
             return _unread(source, f"no broker answers at {servers}")
         with TopicReader(source) as reader:
             return _Again(source, host, history, records, time_zone).read(reader)
-    except (NotRead, Others) as why:
-        if isinstance(why, Silent):
+    except (TopicReadError, Others) as why:
+        if isinstance(why, SilentBrokers):
             silent.add(servers)
         return _unread(source, str(why))
     except WatersmeetError as error:  # of what only Spark reads, and of a schema registry
@@ -274,14 +280,14 @@ class _Again:
             self._missing += find_missing(self._history, self._source.name, parts, by_keys=is_upsert)
         self._missing += find_unordered(self._source, portions, self._history, self._zone)
         if self._left_out > MOST_LEFT_OUT:
-            more = counted(self._left_out - MOST_LEFT_OUT, "more record")
+            more = format_count(self._left_out - MOST_LEFT_OUT, "more record")
             self._missing.append(Missing(f"{more} could not be read here"))
         return Reread(self._source, portions, tuple(self._missing))
 
     # what there is
 
-    def _spans(self, topics: Mapping[str, Topic]) -> dict[Place, _Span]:
-        spans: dict[Place, _Span] = {}
+    def _spans(self, topics: Mapping[str, TopicState]) -> dict[SourcePartition, _Span]:
+        spans: dict[SourcePartition, _Span] = {}
         for name in topics_in(self._source.options):
             topic, was = topics.get(name), self._ids.get(name)
             own = {place: until for place, until in self._until.items() if place.topic == name}
@@ -294,15 +300,15 @@ class _Again:
                     if place.partition not in topic.ends:
                         self._lacks(f"partition {place.name} is not there any more")
                 for partition, ends in sorted(topic.ends.items()):
-                    span = self._span(Place(name, partition), *ends)
+                    span = self._span(SourcePartition(name, partition), *ends)
                     if span is not None:
-                        spans[Place(name, partition)] = span
+                        spans[SourcePartition(name, partition)] = span
         return spans
 
     def _lacks(self, words: str) -> None:
         self._missing.append(Missing(words))
 
-    def _span(self, place: Place, first: int, end: int) -> _Span | None:
+    def _span(self, place: SourcePartition, first: int, end: int) -> _Span | None:
         part, until = place.name, self._until.get(place)
         if until is None:  # no tick has read it
             return _Span(first, first, end)
@@ -328,7 +334,7 @@ class _Again:
             self._missing.append(Missing(words, part, max(end, began), until))
         return _Span(max(began, first), until, end)
 
-    def _bound(self, spans: Mapping[Place, _Span]) -> None:
+    def _bound(self, spans: Mapping[SourcePartition, _Span]) -> None:
         """Leave out what is too much: the oldest of what was read, the newest of what was not."""
         for place, own in spans.items():
             most = max(own.until, own.first) + MOST_UNREAD // len(spans)
@@ -356,7 +362,7 @@ class _Again:
 
     # rows
 
-    def _take(self, place: Place, batch: pa.RecordBatch, rows: _Rows) -> None:
+    def _take(self, place: SourcePartition, batch: pa.RecordBatch, rows: _Rows) -> None:
         columns = (batch.column(name) for name in (OFFSET, KEY, VALUE, TIMESTAMP))
         taken = self._records(*place, *columns)
         offsets = batch.column(OFFSET).to_numpy()
@@ -367,7 +373,7 @@ class _Again:
         rows.left_out |= {int(offsets[number]): text for number, text in taken.left_out.items()}
         self._bytes += taken.rows.nbytes + sum(map(len, taken.left_out.values()))
         if self._bytes > MOST_BYTES:
-            raise NotRead(f"their rows would take more than {MOST_BYTES >> 20} MB of memory")
+            raise TopicReadError(f"their rows would take more than {MOST_BYTES >> 20} MB of memory")
 
     def _portions(self, part: str, own: _Span, rows: _Rows) -> list[Portion]:
         """Cut where another tick may have read on; a record that was left out is a portion by itself."""
@@ -398,15 +404,17 @@ class _Again:
         return offset if offset < own.until else UNREAD
 
 
-def _read_up_to(source: Source, host: Mapping[str, Any]) -> dict[Place, int]:
+def _read_up_to(source: Source, host: Mapping[str, Any]) -> dict[SourcePartition, int]:
     """Per partition how far it was read, by the newest tick."""
     names: Sequence[str] = host.get(SOURCES, ())
     name = f"{source.connector} {source.name}"
-    ends = ends_in(host)
+    ends = load_end_offsets(host)
     if ends is None or name not in names or ends[names.index(name)] == NOTHING_READ:
         return {}
     read = json.loads(ends[names.index(name)])
-    return {Place(topic, int(number)): end for topic, own in read.items() for number, end in own.items()}
+    return {
+        SourcePartition(topic, int(number)): end for topic, own in read.items() for number, end in own.items()
+    }
 
 
 def _begins_later(source: Source) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from watersmeet.event_time import Side
-from watersmeet.kernel.match.pairs import Condition
+from watersmeet.kernel.match.pairs import PairCondition
 from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
@@ -23,8 +23,8 @@ PAIRS = 16_384
 """At most so many pairs are looked at."""
 
 
-def estimated(
-    condition: Condition, needles: SortedRows, side: Side, rows: SortedRows, indexes: Sequence[Measured]
+def estimate_candidates(
+    condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows, indexes: Sequence[Measured]
 ) -> list[float]:
     """Candidates of all ``needles`` (rows of ``side``) among ``rows``, by each of ``indexes``."""
     if len(needles) == 0 or len(rows) == 0:

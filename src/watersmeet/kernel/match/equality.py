@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import Mask
-from watersmeet.kernel.batches import bound, cuts, sizes, taken
+from watersmeet.kernel.batches import bound, cut_points, sizes, take_values
 from watersmeet.kernel.match.probe import Rows
 
 CHECKED_BYTES = 64 << 20
@@ -39,11 +39,13 @@ def equal_pairs(
         mask: Mask = _as_numpy(left)[left_rows] == _as_numpy(right)[right_rows]
         return mask
     if bound([left], left_rows) + bound([right], right_rows) <= CHECKED_BYTES:
-        return equal_arrays(taken(left, left_rows), taken(right, right_rows), null_safe=null_safe)
+        return equal_arrays(take_values(left, left_rows), take_values(right, right_rows), null_safe=null_safe)
     of_pairs = sizes([left], left_rows) + sizes([right], right_rows)
     masks = [
-        equal_arrays(taken(left, left_rows[a:b]), taken(right, right_rows[a:b]), null_safe=null_safe)
-        for a, b in pairwise(cuts(of_pairs, CHECKED_BYTES))
+        equal_arrays(
+            take_values(left, left_rows[a:b]), take_values(right, right_rows[a:b]), null_safe=null_safe
+        )
+        for a, b in pairwise(cut_points(of_pairs, CHECKED_BYTES))
     ]
     return np.concatenate(masks)
 

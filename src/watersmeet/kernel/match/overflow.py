@@ -16,7 +16,7 @@ from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import ordinals_to_reals
 from watersmeet.measure import Measure, Measured
 
-FEW = 1 << 18
+MAX_PAIRS_CHECKED = 1 << 18
 """Pairs that are looked at one by one rather than halved again."""
 
 Spans = Mapping[str, tuple[int, int]]
@@ -58,7 +58,7 @@ def parts_leaving_type(
         if min(low) >= added.least and max(high) <= added.most:
             continue
         certain = max(low) < added.least or min(high) > added.most
-        if certain or len(part[Side.LEFT]) * len(part[Side.RIGHT]) <= FEW:
+        if certain or len(part[Side.LEFT]) * len(part[Side.RIGHT]) <= MAX_PAIRS_CHECKED:
             yield part
             continue
         side, measured = _widest(added, spans)

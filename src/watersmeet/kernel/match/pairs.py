@@ -1,8 +1,4 @@
-"""Matching: from two sides' rows to the pairs for which the whole condition is TRUE.
-
-`find` probes and checks; `kernel.joined` builds joined rows from pairs. Checks run from cheap to dear on what
-is left: time bands, keys, comparisons as written, residual.
-"""
+"""Match rows of two sides: from candidates to pairs for which the whole condition is TRUE."""
 
 from __future__ import annotations
 
@@ -15,20 +11,43 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.conditions import ExactBand, IntegerSum, Key, RealBand
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, TimeComparison, Times, holds, saturating_add
-from watersmeet.kernel.batches import cuts
-from watersmeet.kernel.joined import JoinedColumn, gather, pair_sizes, pairs_bound
-from watersmeet.kernel.match.bands import Along, along, around, reals_hold, within
+from watersmeet.conditions import Bound, ExactBand, IntegerSum, Key, RealBand
+from watersmeet.event_time import (
+    MAX_TIME,
+    MIN_TIME,
+    Mask,
+    Side,
+    TimeColumn,
+    TimeComparison,
+    Times,
+    evaluate_comparison,
+    saturating_add,
+)
+from watersmeet.kernel.batches import cut_points
+from watersmeet.kernel.gather import JoinedColumn, gather, pair_sizes, pairs_bound
 from watersmeet.kernel.match.equality import CHECKED_BYTES, equal_pairs
 from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
-from watersmeet.kernel.match.prefixes import with_prefix
-from watersmeet.kernel.match.probe import Rows, expand, ranges
+from watersmeet.kernel.match.probe import (
+    OrientedBand,
+    Rows,
+    expand,
+    orient_band,
+    pairs_in_band,
+    partner_range,
+    prefix_ranges,
+    ranges,
+    reals_hold,
+)
 from watersmeet.kernel.ordinals import ordinals_to_reals
 from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.names import ours
+
+# Matching: from two sides' rows to the pairs for which the whole condition is TRUE.
+#
+# `find` probes and checks; `kernel.gather` builds joined rows from pairs. Checks run from cheap to dear
+# on what is left: time bands, keys, comparisons as written, residual.
 
 
 class PairTest(Protocol):
@@ -39,7 +58,7 @@ class PairTest(Protocol):
 
 
 @dataclass(frozen=True)
-class Condition:
+class PairCondition:
     """A join's whole condition on pairs; see `plan.model.nodes.MatchPlan` for what the parts promise.
 
     ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``:
@@ -56,10 +75,10 @@ class Condition:
     residual_columns: tuple[JoinedColumn, ...]
     reals: tuple[RealBand, ...] = ()
     sums: tuple[IntegerSum, ...] = ()
-    careful: Condition | None = None
+    careful: PairCondition | None = None
 
     @classmethod
-    def of_equal(cls, columns: Iterable[str], *, null_safe: bool) -> Condition:
+    def equal_columns(cls, columns: Iterable[str], *, null_safe: bool) -> PairCondition:
         """Rows equal in these columns, of one name on both sides; ``null_safe``: NULL equals NULL."""
         return cls(
             keys=tuple(Key(column, column, null_safe=null_safe) for column in columns),
@@ -72,16 +91,16 @@ class Condition:
         )
 
     @cached_property
-    def along(self) -> dict[Side, tuple[Along, ...]]:
+    def along(self) -> dict[Side, tuple[OrientedBand, ...]]:
         """The exact bands, by the side of the needles."""
-        return {side: tuple(along(band, side, self.slack) for band in self.bands) for side in Side}
+        return {side: tuple(orient_band(band, side, self.slack) for band in self.bands) for side in Side}
 
     def sums_leaving(self, side: Side, needles: Spans, rows: Spans) -> tuple[IntegerSum, ...]:
         """Those of ``sums`` that may leave their type for needles of that side and rows with these spans."""
         spans = {side: needles, side.other: rows}
         return tuple(added for added in self.sums if may_leave_type(added, spans))
 
-    def answered(self, residual: PairTest) -> Condition:
+    def answered(self, residual: PairTest) -> PairCondition:
         """The condition with what computes its residual, for all values."""
         careful = None if self.careful is None else self.careful.answered(residual)
         return replace(self, residual=residual, careful=careful)
@@ -101,7 +120,7 @@ class Condition:
             if band.rows == index
         ]
         ends += [
-            around(real, side, needles.reals(real.measured(side), chosen), greatest)
+            partner_range(real, side, needles.reals(real.measured(side), chosen), greatest)
             for real in self.reals
             if real.measured(side.other) == index
         ]
@@ -123,7 +142,7 @@ class Condition:
         for real in self.reals:
             if real.measured(side.other) == index:
                 span = np.array(spans[real.measured(side).name])
-                least, most = around(real, side, ordinals_to_reals(span), greatest)
+                least, most = partner_range(real, side, ordinals_to_reals(span), greatest)
                 low, high = max(low, int(least.min())), min(high, int(most.max()))
         return low, high
 
@@ -144,7 +163,7 @@ class Search:
     """Where ``needles`` (rows of ``side``) have their candidates among ``rows``: needle ``skipped + n`` at
     the places [first[n], end[n]). ``alive``: which of the rows are there at all; None: all."""
 
-    condition: Condition
+    condition: PairCondition
     needles: SortedRows
     side: Side
     rows: SortedRows
@@ -156,7 +175,7 @@ class Search:
     @classmethod
     def of(
         cls,
-        condition: Condition,
+        condition: PairCondition,
         needles: SortedRows,
         side: Side,
         rows: SortedRows,
@@ -191,19 +210,19 @@ class Search:
             elif self.skipped:
                 needle = needle + self.skipped
             row = place if self.rows.places is None else self.rows.places[place].astype(np.int64, copy=False)
-            keep = accepted(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
+            keep = accept_pairs(self.condition, self.needles, self.side, needle, self.rows, row, self.alive)
             if keep is not None:
                 needle, row = needle[keep], row[keep]
             if len(needle):
                 yield needle, row
 
 
-_SPARSE = 16
+_SPARSE_RATIO = 16
 """Rows are told apart by sorting while they are no more than one in so many."""
 
 
 def find(
-    condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
+    condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> Iterator[tuple[Rows, Rows]]:
     """All matches between ``needles`` (rows of ``side``) and ``rows`` of the other side: (needle positions,
     row positions), int64[m] each, needles ascending within a chunk and over chunks."""
@@ -212,14 +231,14 @@ def find(
         yield from search.pairs()
 
 
-def candidates(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> int:
+def candidates(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> int:
     """How many candidates `find` would look at; none is taken."""
     spans = _ranges(condition, needles, side, rows)
     return 0 if spans is None else int((spans[2] - spans[1]).sum())
 
 
 def _ranges(
-    condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
+    condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> tuple[int, Rows, Rows] | None:
     """(needles passed over at the start, per needle the places [first, end) of its candidates); None when
     there are none at all. Needles at the end may be left out, too."""
@@ -246,12 +265,12 @@ def _ranges(
 
 
 def _places(
-    condition: Condition, needles: SortedRows, side: Side, rows: SortedRows, chosen: Rows | None = None
+    condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows, chosen: Rows | None = None
 ) -> tuple[Rows, Rows] | None:
     """Per needle, or per needle chosen, the places [first, end) of its candidates; None: there are none."""
     slots = needles.slots if chosen is None else needles.slots[chosen]
     if rows.prefixed:
-        return with_prefix(slots, rows.slots)
+        return prefix_ranges(slots, rows.slots)
     if rows.index is None:
         low = high = np.zeros(len(slots), dtype=np.int64)
     else:
@@ -265,7 +284,7 @@ def _places(
 
 
 def check_sums(
-    condition: Condition,
+    condition: PairCondition,
     needles: SortedRows,
     side: Side,
     rows: SortedRows,
@@ -282,7 +301,7 @@ def check_sums(
         return
     for added in condition.sums_leaving(side, needles.spans, rows.spans):
         ordinals = {
-            (own, measured): needles.ordinals(measured) if own is side else _in_places(rows, measured)
+            (own, measured): needles.ordinals(measured) if own is side else _values_by_slot(rows, measured)
             for own, measured, _ in added.terms
         }
         for part in parts_leaving_type(added, ordinals, {side: len(needles), side.other: len(rows)}):
@@ -298,26 +317,26 @@ def check_sums(
                 )
                 if leaves.any():
                     assert some.places is not None
-                    accepted(
+                    accept_pairs(
                         careful, needles, side, of[side][leaves], rows, some.places[place[leaves]], alive
                     )
 
 
-def _in_places(rows: SortedRows, measured: Measured) -> Times:
+def _values_by_slot(rows: SortedRows, measured: Measured) -> Times:
     """What counts of the rows, in the order of their slots."""
     values = rows.ordinals(measured)
     return values if rows.places is None else values[rows.places]
 
 
-def may_pair(condition: Condition, needles: SortedRows, side: Side, spans: Spans) -> bool:
+def may_pair(condition: PairCondition, needles: SortedRows, side: Side, spans: Spans) -> bool:
     """Whether needles (rows of ``side``) may have partners among rows with these spans, or a sum may leave
     its type for such a pair."""
     if condition.careful is not None and condition.sums_leaving(side, needles.spans, spans):
         return True
-    return not _are_apart(condition, needles, side, spans)
+    return not _has_no_overlap(condition, needles, side, spans)
 
 
-def _are_apart(condition: Condition, needles: SortedRows, side: Side, spans: Spans) -> bool:
+def _has_no_overlap(condition: PairCondition, needles: SortedRows, side: Side, spans: Spans) -> bool:
     """Whether by some exact band no row with these spans can be a partner of any needle."""
     for band in condition.along[side]:
         least, most = spans[band.rows.name]
@@ -327,7 +346,7 @@ def _are_apart(condition: Condition, needles: SortedRows, side: Side, spans: Spa
     return False
 
 
-def rows_matched(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Rows:
+def rows_matched(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> Rows:
     """The rows that have a match among the needles, ascending, each once. Where the look-up itself decides,
     no pair is made: O(needles · log rows + rows found); else the cost is that of `find`."""
     if not _is_decided_by_look_up(condition, needles, side, rows):
@@ -336,11 +355,11 @@ def rows_matched(condition: Condition, needles: SortedRows, side: Side, rows: So
     spans = _ranges(condition, needles, side, rows)
     if spans is None:
         return np.zeros(0, dtype=np.int64)
-    places = distinct((place for _, place in expand(*_united(spans[1], spans[2]))), len(rows))
+    places = distinct((place for _, place in expand(*_merge_ranges(spans[1], spans[2]))), len(rows))
     return places if rows.places is None else np.sort(rows.places[places])
 
 
-def _united(first: Rows, end: Rows) -> tuple[Rows, Rows]:
+def _merge_ranges(first: Rows, end: Rows) -> tuple[Rows, Rows]:
     """The ranges, where they overlap as one."""
     keep = end > first
     first, end = first[keep], end[keep]
@@ -361,7 +380,7 @@ def distinct(parts: Iterable[Rows], count: int) -> Rows:
         if marks is None:
             held.append(part)
             held_rows += len(part)
-            if held_rows <= count // _SPARSE:
+            if held_rows <= count // _SPARSE_RATIO:
                 continue
             marks = np.zeros(count, dtype=np.bool_)
             for part_rows in held:
@@ -373,7 +392,7 @@ def distinct(parts: Iterable[Rows], count: int) -> Rows:
     return np.unique(np.concatenate(held)) if held else np.zeros(0, dtype=np.int64)
 
 
-def has_match(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> Mask:
+def has_match(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> Mask:
     """Which needles have a match among the rows: bool[needles]. Where the look-up itself decides, nothing is
     expanded: O(needles · log rows)."""
     hits = np.zeros(len(needles), dtype=np.bool_)
@@ -389,15 +408,17 @@ def has_match(condition: Condition, needles: SortedRows, side: Side, rows: Sorte
     return hits
 
 
-def _is_decided_by_look_up(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
+def _is_decided_by_look_up(
+    condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows
+) -> bool:
     if condition.keys or condition.reals or condition.residual is not None or condition.rechecks:
         return False
     indexed = all(band.measured(side.other) == rows.index for band in condition.bands)
     return indexed and rows.by_value and not _near_ends(condition, needles, side, rows)
 
 
-def accepted(
-    condition: Condition,
+def accept_pairs(
+    condition: PairCondition,
     needles: SortedRows,
     side: Side,
     ni: Rows,
@@ -442,7 +463,7 @@ def accepted(
             narrow(reals_hold(real.comparison, columns))
         elif real.measured(side.other) != rows.index:
             partners = rows.ordinals(real.measured(side.other), ri)
-            narrow(within(real, side, needles.reals(real.measured(side), ni), partners))
+            narrow(pairs_in_band(real, side, needles.reals(real.measured(side), ni), partners))
     for key in condition.keys:
         (left, li), (right, ri_) = of(Side.LEFT), of(Side.RIGHT)
         narrow(equal_pairs(left.column(key.left), li, right.column(key.right), ri_, null_safe=key.null_safe))
@@ -451,7 +472,7 @@ def accepted(
             (own, measured.name): of(own)[0].ordinals(measured, of(own)[1])
             for own, measured in _columns_of(condition)
         }
-        narrow(holds(comparison, times, len(ni)))
+        narrow(evaluate_comparison(comparison, times, len(ni)))
     if alive is not None:
         narrow(alive(ri))
     if condition.residual is not None and len(ni):
@@ -460,11 +481,11 @@ def accepted(
     return keep
 
 
-def _columns_of(condition: Condition) -> list[tuple[Side, Measured]]:
+def _columns_of(condition: PairCondition) -> list[tuple[Side, Measured]]:
     return list(dict.fromkeys((side, band.measured(side)) for band in condition.bands for side in Side))
 
 
-def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
+def _near_ends(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
     """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide: where
     `Distances` reach to an end."""
     if not condition.slack:
@@ -478,22 +499,68 @@ def _near_ends(condition: Condition, needles: SortedRows, side: Side, rows: Sort
 
 
 def _residual_holds(
-    condition: Condition, asked: PairTest, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
+    condition: PairCondition, asked: PairTest, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> Mask:
     columns = condition.residual_columns
     if pairs_bound(columns, left.batch, li, right.batch, ri) <= CHECKED_BYTES:
         return asked.holds(_residual_table(condition, left, li, right, ri))
     masks = []
-    for low, high in pairwise(cuts(pair_sizes(columns, left.batch, li, right.batch, ri), CHECKED_BYTES)):
+    for low, high in pairwise(
+        cut_points(pair_sizes(columns, left.batch, li, right.batch, ri), CHECKED_BYTES)
+    ):
         pairs = _residual_table(condition, left, li[low:high], right, ri[low:high])
         masks.append(asked.holds(pairs))
     return np.concatenate(masks)
 
 
 def _residual_table(
-    condition: Condition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
+    condition: PairCondition, left: SortedRows, li: Rows, right: SortedRows, ri: Rows
 ) -> pa.Table:
     if not condition.residual_columns:
         return pa.table({ours("pair"): pa.array(li)})
     batch = gather(condition.residual_columns, left.batch, li, right.batch, ri)
     return pa.Table.from_batches([batch])
+
+
+# Pairs of a join that lead to no result: a join above it refuses them, whatever comes.
+#
+# Rows are released by bounds that follow from all joins of a query. Where some come from above, a
+# released row may still meet its own join's condition. In append mode look-ups pass such rows over. Where
+# results are taken back, a released row is looked up once more when a partner is deleted, or when it is
+# deleted itself; what had come of it then has to be told from what never would, and that is what the
+# bounds say of the pair.
+
+
+@dataclass(frozen=True)
+class PairBound:
+    """A bound on the rows of one side by those of the other: ``evicted >= by - bound.c`` in every result."""
+
+    evicted: TimeColumn
+    by: TimeColumn
+    bound: Bound
+
+
+def pairs_in_bounds(
+    bounds: tuple[PairBound, ...], left: SortedRows, left_rows: Rows, right: SortedRows, right_rows: Rows
+) -> Mask:
+    """Which of these pairs meet all ``bounds``: bool[n].
+
+    A NULL time is held as the greatest one, and meets a bound that releases it. Near the ends of int64, where
+    arithmetic saturates, a pair that may meet a bound does.
+    """
+    keep = np.ones(len(left_rows), dtype=np.bool_)
+    chosen = {Side.LEFT: (left, left_rows), Side.RIGHT: (right, right_rows)}
+    for pair in bounds:
+        evicted, by = (_times(*chosen[time.side], time.column) for time in (pair.evicted, pair.by))
+        limit = saturating_add(by, -pair.bound.c).clip(pair.bound.low, pair.bound.high)
+        holds = evicted >= limit
+        if pair.bound.slack:
+            reach = 2 * pair.bound.slack + 2
+            for times in (evicted, by, limit):
+                holds |= (times < MIN_TIME + reach) | (times > MAX_TIME - reach)
+        keep &= holds
+    return keep
+
+
+def _times(rows: SortedRows, chosen: Rows, column: str) -> Times:
+    return rows.times(column)[chosen]

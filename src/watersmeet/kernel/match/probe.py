@@ -1,20 +1,35 @@
-"""Band look-ups: which rows of a sorted run may match which needles.
-
-One probe is two binary searches per needle in the run's slots and an expansion of the ranges found; its cost
-is O(needles · log rows + candidates), never a scan. Candidates share 32 bits of hash with their needle and
-lie in the needle's time range coarsened by the run's shift: keys and exact times are checked by `pairs`.
-"""
+"""Look rows up: by bands in sorted runs, and by prefixes of hashes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.event_time import MAX_TIME, MIN_TIME, Times, saturate, saturating_add
-from watersmeet.kernel.slots import BUCKET_MASK, Slots, offsets
+from watersmeet.conditions import (
+    ExactBand,
+    RealBand,
+    RealColumn,
+    RealComparison,
+    RealExpr,
+    RealSum,
+    mirror_ends,
+)
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side, Times, saturate, saturating_add
+from watersmeet.kernel.ordinals import NAN_ORDINAL, Raw, Reals, real_ordinals
+from watersmeet.kernel.slots import BUCKET_MASK, Slots, offsets, order_of
+from watersmeet.measure import Measured
+
+# Band look-ups: which rows of a sorted run may match which needles.
+#
+# One probe is two binary searches per needle in the run's slots and an expansion of the ranges found; its
+# cost is O(needles · log rows + candidates), never a scan. Candidates share 32 bits of hash with their
+# needle and lie in the needle's time range coarsened by the run's shift: keys and exact times are checked
+# by `pairs`.
 
 Rows = npt.NDArray[np.int64]
 
@@ -77,17 +92,17 @@ def ranges(
     hits = np.count_nonzero(hit)
     # of a run from before, few needles may have partners in it: the others are not searched
     if 2 * hits > len(hit):
-        first, end = _sought(buckets, low, high, slots, base, shift, greatest)
+        first, end = _search_slots(buckets, low, high, slots, base, shift, greatest)
         return first, end if hits == len(hit) else np.where(hit, end, first)
     first, end = np.zeros((2, len(hit)), dtype=np.int64)
     chosen = np.flatnonzero(hit)
-    first[chosen], end[chosen] = _sought(
+    first[chosen], end[chosen] = _search_slots(
         buckets[chosen], low[chosen], high[chosen], slots, base, shift, greatest
     )
     return first, end
 
 
-def _sought(
+def _search_slots(
     buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
 ) -> tuple[Rows, Rows]:
     """The same of needles that the run's times may have."""
@@ -126,3 +141,132 @@ def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
         offset = first[hits[start:stop]] - (totals[start:stop] - part - done)
         yield needles, np.repeat(offset, part) + np.arange(len(needles))
         start = stop
+
+
+# Bands: by which values of one side's rows partners of the other side's rows can be found.
+#
+# A band turns values of needles into an interval of ordinals in which their partners' values lie. What is
+# exact in int64 (`ExactBand`) decides, too; in floating point (`RealBand`) the interval is wide enough
+# for all rounding, and the conjunct as written decides.
+
+
+def distances(band: ExactBand, needles: Side, slack: int) -> Distances:
+    """How far from needles of that side their partners are."""
+    ends = (band.lower, band.upper)
+    return Distances(*(ends if needles is Side.LEFT else mirror_ends(*ends)), slack)
+
+
+class OrientedBand(NamedTuple):
+    """A band, as needles of one side look along it: what counts of them and of the rows, and how far apart
+    these may be."""
+
+    needles: Measured
+    rows: Measured
+    distances: Distances
+
+
+def orient_band(band: ExactBand, needles: Side, slack: int) -> OrientedBand:
+    """The band from needles of that side."""
+    return OrientedBand(band.measured(needles), band.measured(needles.other), distances(band, needles, slack))
+
+
+def partner_range(band: RealBand, needles: Side, values: Reals, greatest: int) -> tuple[Times, Times]:
+    """Least and greatest ordinal of partners of each value, inclusive. int64[n], int64[n].
+
+    Args:
+        greatest: the greatest ordinal among the rows looked up.
+    """
+    ends = (band.lower, band.upper)
+    lower, upper = ends if needles is Side.LEFT else mirror_ends(*ends)
+    sizes = np.abs(values) + band.size
+    wild = ~(sizes < band.limit)  # NaN, infinite, or so great that a sum may be
+    sizes = np.where(wild, 0.0, sizes)
+    values = np.where(wild, 0.0, values)
+    off = sizes * band.error
+    low, high = np.full(len(values), MIN_TIME), np.full(len(values), MAX_TIME)
+    if lower is not None:
+        low = np.where(wild, low, real_ordinals(values + lower - off))
+    if upper is not None and not (needles.other in band.falls and greatest == NAN_ORDINAL):
+        high = np.where(wild, high, real_ordinals(values + upper + off))
+    return low, high
+
+
+def pairs_in_band(band: RealBand, needles: Side, values: Reals, partners: Times) -> Mask:
+    """Whether pairs may be of the band. ``partners``: ordinals."""
+    low, high = partner_range(band, needles, values, NAN_ORDINAL)
+    mask: Mask = (partners >= low) & (partners <= high)
+    return mask
+
+
+def reals_hold(comparison: RealComparison, columns: Mapping[tuple[Side, str], Raw]) -> Mask:
+    """For which rows ``comparison`` is TRUE. ``columns``: by side and column name, as they are."""
+    left, right = _evaluate(comparison.left, columns), _evaluate(comparison.right, columns)
+    if np.isnan(left).any() or np.isnan(right).any():
+        left, right = (real_ordinals(np.atleast_1d(values).astype(np.float64)) for values in (left, right))
+    result: Mask = _COMPARE[comparison.op](left, right)
+    return result
+
+
+def _evaluate(expr: RealExpr, columns: Mapping[tuple[Side, str], Raw]) -> Any:
+    match expr:
+        case RealColumn(side, measured):
+            return columns[side, measured.column]
+        case RealSum(left, right, sign):
+            a, b = _evaluate(left, columns), _evaluate(right, columns)
+            with np.errstate(all="ignore"):
+                return a + b if sign == 1 else a - b
+    return np.float64(expr)  # a constant counts as a DOUBLE, beside a FLOAT too
+
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
+
+
+# Finding rows by another key than the one by whose hashes they are sorted: the upper bits of that key's
+# hashes in ascending order, and beside each the place of its row.
+#
+# As many bits do as tell the rows of a run apart: of up to 65,536 rows 16, else 32, and the same for
+# places. So an entry takes 4 bytes, or 8, and about one row or less shares its bits with another key's
+# needle; the keys themselves are compared by whoever looks up.
+
+Prefixes: TypeAlias = "npt.NDArray[Any]"
+"""uint16 or uint32."""
+
+MAX_ROWS_16_BITS = 1 << 16
+"""So many rows are told apart, and numbered, by 16 bits."""
+
+
+@dataclass(frozen=True)
+class SortedPrefixes:
+    """``prefixes``: the upper bits of hashes, ascending; ``places``: of each one's row; ``keys``: how many
+    different hashes there are (by 32 bits)."""
+
+    prefixes: Prefixes
+    places: Prefixes
+    keys: int
+
+
+def sorted_prefixes(hashes: Slots) -> SortedPrefixes:
+    """Of the hashes of at most 2**32 rows, in the rows' order. Cost: one sort."""
+    kind = np.dtype(np.uint16 if len(hashes) <= MAX_ROWS_16_BITS else np.uint32)
+    order = order_of(_upper(hashes, 32))
+    in_order = _upper(hashes, 32)[order]
+    keys = int(np.count_nonzero(in_order[1:] != in_order[:-1])) + min(1, len(order))
+    prefixes = in_order >> np.int64(32 - 8 * kind.itemsize)
+    return SortedPrefixes(prefixes.astype(kind), order.astype(kind), keys)
+
+
+def prefix_ranges(hashes: Slots, prefixes: Prefixes) -> tuple[Rows, Rows]:
+    """Per hash the half-open range of positions in ``prefixes`` that share its upper bits: int64[n] each."""
+    sought = _upper(hashes, 8 * prefixes.itemsize).astype(prefixes.dtype)
+    return np.searchsorted(prefixes, sought, side="left"), np.searchsorted(prefixes, sought, side="right")
+
+
+def _upper(hashes: Slots, bits: int) -> Slots:
+    """The upper bits, without a sign."""
+    return (hashes.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)

@@ -12,30 +12,34 @@ from typing import Any
 from rich.cells import cell_len
 
 from watersmeet.event_time import NEVER, shown_time
-from watersmeet.observe.account import LABELS
-from watersmeet.observe.held import ahead_words
-from watersmeet.observe.live.columns import Column, Line, Piece, fitted, laid_out
-from watersmeet.observe.live.gathered import (
+from watersmeet.observe.live.formatting import (
+    Glyphs,
+    Line,
+    Piece,
+    TableColumn,
+    bar,
+    count_in,
+    cut_name,
+    fit_line,
+    format_elapsed,
+    format_rough,
+    format_short,
+    lay_out_table,
+    one_line,
+    percent,
+    sparkline,
+)
+from watersmeet.observe.live.totals import (
     FAILED,
     RUNNING,
-    SET_ASIDE,
+    SIDE_OUTPUT_PLACES,
     STARTING,
     MarkRow,
     Snapshot,
 )
-from watersmeet.observe.live.words import (
-    Glyphs,
-    bar,
-    count_in,
-    cut_name,
-    one_line,
-    percent,
-    rough,
-    short,
-    so_far,
-    sparkline,
-)
-from watersmeet.plan.explain.words import size_of
+from watersmeet.observe.row_accounting import LABELS
+from watersmeet.observe.watermark_holders import ahead_words
+from watersmeet.plan.explain.wording import size_of
 
 BAD, WARN, GOOD, FAINT, STRONG, LOOK = "bold red", "yellow", "green", "dim", "bold", "cyan"
 FAR_ABOVE = 1.5
@@ -45,7 +49,7 @@ SLOW_S = 1.0
 
 
 @dataclass(frozen=True)
-class Now:
+class RunMoment:
     """What is not from ticks. ``state``: of the run; ``since_s``: seconds since its start; ``in_hand``: the
     number of the tick that is going on, and for how many seconds; ``clock_us``: for what is behind it;
     ``page``: where a browser sees more."""
@@ -60,7 +64,7 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Look:
+class ViewSettings:
     """``cells``, ``lines``: of the terminal; ``encoding``: its."""
 
     cells: int
@@ -86,11 +90,11 @@ class Look:
 class _Section:
     """A table; ``worst``: the places of its rows, that which has to be seen most first."""
 
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[Sequence[Piece]]
     worst: Sequence[int]
 
-    def lines(self, most: int, look: Look) -> list[Line]:
+    def lines(self, most: int, look: ViewSettings) -> list[Line]:
         """At most so many, titles among them; of how many rows those are that are shown, is said."""
         if most < 2 or not self.rows:
             return []
@@ -99,19 +103,19 @@ class _Section:
             shown = sorted(self.worst[: most - 1])
             rows = [rows[n] for n in shown]
             title = f"{columns[0].title} {len(shown)}/{len(self.rows)}"
-            columns[0] = Column(title, name=True)
-        return laid_out(columns, rows, look.cells, look.glyphs)
+            columns[0] = TableColumn(title, name=True)
+        return lay_out_table(columns, rows, look.cells, look.glyphs)
 
     @property
     def height(self) -> int:
         return len(self.rows) + 1 if self.rows else 0
 
 
-def frame(shot: Snapshot, now: Now, look: Look) -> list[Line]:
+def frame(shot: Snapshot, now: RunMoment, look: ViewSettings) -> list[Line]:
     """At most ``look.lines`` lines of at most ``look.cells`` cells."""
-    head = [fitted(line, look.cells, look.glyphs) for line in _head(shot, now, look)][: look.lines]
+    head = [fit_line(line, look.cells, look.glyphs) for line in _head(shot, now, look)][: look.lines]
     sections = [_queries(shot, look), _marks(shot, now, look), _inputs(shot, look)]
-    foot = [fitted(line, look.cells, look.glyphs) for line in _foot(shot, look)]
+    foot = [fit_line(line, look.cells, look.glyphs) for line in _foot(shot, look)]
     if shot.report is None:  # of a run that could not begin nothing is shown: why, is told
         return head if now.state in (STARTING, RUNNING) else []
     room = look.lines - len(head)
@@ -122,14 +126,14 @@ def frame(shot: Snapshot, now: Now, look: Look) -> list[Line]:
         for told in [*(section.lines(section.height, look) for section in sections), foot]:
             lines += [(), *told] if told else []
         return lines
-    given = _shared(heights, room, len(foot))
+    given = _share_lines(heights, room, len(foot))
     lines = head
     for section, most in zip(sections, given[:-1], strict=True):
         lines += section.lines(most, look)
     return [*lines, *foot[: given[-1]]]
 
 
-class Frames:
+class FrameRenderer:
     """Gives frames, each made once: what is shown changes with ticks, and from second to second."""
 
     def __init__(self) -> None:
@@ -137,7 +141,7 @@ class Frames:
         self._of: tuple[object, ...] = ()
         self._lines: list[Line] = []
 
-    def lines(self, shot: Snapshot, now: Now, look: Look) -> list[Line]:
+    def lines(self, shot: Snapshot, now: RunMoment, look: ViewSettings) -> list[Line]:
         """As `frame`, of less than a second ago where nothing else has changed."""
         number, seconds = now.in_hand or (None, 0.0)
         of = (look, now.state, now.page, int(now.since_s), number, int(seconds))
@@ -146,7 +150,7 @@ class Frames:
         return self._lines
 
 
-def _shared(heights: Sequence[int], room: int, foot: int) -> list[int]:
+def _share_lines(heights: Sequence[int], room: int, foot: int) -> list[int]:
     """How many lines each of the sections gets of a room that is too small for all, and the foot: first each
     its titles and a row, the first ones first; then a row each, in turns; what is left the foot."""
     given = [0] * len(heights)
@@ -163,14 +167,14 @@ def _shared(heights: Sequence[int], room: int, foot: int) -> list[int]:
     return [*given, first + min(room, foot - first)]
 
 
-def _head(shot: Snapshot, now: Now, look: Look) -> Iterator[Line]:
+def _head(shot: Snapshot, now: RunMoment, look: ViewSettings) -> Iterator[Line]:
     state = (now.state, {FAILED: BAD, RUNNING: GOOD, STARTING: LOOK}.get(now.state, STRONG))
-    since = f" {'for' if now.state in (STARTING, RUNNING) else 'after'} {so_far(now.since_s)}"
+    since = f" {'for' if now.state in (STARTING, RUNNING) else 'after'} {format_elapsed(now.since_s)}"
     tick = None if shot.report is None else shot.report.tick
     told: list[Piece] = [] if tick is None else [("  tick ", ""), (f"{tick:,}", STRONG)]
     if now.in_hand is not None and (tick is None or now.in_hand[1] >= SLOW_S):
         number, seconds = now.in_hand
-        told = [("  tick ", ""), (f"{number:,}", STRONG), (f" since {so_far(seconds)}", LOOK)]
+        told = [("  tick ", ""), (f"{number:,}", STRONG), (f" since {format_elapsed(seconds)}", LOOK)]
     behind = sum(cell_len(text) for text, _ in (state, *told)) + 2
     title = cut_name(look.name(now.title), max(8, look.cells - behind), look.glyphs)
     line: list[Piece] = [(title, STRONG), ("  ", ""), state]
@@ -187,18 +191,18 @@ def _head(shot: Snapshot, now: Now, look: Look) -> Iterator[Line]:
         yield ((now.page, LOOK),)
     if shot.report is not None:
         yield _progress(shot, now, look)
-        if held := ahead_words(shot.report.paused_sources, _in_time(shot)):
+        if held := ahead_words(shot.report.paused_sources, _is_in_time(shot)):
             yield ((look.name(held), LOOK),)
 
 
-def _progress(shot: Snapshot, now: Now, look: Look) -> Line:
+def _progress(shot: Snapshot, now: RunMoment, look: ViewSettings) -> Line:
     """What was read, and what is not read yet; of a bounded input as a bar, too."""
     assert shot.report is not None
     behind = shot.report.behind
     read: Line = (("read ", FAINT), (f"{count_in(shot.rows_in)} rows", ""))
     unread: Line = ((f"  backlog {behind}", ""),) if behind else ()
     if not now.bounded:
-        return (*read, (f"  {short(shot.in_rate)} rows/s", ""), *unread)
+        return (*read, (f"  {format_short(shot.in_rate)} rows/s", ""), *unread)
     is_over = now.state not in (STARTING, RUNNING, FAILED)
     done = 1.0 if is_over and not behind else shot.left.done
     if done is None:
@@ -206,73 +210,73 @@ def _progress(shot: Snapshot, now: Now, look: Look) -> Line:
     words = f" {percent(done):>5}"
     seconds = shot.left.seconds(shot.in_rate)
     if behind and seconds is not None and now.state == RUNNING:
-        words += f"  about {rough(int(seconds + 1) * 1_000_000)} left"
+        words += f"  about {format_rough(int(seconds + 1) * 1_000_000)} left"
     cells = max(8, min(24, look.cells - cell_len(words)))
     return ((bar(done, cells, look.glyphs), GOOD), (words, ""), *unread, ("  ", ""), *read)
 
 
-def _queries(shot: Snapshot, look: Look) -> _Section:
+def _queries(shot: Snapshot, look: ViewSettings) -> _Section:
     columns = [
-        Column("query", name=True),
-        Column("in/s", right=True),
-        Column("", drop=2),
-        Column("out/s", right=True),
-        Column("", drop=3),
-        Column("rows out", drop=4, right=True),
-        Column("state", drop=1, right=True),
+        TableColumn("query", name=True),
+        TableColumn("in/s", right=True),
+        TableColumn("", drop=2),
+        TableColumn("out/s", right=True),
+        TableColumn("", drop=3),
+        TableColumn("rows out", drop=4, right=True),
+        TableColumn("state", drop=1, right=True),
     ]
     rows = [
         (
             (look.name(row.name), STRONG),
-            (short(row.in_rate), ""),
+            (format_short(row.in_rate), ""),
             (sparkline(row.ins, look.spark, look.glyphs), LOOK),
-            (short(row.out_rate), ""),
+            (format_short(row.out_rate), ""),
             (sparkline(row.outs, look.spark, look.glyphs), LOOK),
             (count_in(row.rows_out), ""),
             (size_of(row.state_bytes), ""),
         )
         for row in shot.queries
     ]
-    return _Section(columns, rows, _worst([row.in_rate for row in shot.queries]))
+    return _Section(columns, rows, _worst_first([row.in_rate for row in shot.queries]))
 
 
-def _marks(shot: Snapshot, now: Now, look: Look) -> _Section:
+def _marks(shot: Snapshot, now: RunMoment, look: ViewSettings) -> _Section:
     columns = [
-        Column("watermark", name=True),
-        Column("at", drop=2),
-        Column("ago", right=True),
-        Column("", drop=1, rest=True),
+        TableColumn("watermark", name=True),
+        TableColumn("at", drop=2),
+        TableColumn("ago", right=True),
+        TableColumn("", drop=1, rest=True),
     ]
     rows = []
     for row in shot.marks:
-        behind = row.behind_us(now.clock_us)
+        behind = row.delay_us(now.clock_us)
         rows.append(
             (
                 (look.name(row.name), ""),
-                (look.name(_at(row)), ""),
-                ("" if behind is None else rough(behind), WARN if row.stands else ""),
+                (look.name(_format_watermark(row)), ""),
+                ("" if behind is None else format_rough(behind), WARN if row.stands else ""),
                 (look.name(row.stands or ""), WARN),
             )
         )
-    return _Section(columns, rows, _worst([_urgency(row, now) for row in shot.marks]))
+    return _Section(columns, rows, _worst_first([_urgency(row, now) for row in shot.marks]))
 
 
-def _inputs(shot: Snapshot, look: Look) -> _Section:
+def _inputs(shot: Snapshot, look: ViewSettings) -> _Section:
     """``is_behind``: event times outrun the clock, which a forecast does not know of."""
     is_behind = shot.report is not None and bool(shot.report.behind)
-    aside = [place for place in SET_ASIDE if any(row.aside.get(place) for row in shot.inputs)]
+    aside = [place for place in SIDE_OUTPUT_PLACES if any(row.aside.get(place) for row in shot.inputs)]
     columns = [
-        Column("input", name=True),
-        Column("rows in", drop=3, right=True),
-        Column("late", right=True),
-        Column("broken", right=True),
-        *(Column(LABELS.get(place, place), drop=4, right=True) for place in aside),
-        Column("retained", right=True),
-        Column("forecast", drop=2, right=True),
-        Column("", drop=5),
-        Column("", drop=1, right=True),
-        Column("in files", drop=3, right=True),
-        Column("forecast", drop=6, right=True),
+        TableColumn("input", name=True),
+        TableColumn("rows in", drop=3, right=True),
+        TableColumn("late", right=True),
+        TableColumn("broken", right=True),
+        *(TableColumn(LABELS.get(place, place), drop=4, right=True) for place in aside),
+        TableColumn("retained", right=True),
+        TableColumn("forecast", drop=2, right=True),
+        TableColumn("", drop=5),
+        TableColumn("", drop=1, right=True),
+        TableColumn("in files", drop=3, right=True),
+        TableColumn("forecast", drop=6, right=True),
     ]
     rows = []
     for row in shot.inputs:
@@ -282,9 +286,9 @@ def _inputs(shot: Snapshot, look: Look) -> _Section:
             (
                 (look.name(row.name), ""),
                 (count_in(row.rows_in), ""),
-                _counted(row.late, look),
-                _counted(row.broken, look),
-                *(_counted(row.aside.get(place, 0), look) for place in aside),
+                _count_cell(row.late, look),
+                _count_cell(row.broken, look),
+                *(_count_cell(row.aside.get(place, 0), look) for place in aside),
                 (count_in(row.retained, look.count), STRONG),
                 ("" if row.most is None else count_in(round(row.most.rows), look.count), ""),
                 ("" if share is None else bar(share, 8, look.glyphs), style or GOOD),
@@ -293,10 +297,10 @@ def _inputs(shot: Snapshot, look: Look) -> _Section:
                 ("" if row.most is None else size_of(row.most.file_bytes), ""),
             )
         )
-    return _Section(columns, rows, _worst([(row.share or 0.0, row.retained) for row in shot.inputs]))
+    return _Section(columns, rows, _worst_first([(row.share or 0.0, row.retained) for row in shot.inputs]))
 
 
-def _foot(shot: Snapshot, look: Look) -> list[Line]:
+def _foot(shot: Snapshot, look: ViewSettings) -> list[Line]:
     """How long ticks take, and what for."""
     report = shot.report
     if report is None:
@@ -317,7 +321,7 @@ def _foot(shot: Snapshot, look: Look) -> list[Line]:
     return lines
 
 
-def _parts(parts: Mapping[str, float], look: Look) -> Line:
+def _parts(parts: Mapping[str, float], look: ViewSettings) -> Line:
     """The parts of a tick by their share, the longest first; those that have no room are left out."""
     total = sum(parts.values()) or 1.0
     line: list[Piece] = [("parts ", FAINT)]
@@ -335,27 +339,27 @@ def _parts(parts: Mapping[str, float], look: Look) -> Line:
     return tuple(line)
 
 
-def _counted(count: int, look: Look) -> Piece:
+def _count_cell(count: int, look: ViewSettings) -> Piece:
     return count_in(count, look.count), (WARN if count else FAINT)
 
 
-def _urgency(row: MarkRow, now: Now) -> tuple[bool, float]:
-    behind = row.behind_us(now.clock_us)
+def _urgency(row: MarkRow, now: RunMoment) -> tuple[bool, float]:
+    behind = row.delay_us(now.clock_us)
     return row.stands is not None, float("-inf") if behind is None else behind
 
 
-def _worst(keys: Sequence[Any]) -> list[int]:
+def _worst_first(keys: Sequence[Any]) -> list[int]:
     """The places of the rows with these keys, the greatest first."""
     return sorted(range(len(keys)), key=lambda n: keys[n], reverse=True)
 
 
-def _at(row: MarkRow) -> str:
+def _format_watermark(row: MarkRow) -> str:
     """A watermark, of a time without fractions of a second."""
     shown = "none yet" if row.mark == NEVER else shown_time(row.mark, row.integer)
     return shown.partition(".")[0] if shown.count(":") == 2 else shown
 
 
-def _in_time(shot: Snapshot) -> bool:
+def _is_in_time(shot: Snapshot) -> bool:
     return not any(row.integer for row in shot.marks)
 
 

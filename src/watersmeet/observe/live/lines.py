@@ -9,18 +9,18 @@ from itertools import product
 from typing import Any, TextIO
 
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
-from watersmeet.observe.held import Waiting, ahead_words
-from watersmeet.observe.live.words import glyphs_for, one_line
-from watersmeet.observe.progress import DROPPED, TickReport, Told
-from watersmeet.observe.reports import TickResult
-from watersmeet.observe.watching import Watcher
-from watersmeet.plan.explain.durations import rounded_up
+from watersmeet.observe.listeners import Listener
+from watersmeet.observe.live.formatting import glyphs_for, one_line
+from watersmeet.observe.progress import DROPPED, ProgressNotices, TickReport
+from watersmeet.observe.reports import ObservedTick
+from watersmeet.observe.watermark_holders import WaitingInput, ahead_words
+from watersmeet.plan.explain.wording import rounded_up
 
 LINE = 120
 """Characters of a line, at most."""
 
 
-class PlainLines(Watcher):
+class PlainLines(Listener):
     """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
     rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
     what is not read yet, where that is known; what was asked of the store of the state, where that is remote
@@ -33,13 +33,13 @@ class PlainLines(Watcher):
         self._encoding = getattr(out, "encoding", None) or "utf-8"
         self._glyphs = glyphs_for(self._encoding)
         self._integers = integers
-        self._told = Told()
+        self._told = ProgressNotices()
 
-    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
         for wait in waiting:
             self._print(wait.words(), None)
 
-    def tick(self, report: TickReport, result: TickResult) -> None:
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
         asked = f", {report.store.words()}" if report.store else ""
         most = LINE + len(asked)
         for distance, tasks in product((True, False), (report.most_tasks, "")):
@@ -57,7 +57,7 @@ class PlainLines(Watcher):
         line = (
             f"tick {report.tick}: {report.seconds:.2f} s, {tasks and f'{tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
-            f"out {report.written:,}, late {late:,}, {''.join(_dropped(report))}retained {kept:,}"
+            f"out {report.written:,}, late {late:,}, {''.join(_format_dropped(report))}retained {kept:,}"
         )
         if report.behind:
             line += f", backlog {report.behind}"
@@ -95,7 +95,7 @@ class PlainLines(Watcher):
         return f", {rounded_up(behind)} ago" if behind > 0 else ""
 
 
-def _dropped(report: TickReport) -> Iterator[str]:
+def _format_dropped(report: TickReport) -> Iterator[str]:
     """Yield how many rows of the tick are in no result for which reason, or were rounded, where there are
     some."""
     for place, word in DROPPED.items():
@@ -106,18 +106,18 @@ def _dropped(report: TickReport) -> Iterator[str]:
         yield f"rounded {sum(report.rounded.values()):,}, "
 
 
-class JsonLines(Watcher):
+class JsonLines(Listener):
     """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
     them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
         if waiting:
             print(json.dumps({"waiting": [asdict(wait) for wait in waiting]}), file=self._out, flush=True)
 
-    def tick(self, report: TickReport, result: TickResult) -> None:
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
         line = asdict(report)
         line["seconds"] = round(report.seconds, 4)
         line["elapsed_seconds"] = round(report.elapsed_seconds, 4)

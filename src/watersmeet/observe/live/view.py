@@ -19,25 +19,24 @@ from rich.console import Console
 from rich.text import Text
 
 from watersmeet.errors import WatersmeetError, printable
-from watersmeet.observe.held import Waiting
-from watersmeet.observe.live.above import errors_above, printed_above
-from watersmeet.observe.live.frame import Frames, Look, Now
-from watersmeet.observe.live.gathered import ENDED_WELL, FAILED, RUNNING, STARTING, Gathered
-from watersmeet.observe.live.terminal import Terminal
-from watersmeet.observe.live.words import glyphs_for
-from watersmeet.observe.progress import TickReport, Told
-from watersmeet.observe.reports import TickResult
-from watersmeet.observe.watching import Watcher
+from watersmeet.observe.listeners import Listener
+from watersmeet.observe.live.formatting import glyphs_for
+from watersmeet.observe.live.frame import FrameRenderer, RunMoment, ViewSettings
+from watersmeet.observe.live.terminal import Terminal, errors_above, printed_above
+from watersmeet.observe.live.totals import ENDED_WELL, FAILED, RUNNING, STARTING, RunTotals
+from watersmeet.observe.progress import ProgressNotices, TickReport
+from watersmeet.observe.reports import ObservedTick
+from watersmeet.observe.watermark_holders import WaitingInput
 from watersmeet.plan.model.job import JobPlan
 
-EVERY_S = 0.25
-MOST_WAITING = 1_000
+REDRAW_S = 0.25
+MAX_WAITING_LINES = 1_000
 """Lines that wait for a terminal that takes none; of more the oldest are let go, and counted."""
 LAST_S = 2.0
 """So long is waited in the end for a terminal that takes nothing."""
 
 
-class LiveView(Watcher):
+class LiveView(Listener):
     """A context in which a run is shown.
 
     Args:
@@ -48,8 +47,8 @@ class LiveView(Watcher):
         self._terminal = Terminal(console)
         self._title, self._bounded = title, bounded
         self._page: str | None = None
-        self._gathered, self._frames = Gathered(plan), Frames()
-        self._told = Told()
+        self._gathered, self._frames = RunTotals(plan), FrameRenderer()
+        self._told = ProgressNotices()
         self._state = STARTING
         self._since = time.monotonic()
         self._over: float | None = None
@@ -59,7 +58,7 @@ class LiveView(Watcher):
         self._lock = threading.Lock()
         self._wake, self._done, self._drawn = threading.Event(), threading.Event(), threading.Event()
         self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._draw_on, name="live view", daemon=True)
+        self._thread = threading.Thread(target=self._draw_until_done, name="live view", daemon=True)
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -81,10 +80,10 @@ class LiveView(Watcher):
             complaint = f"{type(self._failed).__name__}: {self._failed}"
             print(f"note: the live view ended before the run: {printable(complaint)}", file=sys.stderr)
 
-    def shown_at(self, url: str, access: str) -> None:
+    def announce_page(self, url: str, access: str) -> None:
         self._page = url
 
-    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
         self._state = RUNNING
         for wait in waiting:
             self._print(wait.words())
@@ -92,7 +91,7 @@ class LiveView(Watcher):
     def tick_begins(self, tick: int) -> None:
         self._in_hand = tick, time.monotonic()
 
-    def tick(self, report: TickReport, result: TickResult) -> None:
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
         self._in_hand = None
         try:
             for line in self._told.of(report):
@@ -107,7 +106,7 @@ class LiveView(Watcher):
     def print(self, *printed: Any, **how: Any) -> None:
         """`Console.print`, above the view, or without it where that has failed; waits until it is there.
         Raises: what the terminal failed with."""
-        text = self._terminal.rendered(*printed, **how)
+        text = self._terminal.render_text(*printed, **how)
         with self._lock:
             self._above.append((text, True))
             self._drawn.clear()
@@ -123,10 +122,10 @@ class LiveView(Watcher):
         """A line that others print; is not waited for."""
         told = Text.from_ansi(line)
         told.plain = printable(told.plain)
-        text = self._terminal.rendered(told, highlight=False, soft_wrap=True)
+        text = self._terminal.render_text(told, highlight=False, soft_wrap=True)
         with self._lock:
             is_over = self._failed is not None
-            if not is_over and len(self._above) >= MOST_WAITING:
+            if not is_over and len(self._above) >= MAX_WAITING_LINES:
                 oldest = next((n for n, (_, waited) in enumerate(self._above) if not waited), None)
                 if oldest is not None:
                     del self._above[oldest]
@@ -147,11 +146,11 @@ class LiveView(Watcher):
     def _end(self, state: str) -> None:
         self._state, self._in_hand, self._over = state, None, time.monotonic()
 
-    def _draw_on(self) -> None:
+    def _draw_until_done(self) -> None:
         try:
             while not self._done.is_set():
                 self._draw()
-                self._wake.wait(EVERY_S)
+                self._wake.wait(REDRAW_S)
                 self._wake.clear()
             self._draw()
             self._terminal.leave()
@@ -176,8 +175,10 @@ class LiveView(Watcher):
             console = self._terminal.console
             encoding = console.encoding
             width, height = console.size
-            look = Look(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
-            self._terminal.draw(self._frames.lines(self._gathered.snapshot(), self._now(), look), above)
+            look = ViewSettings(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
+            self._terminal.draw(
+                self._frames.lines(self._gathered.snapshot(), self._current_moment(), look), above
+            )
         except Exception:  # rows among them are results
             with self._lock:
                 self._above.extendleft(reversed(taken))
@@ -186,9 +187,9 @@ class LiveView(Watcher):
             if not self._above:
                 self._drawn.set()
 
-    def _now(self) -> Now:
+    def _current_moment(self) -> RunMoment:
         now, in_hand = time.monotonic(), self._in_hand
-        return Now(
+        return RunMoment(
             self._title,
             self._state,
             (self._over or now) - self._since,

@@ -19,11 +19,10 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from watersmeet.errors import SpecError
+from watersmeet.observe.listeners import WatchedRun
 from watersmeet.observe.metrics import figures
-from watersmeet.observe.metrics.run import ENDED, FAILED, RunMetrics, histograms
-from watersmeet.observe.watching import Watched
-from watersmeet.spec.watched.access import AccessToken, describe_access
-from watersmeet.spec.watched.addresses import Address, cannot_listen
+from watersmeet.observe.metrics.figures import FAILED, RUN_ENDED, RunMetrics, histograms
+from watersmeet.spec.monitoring import AccessToken, Address, cannot_listen, describe_access
 
 _FAMILIES = {figures.COUNTER: CounterMetricFamily, figures.GAUGE: GaugeMetricFamily}
 
@@ -53,7 +52,7 @@ class Endpoint(Collector):
         """Who may see that, in words."""
         return describe_access(self._token, self.address)
 
-    def watch(self, run: Watched, token: AccessToken | None) -> RunMetrics:
+    def watch(self, run: WatchedRun, token: AccessToken | None) -> RunMetrics:
         """What is to be told of a run that is about to start, which is shown from now on.
 
         Args:
@@ -66,14 +65,16 @@ class Endpoint(Collector):
         """
         with self._lock:
             metrics = self._runs.get(run.job)
-            if metrics is not None and metrics.state not in (ENDED, FAILED):
+            if metrics is not None and metrics.state not in (RUN_ENDED, FAILED):
                 raise SpecError(
                     f'{self.url} already shows a job named "{run.job}"',
                     code="same-job",
                     hint="use another name for the checkpoint directory, which names the job, or another"
                     " port for this job",
                 )
-            if token != self._token and any(run.state not in (ENDED, FAILED) for run in self._runs.values()):
+            if token != self._token and any(
+                run.state not in (RUN_ENDED, FAILED) for run in self._runs.values()
+            ):
                 raise SpecError(
                     f"{self.url} already shows other jobs of this process with another access rule"
                     f" ({self.access})",
@@ -90,7 +91,7 @@ class Endpoint(Collector):
     def collect(self) -> Iterable[Metric]:
         """The families of all figures, with those of all jobs that run or have failed."""
         families: dict[figures.Figure, CounterMetricFamily | GaugeMetricFamily] = {}
-        shown = {run.job: run for run in list(self._runs.values()) if run.state != ENDED}
+        shown = {run.job: run for run in list(self._runs.values()) if run.state != RUN_ENDED}
         for run in shown.values():
             for figure, labels, value in run.readings():
                 family = families.get(figure)
@@ -134,7 +135,7 @@ class Endpoint(Collector):
         """Close the server, if there is nothing to be seen there any more. A run that is about to start waits
         until the address is free; who asks for figures waits for nothing here."""
         with self._lock:
-            if self._server is None or any(run.state != ENDED for run in self._runs.values()):
+            if self._server is None or any(run.state != RUN_ENDED for run in self._runs.values()):
                 return
             self._server.shutdown()
             self._server.server_close()
@@ -143,7 +144,7 @@ class Endpoint(Collector):
             self._server = self._thread = None
 
 
-class _Quiet(WSGIRequestHandler):
+class _QuietHandler(WSGIRequestHandler):
     """Logs no request."""
 
     def log_message(self, *_: Any) -> None:
@@ -158,7 +159,7 @@ def _server_at(address: Address, app: Callable[..., Any]) -> ThreadingWSGIServer
     class Server(ThreadingWSGIServer):
         address_family = family
 
-    return make_server(str(host), address.port, app, Server, handler_class=_Quiet)
+    return make_server(str(host), address.port, app, Server, handler_class=_QuietHandler)
 
 
 _ENDPOINTS: dict[Address, Endpoint] = {}

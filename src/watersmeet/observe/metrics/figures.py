@@ -1,23 +1,88 @@
-"""The figures of a run, by name: what it has come to after a tick, and how it stands at a moment.
-
-Nothing here has a clock, or knows who asks. Names and units are those of Prometheus's conventions: seconds,
-bytes, ``_total`` for what only grows. Counters of rows are since the job's first tick, as the account has
-them: a restart does not begin them anew.
-"""
+"""The metrics of a run, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple
+
+from prometheus_client import Histogram
 
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.names import input_of
-from watersmeet.observe.account import PLACES
-from watersmeet.observe.kept import kept_of
+from watersmeet.observe.listeners import Listener, WatchedRun
 from watersmeet.observe.progress import TickReport
-from watersmeet.observe.reports import TickResult, by_alias, input_name, integer_columns
+from watersmeet.observe.reports import (
+    ObservedTick,
+    input_name,
+    integer_columns,
+    report_of,
+    split_by_alias,
+)
+from watersmeet.observe.retained_rows import collect_retained_state
+from watersmeet.observe.row_accounting import PLACES
+from watersmeet.observe.watermark_holders import WaitingInput
 from watersmeet.plan.model.job import JobPlan
+
+# How many warnings the package has logged in this process, by logger: a server is away and is asked
+# again, and the like. Where nobody has set up logging they are still printed, as they are if nobody
+# counts.
+
+LOGGER = "watersmeet"
+"""The logger above all of the package's."""
+
+
+class WarningCounts(logging.Handler):
+    """Counts from the first `begin` to the last `end`."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.counts: Counter[str] = Counter()
+        self._users, self._users_lock = 0, Lock()
+
+    def begin(self) -> None:
+        """One more is interested."""
+        with self._users_lock:
+            self._users += 1
+            logging.getLogger(LOGGER).addHandler(self)  # it is there once, however often it is added
+
+    def end(self) -> None:
+        """One less is."""
+        with self._users_lock:
+            self._users -= 1
+            if not self._users:
+                logging.getLogger(LOGGER).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.counts[record.name] += 1
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and not is_logging_set_up(record.name):
+            last.handle(record)
+
+
+WARNED = WarningCounts()
+"""Of this process."""
+
+
+def is_logging_set_up(name: str) -> bool:
+    """Return whether a logger, or one above it, has a handler of somebody's."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(handler is not WARNED for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+# The figures of a run, by name: what it has come to after a tick, and how it stands at a moment.
+#
+# Nothing here has a clock, or knows who asks. Names and units are those of Prometheus's conventions:
+# seconds, bytes, ``_total`` for what only grows. Counters of rows are since the job's first tick, as the
+# account has them: a restart does not begin them anew.
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
@@ -35,7 +100,7 @@ class Figure:
     labels: tuple[str, ...] = ()
 
 
-class Reading(NamedTuple):
+class MetricValue(NamedTuple):
     """A value of a figure. ``labels``: in the figure's order."""
 
     figure: Figure
@@ -160,58 +225,58 @@ class Readings:
         self._plan = plan
         self._integers = integer_columns(plan)
 
-    def of_tick(self, report: TickReport, result: TickResult, now_us: int) -> Iterator[Reading]:
+    def read_tick(self, report: TickReport, result: ObservedTick, now_us: int) -> Iterator[MetricValue]:
         """What a tick has come to. ``now_us``: the clock, for what is behind it."""
-        yield Reading(TICK, (), report.tick)
+        yield MetricValue(TICK, (), report.tick)
         if report.clock_us is not None:
-            yield Reading(TICK_TIME, (), report.clock_us / 1e6)
+            yield MetricValue(TICK_TIME, (), report.clock_us / 1e6)
         for query, own in result.queries.items():
-            yield Reading(OUTPUT_ROWS, (query,), own.total_rows_out)
-            yield Reading(STATE_BYTES, (query,), own.state_bytes)
+            yield MetricValue(OUTPUT_ROWS, (query,), own.total_rows_out)
+            yield MetricValue(STATE_BYTES, (query,), own.state_bytes)
             for inputs, rows in own.shed_joined.items():
-                yield Reading(SHED_JOINED, (query, inputs), rows)
+                yield MetricValue(SHED_JOINED, (query, inputs), rows)
         yield from self._accounts(result)
         yield from self._watermarks(result, now_us)
         yield from self._kept(result)
         for source, backlog in report.backlog.items():
-            yield Reading(BACKLOGS[backlog.unit], (source,), backlog.count)
+            yield MetricValue(BACKLOGS[backlog.unit], (source,), backlog.count)
         for source in {**report.rows_in, **report.paused_sources}:
-            yield Reading(PAUSED, (source,), source in report.paused_sources)
+            yield MetricValue(PAUSED, (source,), source in report.paused_sources)
 
-    def _accounts(self, result: TickResult) -> Iterator[Reading]:
+    def _accounts(self, result: ObservedTick) -> Iterator[MetricValue]:
         for query, own in result.queries.items():
             for alias, counts in own.account.items():
                 labels = _labels(query, alias)
-                yield Reading(INPUT_ROWS, labels, counts.get("in", 0))
-                yield Reading(RETAINED_ROWS, labels, counts.get("retained", own.state.get(alias, 0)))
+                yield MetricValue(INPUT_ROWS, labels, counts.get("in", 0))
+                yield MetricValue(RETAINED_ROWS, labels, counts.get("retained", own.state.get(alias, 0)))
                 for outcome in OUTCOMES:
-                    yield Reading(ROWS, (*labels, outcome), counts.get(outcome, 0))
+                    yield MetricValue(ROWS, (*labels, outcome), counts.get(outcome, 0))
                 for column, late in own.late.get(alias, {}).items():
                     for lateness, rows in late.counts.items():
-                        yield Reading(LATE_BY, (*labels, column, lateness), rows)
+                        yield MetricValue(LATE_BY, (*labels, column, lateness), rows)
 
-    def _watermarks(self, result: TickResult, now_us: int) -> Iterator[Reading]:
+    def _watermarks(self, result: ObservedTick, now_us: int) -> Iterator[MetricValue]:
         for query, own in result.queries.items():
-            for alias, marks in by_alias(own.input_watermarks, own.account).items():
-                yield Reading(HOLDERS, _labels(query, alias), len(own.holding.get(alias, ())))
-                yield Reading(IDLE, _labels(query, alias), alias in own.idle)
+            for alias, marks in split_by_alias(own.input_watermarks, own.account).items():
+                yield MetricValue(HOLDERS, _labels(query, alias), len(own.holding.get(alias, ())))
+                yield MetricValue(IDLE, _labels(query, alias), alias in own.idle)
                 for column, mark in marks.items():
                     if mark in (NEVER, ENDED):
                         continue
                     labels = (*_labels(query, alias), column)
                     if (query, alias, column) in self._integers:
-                        yield Reading(WATERMARK_INTEGER, labels, mark)
+                        yield MetricValue(WATERMARK_INTEGER, labels, mark)
                         continue
-                    yield Reading(WATERMARK, labels, mark / 1e6)
-                    yield Reading(WATERMARK_LAG, labels, (now_us - mark) / 1e6)
+                    yield MetricValue(WATERMARK, labels, mark / 1e6)
+                    yield MetricValue(WATERMARK_LAG, labels, (now_us - mark) / 1e6)
 
-    def _kept(self, result: TickResult) -> Iterator[Reading]:
-        for labels, kept in kept_of(self._plan, result).items():
+    def _kept(self, result: ObservedTick) -> Iterator[MetricValue]:
+        for labels, kept in collect_retained_state(self._plan, result).items():
             if kept.file_bytes is not None:
-                yield Reading(RETAINED_BYTES, labels, kept.file_bytes)
+                yield MetricValue(RETAINED_BYTES, labels, kept.file_bytes)
             for by, most in kept.most.items():
-                yield Reading(FORECAST_ROWS, (*labels, by), most.rows)
-                yield Reading(FORECAST_BYTES, (*labels, by), most.file_bytes)
+                yield MetricValue(FORECAST_ROWS, (*labels, by), most.rows)
+                yield MetricValue(FORECAST_BYTES, (*labels, by), most.file_bytes)
 
 
 def _labels(query: str, side: str) -> tuple[str, str]:
@@ -219,8 +284,112 @@ def _labels(query: str, side: str) -> tuple[str, str]:
     return query, input_name(input_of(side))
 
 
-def readings_of_store(traffic: Mapping[str, int], requests: int) -> Iterator[Reading]:
+def readings_of_store(traffic: Mapping[str, int], requests: int) -> Iterator[MetricValue]:
     """Of what was asked of a remote store. ``traffic``: bytes per direction."""
     for direction, count in traffic.items():
-        yield Reading(STORE_BYTES, (direction,), count)
-    yield Reading(STORE_REQUESTS, (), requests)
+        yield MetricValue(STORE_BYTES, (direction,), count)
+    yield MetricValue(STORE_REQUESTS, (), requests)
+
+
+# What one run has come to, kept for whoever asks next.
+#
+# A tick costs next to nothing here: its result is held on to, and its seconds are put into histograms.
+# All other figures are made of it when somebody asks, in the thread that asks.
+
+PHASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Seconds. A phase of a tick may take ten milliseconds, a tick that waits for a server minutes."""
+
+STARTING, RUNNING, RUN_ENDED, FAILED = "starting", "running", "ended", "failed"
+
+
+def histograms() -> dict[Figure, Histogram]:
+    """Of ticks and their phases, of all jobs that are shown at one address."""
+    return {
+        figure: Histogram(
+            figure.name, figure.help, ("job", *figure.labels), registry=None, buckets=PHASE_BUCKETS
+        )
+        for figure in (TICK_SECONDS, PHASE_SECONDS)
+    }
+
+
+class RunMetrics(Listener):
+    """Of one job, over its runs in this process: what is counted goes on when it is started again.
+
+    Args:
+        seconds: the histograms that its ticks go into.
+        when_over: called when a run of it is.
+    """
+
+    def __init__(self, job: str, seconds: Mapping[Figure, Histogram], when_over: Callable[[], None]) -> None:
+        self.job = job
+        self._when_over = when_over
+        self.state = RUN_ENDED
+        self._lock = Lock()
+        self._figures: Readings | None = None
+        self._trigger_s = 0.0
+        self._last: tuple[TickReport, ObservedTick] | None = None
+        self._since: float | None = None
+        self._notices = self._requests = 0
+        self._store: Counter[str] = Counter()
+        self._tick_seconds = seconds[TICK_SECONDS].labels(job)
+        self._phase_seconds = seconds[PHASE_SECONDS]
+        self._of_phases: dict[str, Histogram] = {}
+
+    def begins(self, run: WatchedRun) -> None:
+        """A run of the job, which is about to start. What its last tick in this process has come to is shown
+        until the state is read."""
+        with self._lock:
+            self._figures, self._trigger_s = Readings(run.plan), run.trigger_s
+            self.state, self._since = STARTING, None
+        WARNED.begin()
+
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
+        with self._lock:
+            self.state = RUNNING
+            if before is not None:
+                self._last = report_of(before, 0.0, clock_us=before.clock_us), before
+
+    def tick_begins(self, tick: int) -> None:
+        self._since = time.monotonic()
+
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
+        self._tick_seconds.observe(report.seconds)
+        for phase, seconds in report.phases.items():
+            of_phase = self._of_phases.get(phase)
+            if of_phase is None:
+                of_phase = self._of_phases[phase] = self._phase_seconds.labels(self.job, phase)
+            of_phase.observe(seconds)
+        with self._lock:
+            self._last, self._since = (report, result), None
+            if report.store is not None:
+                self._requests += report.store.requests
+                self._store["fetched"] += report.store.fetched_bytes
+                self._store["cached"] += report.store.cached_bytes
+                self._store["written"] += report.store.written_bytes
+
+    def notice(self, said: str) -> None:
+        with self._lock:
+            self._notices += 1
+
+    def ended(self, error: BaseException | None) -> None:
+        WARNED.end()
+        with self._lock:
+            self.state, self._since = RUN_ENDED if error is None else FAILED, None
+        self._when_over()
+
+    def readings(self) -> Iterator[MetricValue]:
+        """All of now."""
+        with self._lock:
+            last, made, since, state = self._last, self._figures, self._since, self.state
+            store, requests, notices = dict(self._store), self._requests, self._notices
+        yield MetricValue(UP, (), state == RUNNING)
+        yield MetricValue(FAILING, (), state == FAILED)
+        yield MetricValue(TRIGGER, (), self._trigger_s)
+        yield MetricValue(RUNNING_TICK_AGE, (), 0.0 if since is None else time.monotonic() - since)
+        yield MetricValue(NOTICES, (), notices)
+        for logger, count in dict(WARNED.counts).items():
+            yield MetricValue(WARNINGS, (logger,), count)
+        if store:
+            yield from readings_of_store(store, requests)
+        if last is not None and made is not None:
+            yield from made.read_tick(*last, now_us=time.time_ns() // 1000)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
-from watersmeet.plan.mode import changing
 from watersmeet.plan.nodes.tree import Tree
+from watersmeet.plan.output_mode import changing
 from watersmeet.spec.functions import signature_of
 from watersmeet.spec.model import Expr, Input, OutputColumn
 
@@ -57,7 +57,7 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
                 else "remove EMIT CHANGES (SET output_mode = append): rows of a stream are never retracted",
             )
         ]
-    beside = [i for part in with_changes if (i := _beside_joins(part)) is not None]
+    beside = [i for part in with_changes if (i := _mixed_changes_input(part)) is not None]
     if beside:
         return [
             PlanError(
@@ -74,7 +74,7 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
     return []
 
 
-def _beside_joins(tree: Tree) -> Input | None:
+def _mixed_changes_input(tree: Tree) -> Input | None:
     """The one input of a query, if it puts streams of changes together with the rows of joins."""
     i = tree.query.relation
     if not isinstance(i, Input) or i.is_table or not i.stages:

@@ -9,11 +9,16 @@ from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError, near_names
 from watersmeet.names import CHANGE_COLUMNS
-from watersmeet.plan.mode import with_mode
+from watersmeet.plan.output_mode import with_mode
 from watersmeet.regular_files import alternatives
 from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
-from watersmeet.spec.options.files import format_of, path_of, sink_problems, source_problems
-from watersmeet.spec.options.formats import type_problems
+from watersmeet.spec.options.files import (
+    format_of,
+    path_of,
+    sink_problems,
+    source_problems,
+    type_problems,
+)
 from watersmeet.spec.options.kafka import parser_of, records_of, servers_in, topics_in
 from watersmeet.spec.options.names import (
     shared_target_problems,
@@ -21,9 +26,9 @@ from watersmeet.spec.options.names import (
     source_option_problems,
 )
 from watersmeet.spec.options.targets import path_parts
-from watersmeet.spec.told import untold
+from watersmeet.spec.uncountable_sinks import untold
 
-BESIDE = ("late_output", "broken_output", "shed_output", "progress_output")
+SIDE_OUTPUT_SETTINGS = ("late_output", "broken_output", "shed_output", "progress_output")
 """Settings that name sinks for rows beside those of queries: set aside, and one per tick."""
 
 
@@ -56,14 +61,14 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
             code="primary-key",
             hint="use a sink without a PRIMARY KEY",
         )
-        for name in BESIDE
+        for name in SIDE_OUTPUT_SETTINGS
         for sink in job.sinks
         if sink.primary_key and sink.name == job.run.get(name)
     ]
-    errors += _unknown_beside(job)
+    errors += _unknown_side_outputs(job)
     errors += _by_one_key(job)
     errors += _names_of_changes(job)
-    errors += _progress_beside_others(job)
+    errors += _shared_progress_output(job)
     for sink in sinks:
         for source, table in _read(queries):
             if source.traits.files and _overlap(source, sink):
@@ -104,12 +109,12 @@ def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
         )
         for what, path in named
         if (parts := path_parts(path))
-        and _is_beneath(place, parts)
+        and _is_within(place, parts)
         and not any(part.startswith((".", "_")) for part in place[len(parts) :])
     ]
 
 
-def _unknown_beside(job: Job) -> list[PlanError]:
+def _unknown_side_outputs(job: Job) -> list[PlanError]:
     """Rows beside those of queries go to sinks of the job."""
     declared = {sink.name for sink in (*job.sinks, *(insert.sink for insert in job.inserts))}
     return [
@@ -119,7 +124,7 @@ def _unknown_beside(job: Job) -> list[PlanError]:
             hint=near_names(wanted, declared)
             or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
         )
-        for setting in BESIDE
+        for setting in SIDE_OUTPUT_SETTINGS
         if (wanted := job.run.get(setting)) is not None and wanted not in declared
     ]
 
@@ -156,11 +161,11 @@ def _names_of_changes(job: Job) -> list[PlanError]:
     ]
 
 
-def _progress_beside_others(job: Job) -> list[PlanError]:
+def _shared_progress_output(job: Job) -> list[PlanError]:
     """The rows of ticks have columns of their own, and come after all others of their tick."""
     name = job.run.get("progress_output")
     users = [insert.name for insert in job.inserts if insert.sink.name == name]
-    users += [setting for setting in BESIDE[:-1] if job.run.get(setting) == name]
+    users += [setting for setting in SIDE_OUTPUT_SETTINGS[:-1] if job.run.get(setting) == name]
     if name is None or not users:
         return []
     return [
@@ -209,7 +214,7 @@ def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
 
 def written_sinks(job: Job) -> list[Sink]:
     """The sinks of INSERTs and those for rows beside theirs, each once."""
-    beside = {job.run.get(name) for name in BESIDE}
+    beside = {job.run.get(name) for name in SIDE_OUTPUT_SETTINGS}
     sinks = [insert.sink for insert in job.inserts if not insert.is_index]
     sinks += [sink for sink in job.sinks if sink.name in beside]
     return list({sink.name: sink for sink in sinks}.values())
@@ -222,7 +227,7 @@ def _overlap(source: Source, sink: Sink) -> bool:
     return bool(written) and any(parts and _match(parts, written) for parts in read)
 
 
-def _is_beneath(place: tuple[str, ...], above: tuple[str, ...]) -> bool:
+def _is_within(place: tuple[str, ...], above: tuple[str, ...]) -> bool:
     """Or the same; ``above`` may have wildcards."""
     return len(place) >= len(above) and _match(above, place)
 

@@ -1,50 +1,164 @@
-"""Rule: bands, by which look-ups find candidates and no watermark releases rows (semantics.md, section 3).
-
-``plus - minus`` within an interval, over one column of each side that are not both event times: integers,
-dates, timestamps, decimals, doubles. The conjunct as written decides: of integers and times by the same
-comparisons as time bounds (saturating at the ends of int64), of decimals exactly, of FLOAT and DOUBLE columns
-by the same sums in floating point. What mixes floating point with other numbers, or has more digits than
-an int64 holds, and texts, by their first bytes, find candidates here and are decided as a residual.
-"""
+"""Derive bands for lookups and bounds for retention from conjuncts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache, reduce
 
 from sqlglot import exp
 
 from watersmeet.conditions import (
+    Bound,
+    ExactBand,
     IntegerSum,
     RealBand,
     RealColumn,
     RealComparison,
     RealExpr,
     RealSum,
-    mirrored,
+    mirror_ends,
 )
-from watersmeet.event_time import Operator, Side, TimeColumn, TimeComparison, TimeConstant, TimeExpr, TimeSum
-from watersmeet.measure import REAL, TEXT, Measure, Measured
+from watersmeet.event_time import (
+    MAX_TIME,
+    MIN_TIME,
+    Operator,
+    Side,
+    TimeColumn,
+    TimeComparison,
+    TimeConstant,
+    TimeExpr,
+    TimeSum,
+)
+from watersmeet.measure import REAL, TEXT, WHOLE, Measure, Measured
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.intervals import Ends, IntervalPart, bands_of, comparisons_of, slack_of
-from watersmeet.plan.conditions.numbers import (
-    NumberType,
-    Sum,
-    literal,
-    number_type,
-    sum_of,
-)
+from watersmeet.plan.conditions.linear import NumberType, Sum, literal, number_type, sum_of
 from watersmeet.plan.conditions.overflow import sums_of
-from watersmeet.plan.join_inputs import JoinInputs, Ref
-from watersmeet.plan.model.conditions import Bands
+from watersmeet.plan.model.sides import Bands
+from watersmeet.plan.query_inputs import JoinInputs, Ref, name_of
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import STRING
+
+# Conjuncts that say how far a column of one side may be from a column of the other, in whole units; and
+# what several of them say together.
+
+
+@dataclass(frozen=True)
+class Ends:
+    """``lower <= right - left <= upper``, inclusive; None is open. ``closed_lower``, ``closed_upper``: with
+    strict comparisons read as closed ones (for retention)."""
+
+    lower: int | None = None
+    upper: int | None = None
+    closed_lower: int | None = None
+    closed_upper: int | None = None
+
+    @classmethod
+    def where(cls, op: Operator, low: int, high: int) -> Ends:
+        """What ``difference + e op 0`` says of the difference, for an e that is anywhere from low to high."""
+        step = 1 if op in ("<", ">") else 0  # strict is one unit tighter
+        least = -high if op in (">", ">=", "=") else None
+        most = -low if op in ("<", "<=", "=") else None
+        return cls(
+            None if least is None else least + step, None if most is None else most - step, least, most
+        )
+
+    def mirror(self) -> Ends:
+        """The ends of ``left - right``."""
+        return Ends(*mirror_ends(self.lower, self.upper), *mirror_ends(self.closed_lower, self.closed_upper))
+
+    def closed(self) -> Ends:
+        """Those of the comparison with strict read as closed."""
+        return Ends(self.closed_lower, self.closed_upper, self.closed_lower, self.closed_upper)
+
+    def within(self, other: Ends) -> Ends:
+        """What both say together."""
+        return Ends(
+            _choose_present(max, self.lower, other.lower),
+            _choose_present(min, self.upper, other.upper),
+            _choose_present(max, self.closed_lower, other.closed_lower),
+            _choose_present(min, self.closed_upper, other.closed_upper),
+        )
+
+
+def _choose_present(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else choose(one, other)
+
+
+@dataclass(frozen=True)
+class IntervalPart:
+    """A conjunct ``lower <= right - left <= upper`` over a column of each side.
+
+    ``ends``: in units of the ``measure``; exact unless ``is_exact`` is False, then wide enough, and the
+    comparison has to be asked as well. ``span``: within it of an end of int64 arithmetic saturates.
+    ``comparison``: the conjunct as written; None: it is decided as a residual. ``sums``: see
+    `plan.conditions.overflow`. ``is_approximate``: see `LinearForm`; what decides it is a key or a
+    residual, too, and ``comparison`` says nothing.
+    """
+
+    conjunct: Conjunct
+    left: Ref
+    right: Ref
+    ends: Ends
+    is_exact: bool
+    span: int
+    comparison: TimeComparison | None
+    measure: Measure = WHOLE
+    sums: tuple[IntegerSum, ...] = ()
+    is_approximate: bool = False
+
+    @property
+    def refs(self) -> tuple[Ref, Ref]:
+        return self.left, self.right
+
+    @property
+    def text(self) -> str:
+        return self.conjunct.text
+
+
+def bands_of(parts: Iterable[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
+    """One band per pair of columns and measure, in the order in which they are first mentioned."""
+    together: dict[tuple[Measured, Measured], list[IntervalPart]] = {}
+    for part in parts:
+        left, right = (Measured(inputs.column_name(ref), part.measure) for ref in part.refs)
+        together.setdefault((left, right), []).append(part)
+    return tuple(
+        ExactBand(left, right, ends.lower, ends.upper, tuple(dict.fromkeys(part.text for part in same)))
+        for (left, right), same in together.items()
+        for ends in [common_ends(same)]
+    )
+
+
+def common_ends(parts: Iterable[IntervalPart]) -> Ends:
+    """What conjuncts over one pair of columns say together."""
+    return reduce(Ends.within, (part.ends for part in parts), Ends())
+
+
+def comparisons_of(parts: Iterable[IntervalPart]) -> tuple[TimeComparison, ...]:
+    """The conjuncts as written, each once."""
+    return tuple(dict.fromkeys(part.comparison for part in parts if part.comparison is not None))
+
+
+def slack_of(parts: Iterable[IntervalPart]) -> int:
+    """Within what distance of the ends of int64 arithmetic may saturate: by one even without a constant, for
+    ``a < b`` is looked up as ``a + 1 <= b``."""
+    return min(max((max(part.span, 1) for part in parts), default=0), MAX_TIME)
+
+
+# Rule: bands, by which look-ups find candidates and no watermark releases rows (semantics.md, section 3).
+#
+# ``plus - minus`` within an interval, over one column of each side that are not both event times:
+# integers, dates, timestamps, decimals, doubles. The conjunct as written decides: of integers and times
+# by the same comparisons as time bounds (saturating at the ends of int64), of decimals exactly, of FLOAT
+# and DOUBLE columns by the same sums in floating point. What mixes floating point with other numbers, or
+# has more digits than an int64 holds, and texts, by their first bytes, find candidates here and are
+# decided as a residual.
 
 DIGITS = 18
 """Decimals of up to so many digits, with all places of their band, are counted exactly."""
 
-MOST_DIGITS = 38
+MAX_DECIMAL_DIGITS = 38
 """That a decimal has in Spark; of a sum with more of them the last places are rounded off."""
 
 
@@ -77,11 +191,11 @@ def value_bands(parts: Sequence[BandPart], inputs: JoinInputs) -> Bands:
         rechecks=comparisons_of(inexact),
         recheck_texts=tuple(dict.fromkeys(part.text for part in inexact)),
         slack=slack_of(exact),
-        inverted=_inverted(exact),
+        inverted=_contradictory_texts(exact),
     )
 
 
-def _inverted(parts: Sequence[IntervalPart]) -> tuple[str, ...]:
+def _contradictory_texts(parts: Sequence[IntervalPart]) -> tuple[str, ...]:
     """The texts of conjuncts that contradict each other; some of one pair may count in other units."""
     by_refs: dict[tuple[Ref, Ref], list[IntervalPart]] = {}
     for part in parts:
@@ -114,7 +228,7 @@ def text_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> IntervalP
     if inputs.side(refs[0][0]) is Side.RIGHT:
         refs = refs[::-1]
     else:
-        ends = ends.mirrored()
+        ends = ends.mirror()
     return IntervalPart(conjunct, *refs, ends, is_exact=True, span=0, comparison=None, measure=TEXT)
 
 
@@ -155,10 +269,10 @@ class _Numbers:
         whole = max(number.whole or 0 for number in self.types)
         while self.size >= 10**whole:
             whole += 1
-            if whole > MOST_DIGITS:
+            if whole > MAX_DECIMAL_DIGITS:
                 return False
         additions = self.left.steps + self.right.steps - 2
-        return whole + self._places() + additions <= MOST_DIGITS
+        return whole + self._places() + additions <= MAX_DECIMAL_DIGITS
 
     def _places(self) -> int:
         return max(self.left.places, self.right.places, *(number.places for number in self.types))
@@ -184,7 +298,7 @@ class _Numbers:
         ends = Ends.where(self.op, e, e)
         left, right = self.minus, self.plus
         if self.join_inputs.side(self.plus[0]) is Side.LEFT:
-            left, right, ends = right, left, ends.mirrored()
+            left, right, ends = right, left, ends.mirror()
         return IntervalPart(
             self.conjunct,
             left,
@@ -212,7 +326,7 @@ class _Numbers:
         left, right = self.minus, self.plus
         if self.join_inputs.side(self.plus[0]) is Side.LEFT:
             left, right = right, left
-            lower, upper = mirrored(lower, upper)
+            lower, upper = mirror_ends(lower, upper)
         falls = {
             self.join_inputs.side(ref[0])
             for operand in (self.left, self.right)
@@ -221,8 +335,8 @@ class _Numbers:
         }
         decided = all(number.is_real for number in self.types) and self.left.is_plain and self.right.is_plain
         band = RealBand(
-            self._measured(left, REAL),
-            self._measured(right, REAL),
+            self._measure_column(left, REAL),
+            self._measure_column(right, REAL),
             lower,
             upper,
             size,
@@ -241,14 +355,14 @@ class _Numbers:
         sums = sums_of(self.conjunct.expr, self.join_inputs, REAL)
         return RealPart(self.conjunct, band, (left, right), sums)
 
-    def _measured(self, ref: Ref, measure: Measure) -> Measured:
+    def _measure_column(self, ref: Ref, measure: Measure) -> Measured:
         return Measured(self.join_inputs.column_name(ref), measure)
 
     def _tree(self, expr: Expr, measure: Measure) -> TimeExpr:
         match expr:
             case exp.Column():
                 ref = (expr.table, expr.name)
-                return TimeColumn(self.join_inputs.side(ref[0]), self._measured(ref, measure).name)
+                return TimeColumn(self.join_inputs.side(ref[0]), self._measure_column(ref, measure).name)
             case exp.Neg():
                 return TimeSum(TimeConstant(0), self._tree(expr.this, measure), -1)
             case exp.Add() | exp.Sub():
@@ -262,7 +376,7 @@ class _Numbers:
         match expr:
             case exp.Column():
                 ref = (expr.table, expr.name)
-                return RealColumn(self.join_inputs.side(ref[0]), self._measured(ref, REAL))
+                return RealColumn(self.join_inputs.side(ref[0]), self._measure_column(ref, REAL))
             case exp.Neg():
                 return RealSum(0.0, self._real_tree(expr.this), -1)
             case exp.Add() | exp.Sub():
@@ -277,3 +391,200 @@ def _value(constant: exp.Literal) -> Fraction:
     number = literal(constant.this)
     assert number is not None
     return number.constant
+
+
+# Rule: time bounds -> bands for look-ups, postpone map for retention.
+#
+# For one pair of columns all conjuncts are one interval. The postpone map is closed transitively over
+# links between different inputs; a bound between two columns of one input is a condition on that input
+# and no link.
+
+
+@dataclass(frozen=True)
+class Link:
+    """``evicted >= by - c``, or what follows from a chain of such. ``text``: of the conjuncts.
+
+    Arithmetic on times saturates at each link of a chain: the least time of ``evicted`` that does for a time
+    of ``by`` is ``by - c`` cut to ``low`` and ``high``. So it is if all links are ``plain``: shifted where
+    the time of ``by`` stands, or forwards where that of ``evicted`` does. Near the ends of int64 lesser times
+    may do for others, by no more than ``span``: the constants of the chain together.
+    """
+
+    c: int
+    text: str
+    span: int
+    plain: bool
+    low: int = MIN_TIME
+    high: int = MAX_TIME
+
+    def then(self, further: Link) -> Link:
+        """The chain of this link and of one that bounds its ``by``."""
+
+        def cut(value: int) -> int:
+            return min(max(value - self.c, self.low), self.high)
+
+        return Link(
+            self.c + further.c,
+            _merge_texts(self.text, further.text),
+            self.span + further.span,
+            self.plain and further.plain,
+            cut(further.low),
+            cut(further.high),
+        )
+
+
+Links = dict[tuple[Ref, Ref], Link]
+"""By (evicted, by)."""
+
+
+def time_bands(times: Sequence[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
+    """One band per pair of columns, the most selective first: closed before half open, then the narrowest."""
+    return tuple(sorted(bands_of(times, inputs), key=_width))
+
+
+def _width(band: ExactBand) -> tuple[int, int]:
+    if band.lower is None or band.upper is None:
+        return (1, 0)
+    return (0, band.upper - band.lower)
+
+
+def links_of(times: Sequence[IntervalPart]) -> Links:
+    """The bounds as written, strict ones as closed; for one pair the smallest c."""
+    links: Links = {}
+    for part in times:
+        # lower <= right - left  is  right >= left - (-lower)
+        # right - left <= upper  is  left >= right - upper
+        lowered = part.ends.mirror().closed_upper
+        for evicted, by, c, own in (
+            (part.right, part.left, lowered, Side.RIGHT),
+            (part.left, part.right, part.ends.closed_upper, Side.LEFT),
+        ):
+            if c is not None:
+                assert part.comparison is not None
+                plain = part.is_exact and _is_plain(part.comparison, own)
+                _tighten(links, evicted, by, Link(c, part.conjunct.text, part.span, plain))
+    return links
+
+
+def _is_plain(comparison: TimeComparison, evicted: Side) -> bool:
+    """See `Link`; of a comparison of two times. ``evicted``: the side whose times are bounded from below."""
+    shifts = [_shift(comparison.left), _shift(comparison.right)]
+    by_side = {column.side: by for column, by in (shift for shift in shifts if shift is not None)}
+    if len(by_side) != 2:
+        return False
+    return by_side[evicted] == 0 or (by_side[evicted] > 0 and by_side[evicted.other] == 0)
+
+
+def _shift(expr: TimeExpr) -> tuple[TimeColumn, int] | None:
+    """The column and what is added to it; None: it is something else."""
+    match expr:
+        case TimeColumn():
+            return expr, 0
+        case TimeSum(TimeColumn() as column, TimeConstant(value), sign):
+            return column, sign * value
+        case TimeSum(TimeConstant(value), TimeColumn() as column, 1):
+            return column, value
+    return None
+
+
+def _tighten(links: Links, evicted: Ref, by: Ref, link: Link) -> None:
+    tightest = links.get((evicted, by))
+    if tightest is None or link.c < tightest.c or (link.c == tightest.c and link.plain > tightest.plain):
+        links[evicted, by] = link
+    elif link.c == tightest.c and link.plain and tightest.plain:  # each of both holds
+        low, high = max(link.low, tightest.low), max(link.high, tightest.high)
+        links[evicted, by] = replace(tightest, low=low, high=high)
+
+
+def inverted_pairs(links: Links) -> list[tuple[Ref, Ref]]:
+    """Pairs whose interval holds nothing though both ends are closed: c1 + c2 < 0."""
+    return [
+        (a, b) for (a, b), link in links.items() if a < b and (b, a) in links and link.c + links[b, a].c < 0
+    ]
+
+
+def merge_links(links: Sequence[Links]) -> Links:
+    """The links of several joins; for one pair the smallest c."""
+    result: Links = {}
+    for of_join in links:
+        for (evicted, by), link in of_join.items():
+            _tighten(result, evicted, by, link)
+    return result
+
+
+def close_links(links: Links, nullable: frozenset[Ref] | None = None) -> Links:
+    """``links`` with what follows from chains of them (Floyd and Warshall).
+
+    Args:
+        nullable: times that may be NULL where the bounds are used; no link of a chain may be ``by`` one of
+            those. None: none may.
+
+    Where a chain contradicts itself, sums of it have no least value: then chains go through each column once.
+    Cost: O(k³) for k columns, once for the same links: all joins of a query may have the same.
+    """
+    return dict(closure_of(tuple(links.items()), nullable))
+
+
+@lru_cache(64)
+def closure_of(pairs: tuple[tuple[tuple[Ref, Ref], Link], ...], nullable: frozenset[Ref] | None) -> Links:
+    links = {pair: link for pair, link in pairs if not nullable or pair[1] not in nullable}
+    columns = list(dict.fromkeys(ref for pair in links for ref in pair))
+    result = dict(links)
+    for middle in columns:
+        for evicted in columns:
+            one = result.get((evicted, middle))
+            if one is None or evicted == middle:
+                continue
+            for by in columns:
+                two = result.get((middle, by))
+                if two is not None and by not in (evicted, middle):
+                    _tighten(result, evicted, by, one.then(two))
+    contradicts = any((b, a) in result and link.c + result[b, a].c < 0 for (a, b), link in result.items())
+    return _close_by_simple_chains(links) if contradicts else result
+
+
+def _close_by_simple_chains(links: Links) -> Links:
+    result: Links = {}
+
+    def walk(evicted: Ref, end: Ref, chain: Link | None, seen: frozenset[Ref]) -> None:
+        for (one, by), own in links.items():
+            if one == end and by not in seen:
+                both = own if chain is None else chain.then(own)
+                _tighten(result, evicted, by, both)
+                walk(evicted, by, both, seen | {by})
+
+    for column in dict.fromkeys(evicted for evicted, _ in links):
+        walk(column, column, None, frozenset({column}))
+    return result
+
+
+def _merge_texts(one: str, two: str) -> str:
+    return " and ".join(dict.fromkeys([*one.split(" and "), *two.split(" and ")])) if one != two else one
+
+
+def bounds_of(links: Links, inputs: JoinInputs, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
+    """The postpone map of a join, between its two sides, in the query's order of the evicted columns.
+
+    Args:
+        links: of all joins whose conditions hold for its matches.
+        nullable: see `close_links`.
+    """
+    here = {i.alias for i in inputs.in_order}
+    bounds = [
+        Bound(
+            name_of(evicted),
+            name_of(by),
+            link.c,
+            link.text,
+            slack=0 if link.plain else min(link.span, MAX_TIME),
+            low=link.low,
+            high=link.high,
+        )
+        for (evicted, by), link in close_links(links, nullable).items()
+        if {evicted[0], by[0]} <= here and inputs.side(evicted[0]) is not inputs.side(by[0])
+    ]
+    order = {
+        name_of((i.alias, c.name)): n
+        for n, (i, c) in enumerate((i, c) for i in inputs.in_order for c in i.columns)
+    }
+    return tuple(sorted(bounds, key=lambda bound: (order[bound.evicted], order[bound.by])))

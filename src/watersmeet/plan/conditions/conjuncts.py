@@ -1,14 +1,20 @@
-"""Rule: a condition is cut at its top-level ANDs; BETWEEN is two conjuncts."""
+"""Cut a condition into conjuncts, and decide those of constants."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
+from watersmeet.spec.literals import Number, NumberError, read_number
 from watersmeet.spec.model import Expr
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, STRING
+
+# Rule: a condition is cut at its top-level ANDs; BETWEEN is two conjuncts.
 
 _SPARK = Dialect.get_or_raise("spark")
 """Made once: a plan asks for hundreds of short texts."""
@@ -16,8 +22,8 @@ _SPARK = Dialect.get_or_raise("spark")
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One conjunct. ``written`` is what the user wrote, where that is more: of each half of a BETWEEN, all of
-    it."""
+    """One conjunct. ``split_as_written`` is what the user wrote, where that is more: of each half of a
+    BETWEEN, all of it."""
 
     expr: Expr
     written: Expr | None = None
@@ -28,24 +34,24 @@ class Conjunct:
         return text_of(self.expr if self.written is None else self.written)
 
 
-def written(condition: Expr | None) -> list[Expr]:
+def split_as_written(condition: Expr | None) -> list[Expr]:
     """The conjuncts as they stand in the text: a BETWEEN is one. None for None."""
     match condition:
         case None:
             return []
         case exp.Paren():
-            return written(condition.this)
+            return split_as_written(condition.this)
         case exp.And():
-            return written(condition.this) + written(condition.expression)
+            return split_as_written(condition.this) + split_as_written(condition.expression)
     return [condition]
 
 
 def split(condition: Expr | None) -> tuple[Conjunct, ...]:
     """The conjuncts of ``condition``, in the order of the text; none for None."""
-    return tuple(conjunct for own in written(condition) for conjunct in cut(Conjunct(own)))
+    return tuple(conjunct for own in split_as_written(condition) for conjunct in cut_between(Conjunct(own)))
 
 
-def cut(conjunct: Conjunct) -> tuple[Conjunct, ...]:
+def cut_between(conjunct: Conjunct) -> tuple[Conjunct, ...]:
     """Cut a BETWEEN into its halves; any other conjunct stays as it is."""
     condition = conjunct.expr
     if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
@@ -61,13 +67,13 @@ def join_all(conditions: list[Expr]) -> Expr | None:
     """The AND of ``conditions``; None when there is none."""
     if not conditions:
         return None
-    result: Expr = _safe(conditions[0])
+    result: Expr = _parenthesize(conditions[0])
     for condition in conditions[1:]:
-        result = exp.And(this=result, expression=_safe(condition))
+        result = exp.And(this=result, expression=_parenthesize(condition))
     return result
 
 
-def _safe(condition: Expr) -> Expr:
+def _parenthesize(condition: Expr) -> Expr:
     """In parentheses where AND would bind tighter."""
     copy = condition.copy()
     return exp.Paren(this=copy) if isinstance(copy, exp.Or | exp.And) else copy
@@ -93,3 +99,118 @@ def _column_text(name: str, quoted: bool, table: str | None, table_quoted: bool)
         table=None if table is None else exp.Identifier(this=table, quoted=table_quoted),
     )
     return column.sql(dialect=_SPARK)
+
+
+# Rule: conditions of constants that are decided before the job runs, as Spark is known to decide them.
+
+_NULLS = {INT: Number, BIGINT: Number, DOUBLE: Number, STRING: str, BOOLEAN: bool}
+"""Beside what a NULL that was cast to a type may stand."""
+
+
+@dataclass(frozen=True)
+class _Null:
+    """A NULL of a type. ``of``: what it may be compared with."""
+
+    of: type
+
+
+_Value = bool | str | Number | _Null | None
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+class _UndecidedCondition(Exception):
+    """Only Spark knows, or refuses it."""
+
+
+def constant_is_true(expr: Expr) -> bool | None:
+    """Whether a condition of constants is TRUE; None when that is not known before the job runs.
+
+    >>> import sqlglot
+    >>> [constant_is_true(sqlglot.parse_one(text)) for text in ("1 < 2", "NULL AND TRUE", "1 / 0 = 1")]
+    [True, False, None]
+    """
+    try:
+        return _truth(expr) is True
+    except (_UndecidedCondition, NumberError):
+        return None
+
+
+def _truth(node: Expr) -> bool | None:
+    value = _value(node)
+    if isinstance(value, _Null) and value.of is bool:
+        return None
+    if value is None or isinstance(value, bool):
+        return value
+    raise _UndecidedCondition
+
+
+def _value(node: Expr) -> _Value:
+    if isinstance(node, exp.Paren):
+        return _value(node.this)
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        return str(node.this) if node.is_string else read_number(node.this)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return read_number(node.this.this, negative=True)
+    of = _NULLS.get(sql_type(node.to.sql("spark"))) if isinstance(node, exp.Cast) else None
+    if of is not None and _value(node.this) is None:
+        return _Null(of)
+    truth = _condition(node)
+    return _Null(bool) if truth is None else truth
+
+
+def _condition(node: Expr) -> bool | None:
+    if isinstance(node, exp.Not):
+        truth = _truth(node.this)
+        return None if truth is None else not truth
+    if isinstance(node, exp.And | exp.Or):
+        deciding = isinstance(node, exp.Or)
+        truths = (_truth(node.this), _truth(node.expression))
+        return deciding if deciding in truths else None if None in truths else not deciding
+    if isinstance(node, _COMPARISONS):
+        return _compare_values(node, _value(node.this), _value(node.expression))
+    raise _UndecidedCondition
+
+
+def _compare_values(node: Expr, left: _Value, right: _Value) -> bool | None:
+    if left is None or right is None:
+        return None
+    kinds = {operand.of if isinstance(operand, _Null) else type(operand) for operand in (left, right)}
+    if len(kinds) == 1 and (isinstance(left, _Null) or isinstance(right, _Null)):
+        if any(isinstance(operand, Number) and abs(operand.value) >= 2**31 for operand in (left, right)):
+            raise _UndecidedCondition  # Spark's optimizer has found some of these TRUE
+        return None
+    if isinstance(left, Number) and isinstance(right, Number):
+        return _evaluate_comparison(node, *_alike(left, right))
+    if isinstance(left, str) and isinstance(right, str):
+        return _evaluate_comparison(node, left.encode(), right.encode())
+    if isinstance(left, bool) and isinstance(right, bool):
+        return _evaluate_comparison(node, left, right)
+    raise _UndecidedCondition
+
+
+def _alike(left: Number, right: Number) -> tuple[Fraction | float, Fraction | float]:
+    types = {left.type, right.type}
+    if FLOAT in types:
+        raise _UndecidedCondition
+    if DOUBLE in types:
+        return float(left.value), float(right.value)
+    if any(operand.type.is_decimal and abs(operand.value) >= 10**18 for operand in (left, right)):
+        raise _UndecidedCondition  # their common type may lack digits
+    return left.value, right.value
+
+
+def _evaluate_comparison(node: Expr, left: Fraction | float | bytes, right: Fraction | float | bytes) -> bool:
+    lower, equal = left < right, left == right  # type: ignore[operator]
+    truths: dict[type[Expr], bool] = {
+        exp.EQ: equal,
+        exp.NEQ: not equal,
+        exp.LT: lower,
+        exp.LTE: lower or equal,
+        exp.GT: not (lower or equal),
+        exp.GTE: not lower,
+    }
+    return truths[type(node)]

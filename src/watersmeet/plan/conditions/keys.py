@@ -1,23 +1,142 @@
-"""Rule: equality keys, in one type per key."""
+"""Derive equality keys and the type in which they are compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.expressions.compiler import expression_type
 from watersmeet.expressions.typed_tree import UnsupportedExpression
-from watersmeet.plan.conditions.classify import KeyPart
-from watersmeet.plan.conditions.coercion import is_declared, one_type, spelt, type_of
-from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.conditions.classification import KeyPart
+from watersmeet.plan.query_inputs import JoinInputs
+from watersmeet.spec.literals import NumberError, read_number
 from watersmeet.spec.model import Expr
-from watersmeet.types.compared import is_compared, tightest_type
+from watersmeet.types.coercion import common_type, is_compared, tightest_type
 from watersmeet.types.intervals import is_interval, is_of_days
-from watersmeet.types.sql_type import DATE, TIMESTAMP, SqlType
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    PLAIN,
+    TIMESTAMP,
+    UNKNOWN,
+    Field,
+    SqlType,
+    decimal,
+    struct,
+)
+
+# Rule: what the two sides of an equality are compared as, by Spark SQL's coercion.
+#
+# Keys are hashed per side, so both sides have to be of one type before that.
+
+_WIDEST_DECIMAL = decimal(38, 18)
+
+
+def annotate_expression(expr: Expr, inputs: JoinInputs) -> Expr:
+    """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
+    copy = expr.copy()
+    for column in copy.find_all(exp.Column):
+        column.type = _data_type(inputs.column((column.table, column.name)).type)
+    for literal in copy.find_all(exp.Literal):
+        if not literal.is_string:
+            literal.type = _data_type(_literal_type(literal))
+    try:
+        # A cast has a type from the start, and beneath a typed node nothing is typed: innermost first.
+        for node in reversed(list(copy.find_all(exp.Cast))):
+            annotate_types(node.this, dialect="spark", overwrite_types=False)
+        return annotate_types(copy, dialect="spark", overwrite_types=False)
+    except SqlglotError:
+        return copy
+
+
+def _data_type(type_: SqlType) -> exp.DataType:
+    """A type as sqlglot has it, who knows nothing of NULL's and of collations."""
+    return _build_type("UNKNOWN" if type_.is_void or type_.is_collated else str(type_)).copy()
+
+
+@lru_cache(1024)
+def _build_type(name: str) -> exp.DataType:
+    """A plan asks for the types of its few columns hundreds of times."""
+    return exp.DataType.build(name, dialect="spark")
+
+
+def _literal_type(literal: exp.Literal) -> SqlType:
+    try:
+        return read_number(literal.this, negative=isinstance(literal.parent, exp.Neg)).type
+    except NumberError:
+        return UNKNOWN
+
+
+def type_of(expr: Expr, inputs: JoinInputs) -> SqlType | None:
+    """The Spark type of ``expr``, or None when it is not known.
+
+    Only columns and casts are known exactly. A computed number is given the widest type of its kind: cast to
+    that, it is what it is, whatever Spark makes of the computation.
+    """
+    if isinstance(expr, exp.Column):
+        return _capitalize_fields(inputs.column((expr.table, expr.name)).type)
+    type_ = annotate_expression(expr, inputs).type
+    if type_ is None or type_.is_type(exp.DType.UNKNOWN, exp.DType.NULL):
+        return None
+    exact_type = _capitalize_fields(sql_type(type_.sql(dialect="spark")))
+    return exact_type if is_declared(expr) else _widest(exact_type)
+
+
+def _widest(type_: SqlType) -> SqlType:
+    """Of a number the widest type of its kind."""
+    if type_.is_decimal:
+        return _WIDEST_DECIMAL
+    return BIGINT if type_.is_integer else DOUBLE if type_.is_real else type_
+
+
+def _capitalize_fields(type_: SqlType) -> SqlType:
+    """With the names of fields in capitals, which casts of keys have: what stored state belongs to is told by
+    those casts."""
+    if type_.fields:
+        return struct(
+            [
+                Field(field.name.upper(), _capitalize_fields(field.type), field.not_null)
+                for field in type_.fields
+            ]
+        )
+    return replace(type_, parts=tuple(map(_capitalize_fields, type_.parts))) if type_.parts else type_
+
+
+def key_type_text(expr: Expr, type_: SqlType) -> str:
+    """The text of a key's type: of a cast as it is written there.
+
+    A DECIMAL is cast to its one spelling where it has another (``DECIMAL(8, 2)``), and what stored state
+    belongs to is told by those casts.
+    """
+    if isinstance(expr, exp.Cast) and type_ not in PLAIN:
+        return expr.to.sql(dialect="spark").upper().strip()
+    return str(type_)
+
+
+def is_declared(expr: Expr) -> bool:
+    """The type of ``expr`` stands in the text or in the declaration."""
+    return isinstance(expr, exp.Column | exp.Cast)
+
+
+def one_type(left: SqlType, right: SqlType) -> SqlType | None:
+    """The type in which the two sides of a key are compared; None: Spark does not, or Spark alone does."""
+    if left == right:
+        return left
+    common = common_type(left, right)
+    hashed = not (left.is_void or right.is_void or left.is_nested or left.is_interval)
+    return common if common is not None and hashed else None
+
+
+# Rule: equality keys, in one type per key.
 
 _UNHASHABLE = ("MAP", "VARIANT", "INTERVAL")
 
@@ -63,11 +182,11 @@ def _one_type(part: KeyPart, inputs: JoinInputs) -> tuple[PlanError | None, Expr
     (one, left), (other, right) = (_moved_date(expr, inputs) for expr in (part.first, part.second))
     for expr, type_ in ((one, left), (other, right)):
         if type_ is not None and type_.name in _UNHASHABLE:
-            wrong = _wrong(f"{spelt(expr, type_)} cannot be compared by equality: {text}")
+            wrong = _wrong(f"{key_type_text(expr, type_)} cannot be compared by equality: {text}")
             return wrong, part.first, part.second
     if left is None or right is None:
         return None, one, other
-    words = spelt(one, left), spelt(other, right)
+    words = key_type_text(one, left), key_type_text(other, right)
     if left.is_nested and right.is_nested and words[0] != words[1]:
         return _one_nested_type(part, (one, left), (other, right))
     common = one_type(left, right)
@@ -89,7 +208,9 @@ def _one_nested_type(
     """Of ARRAYs and STRUCTs; where only fields' names are unlike, they are compared as they come."""
     types = left[1].nullable, right[1].nullable
     if not is_compared(*types):
-        wrong = _wrong(f"{spelt(*left)} and {spelt(*right)} cannot be compared: {part.conjunct.text}")
+        wrong = _wrong(
+            f"{key_type_text(*left)} and {key_type_text(*right)} cannot be compared: {part.conjunct.text}"
+        )
         return wrong, part.first, part.second
     common = tightest_type(*types)
     first, second = (

@@ -14,11 +14,10 @@ from sqlglot import exp
 from watersmeet.conditions import IntegerSum
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.measure import Measure, Measured
-from watersmeet.plan.conditions.forms import LinearForm
-from watersmeet.plan.conditions.linear import linear_form
-from watersmeet.plan.join_inputs import JoinInputs, Ref
+from watersmeet.plan.conditions.linear import LinearForm, linear_form
+from watersmeet.plan.query_inputs import JoinInputs, Ref
+from watersmeet.spec.literals import NumberError, read_number
 from watersmeet.spec.model import Expr
-from watersmeet.spec.number_literals import NumberError, read_number
 from watersmeet.types.parser import sql_type
 
 _COUNTS: dict[type[Expr], int] = {
@@ -51,7 +50,7 @@ def _sums(condition: Expr, inputs: JoinInputs, measure: Measure) -> Iterator[Int
         least, most = _ends(bits, form.unit.scale)
         low, high = form.low, form.high
         for ref, factor in form.terms.items():
-            ends = sorted(end * factor for end in _declared(ref, inputs))
+            ends = sorted(end * factor for end in _declared_range(ref, inputs))
             low, high = low + ends[0], high + ends[1]
         if least <= low and high <= most:
             continue
@@ -70,7 +69,7 @@ def _ends(bits: int, scale: int = 1) -> tuple[int, int]:
     return -(1 << (bits - 1)) * scale, ((1 << (bits - 1)) - 1) * scale
 
 
-def _declared(ref: Ref, inputs: JoinInputs) -> tuple[int, int]:
+def _declared_range(ref: Ref, inputs: JoinInputs) -> tuple[int, int]:
     """The least and the greatest value that a column can have."""
     bits = inputs.column(ref).type.bits
     return _ends(bits) if bits else (MIN_TIME, MAX_TIME)

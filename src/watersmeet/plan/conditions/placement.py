@@ -15,14 +15,14 @@ from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.rewritten import conjuncts_of
+from watersmeet.plan.conditions.rewrites import conjuncts_of
 from watersmeet.plan.nodes.tree import (
     ChangesNode,
     GroupedNode,
     IndexNode,
     MatchNode,
-    Node,
     PassNode,
+    QueryNode,
     SnapshotNode,
     TableNode,
     UpsertNode,
@@ -31,7 +31,7 @@ from watersmeet.spec.model import Expr, Input, JoinKind
 
 
 @dataclass
-class Conditions:
+class PlacedConditions:
     """Where the conjuncts are asked.
 
     ``joins``: in a join, by its number; ``inputs``: of an input's rows, by alias; ``sides``: of the rows that
@@ -50,86 +50,86 @@ class Conditions:
         return [conjunct for conjuncts in placed for conjunct in conjuncts]
 
 
-def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
+def place(nodes: Sequence[QueryNode], where: Expr | None, having: Expr | None = None) -> PlacedConditions:
     """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
     what is computed of groups."""
-    conditions = Conditions()
+    conditions = PlacedConditions()
     above = {
         child.number: (node.number, side)
         for node in nodes
         for side in node.sides
-        if isinstance(child := node.side(side), Node)
+        if isinstance(child := node.side(side), QueryNode)
     }
     for node in nodes:
         for conjunct in conjuncts_of(node.match) + conjuncts_of(node.on):
             sides = node.join_inputs.sides(conjunct.expr)
             if len(sides) == 1 and not node.padded(sides[0]):
-                _into_side(conjunct, node, sides[0], conditions)
+                _place_in_side(conjunct, node, sides[0], conditions)
             else:
                 conditions.joins[node.number].append(conjunct)
         for conjunct in conjuncts_of(node.where):
-            if not _sunk(node, conjunct, conditions):
+            if not _push_down(node, conjunct, conditions):
                 stays = conditions.sides[above[node.number]] if node.number in above else conditions.after
                 stays.append(conjunct)
     for conjunct in conjuncts_of(where):
-        if not _sunk(nodes[-1], conjunct, conditions):
+        if not _push_down(nodes[-1], conjunct, conditions):
             conditions.after.append(conjunct)
     conditions.after += conjuncts_of(having)
     return conditions
 
 
-def _into_side(conjunct: Conjunct, node: Node, side: Side, conditions: Conditions) -> None:
+def _place_in_side(conjunct: Conjunct, node: QueryNode, side: Side, conditions: PlacedConditions) -> None:
     child = node.side(side)
     if isinstance(child, Input):
         conditions.inputs[child.alias].append(conjunct)
-    elif not _sunk(child, conjunct, conditions):
+    elif not _push_down(child, conjunct, conditions):
         conditions.sides[node.number, side].append(conjunct)
 
 
 @singledispatch
-def _sunk(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
+def _push_down(node: QueryNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
     """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
     raise TypeError(f"where filters of {type(node).__name__} go")
 
 
-@_sunk.register(PassNode)
-@_sunk.register(TableNode)
-def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_push_down.register(PassNode)
+@_push_down.register(TableNode)
+def _(node: QueryNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
     child = node.side(Side.LEFT)
     if not node.join_inputs.sides(conjunct.expr) or (isinstance(child, Input) and child.stages):
         return False  # above a stage Spark can ask anything, beneath it only what tasks can compute
-    _into_side(conjunct, node, Side.LEFT, conditions)
+    _place_in_side(conjunct, node, Side.LEFT, conditions)
     return True
 
 
-@_sunk.register(SnapshotNode)
-@_sunk.register(UpsertNode)
-def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_push_down.register(SnapshotNode)
+@_push_down.register(UpsertNode)
+def _(node: QueryNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
     return False  # a record that does not pass takes the row away that did
 
 
-@_sunk.register(ChangesNode)
-@_sunk.register(IndexNode)
-def _(node: Node, conjunct: Conjunct, conditions: Conditions) -> bool:
-    _into_side(conjunct, node, Side.LEFT, conditions)
+@_push_down.register(ChangesNode)
+@_push_down.register(IndexNode)
+def _(node: QueryNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
+    _place_in_side(conjunct, node, Side.LEFT, conditions)
     return True
 
 
-@_sunk.register
-def _(node: GroupedNode, conjunct: Conjunct, conditions: Conditions) -> bool:
-    _into_side(conjunct, node, Side.LEFT, conditions)  # rows are grouped that pass it
+@_push_down.register
+def _(node: GroupedNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
+    _place_in_side(conjunct, node, Side.LEFT, conditions)  # rows are grouped that pass it
     return True
 
 
-@_sunk.register
-def _(node: MatchNode, conjunct: Conjunct, conditions: Conditions) -> bool:
+@_push_down.register
+def _(node: MatchNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
     sides = node.join_inputs.sides(conjunct.expr)
     if len(sides) == 1:
         if node.padded(sides[0].other):
             return False
         if node.kind.is_asof and sides[0] is Side.RIGHT:  # it is asked of the row found, not of candidates
             return False
-        _into_side(conjunct, node, sides[0], conditions)
+        _place_in_side(conjunct, node, sides[0], conditions)
         return True
     if node.kind is not JoinKind.INNER:
         return False

@@ -1,10 +1,8 @@
-"""Rule: what is left of a condition is checked on candidate pairs: by the tasks, if they compute it as Spark
-does (`expressions`), else by Spark.
-"""
+"""The residual predicate, checked on candidate pairs; warnings of text comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypedDict
@@ -14,10 +12,16 @@ from sqlglot import exp
 from watersmeet.errors import PlanError
 from watersmeet.expressions.compiler import compile_column, compile_condition
 from watersmeet.expressions.typed_tree import Tree, TypedTree, UnsupportedExpression
-from watersmeet.plan.conditions.conjuncts import Conjunct, join_all
-from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.conditions.conjuncts import Conjunct, join_all, text_of
+from watersmeet.plan.conditions.keys import type_of
 from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.query_inputs import JoinInputs, refs
 from watersmeet.spec.model import Expr
+from watersmeet.types.coercion import common_type
+from watersmeet.types.sql_type import BOOLEAN, STRING, SqlType
+
+# Rule: what is left of a condition is checked on candidate pairs: by the tasks, if they compute it as
+# Spark does (`expressions`), else by Spark.
 
 _OF_THE_CLOCK = (
     exp.CurrentTimestamp,
@@ -67,7 +71,7 @@ def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Resi
     One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
     keeps it from that, is decided by their order.
     """
-    errors = [error for c in conjuncts if (error := unsteady(c, ON_BOTH, ON_ONE)) is not None]
+    errors = [error for c in conjuncts if (error := find_unsteady(c, ON_BOTH, ON_ONE)) is not None]
     whole = join_all([c.expr for c in conjuncts])
     if whole is None or errors:
         return None, errors
@@ -80,10 +84,10 @@ def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Resi
         except UnsupportedExpression as reason:
             why.append(str(reason))
     tree = None if why else reduce(lambda left, right: ("and", left, right), trees)
-    return Residual(after_join(whole), tree, names, tuple(dict.fromkeys(why))), []
+    return Residual(to_joined_names(whole), tree, names, tuple(dict.fromkeys(why))), []
 
 
-def after_join(expr: Expr) -> Expr:
+def to_joined_names(expr: Expr) -> Expr:
     """``expr`` with ``alias.column`` as one quoted name, as the join's result has it."""
     return expr.transform(
         lambda node: (
@@ -98,7 +102,7 @@ ON_BOTH = "a condition over both inputs"
 ON_ONE = "compute it from one input, as a column of a view, and compare the columns"
 
 
-def in_tasks(
+def compile_for_tasks(
     conjunct: Conjunct, inputs: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
 ) -> TypedTree | PlanError:
     """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
@@ -106,7 +110,7 @@ def in_tasks(
     Args:
         where: what it stands in; ``hint``: what to do.
     """
-    problem = unsteady(conjunct, where, hint)
+    problem = find_unsteady(conjunct, where, hint)
     if problem is not None:
         return problem
     try:
@@ -117,7 +121,7 @@ def in_tasks(
         )
 
 
-def unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
+def find_unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
     """What may give another value when it is computed again, or is no expression over rows."""
     expr, text = conjunct.expr, conjunct.text
     if expr.find(exp.Query) is not None:
@@ -138,3 +142,47 @@ def _no_function(name: str, text: str, why: str, where: str, hint: str) -> PlanE
         code="residual-function",
         hint=hint,
     )
+
+
+# Warning: a condition compares texts with values of another type, which Spark makes of each text.
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def text_warnings(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> list[str]:
+    """Return a warning for each comparison of a column of texts with a number, time or BOOLEAN.
+
+    Constants are left out: they are the same in each row, and fail in the first one.
+    """
+    warnings: dict[str, None] = {}
+    for conjunct in conjuncts:
+        for text, other in _comparison_pairs(conjunct.expr):
+            if text.find(exp.Column) is None or type_of(text, inputs) != STRING:
+                continue
+            type_ = None if _is_text(other) else type_of(other, inputs)
+            target = None if type_ is None else _target(type_)
+            if target is not None:
+                warnings[
+                    f"{conjunct.text} compares STRING with {type_}: the job stops at a text in"
+                    f" {text_of(text)} that is not a valid {target}. Declare both with the same type,"
+                    f" or write try_cast({text_of(text)} AS {target})"
+                ] = None
+    return list(warnings)
+
+
+def _comparison_pairs(condition: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """Yield what is compared with what, both ways round."""
+    for node in condition.find_all(*_COMPARISONS, exp.In):
+        others = node.expressions if isinstance(node, exp.In) else [node.expression]
+        for other in others:
+            yield node.this.unnest(), other.unnest()
+            yield other.unnest(), node.this.unnest()
+
+
+def _is_text(expr: Expr) -> bool:
+    return isinstance(expr, exp.Literal) and bool(expr.is_string)
+
+
+def _target(type_: SqlType) -> SqlType | None:
+    """Return the type that Spark casts a text to beside another type; None if nothing can fail."""
+    return common_type(STRING, type_) if type_.is_number or type_.is_time or type_ == BOOLEAN else None

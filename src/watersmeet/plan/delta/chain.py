@@ -11,24 +11,23 @@ from sqlglot import exp
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.keys import Equality
-from watersmeet.plan.delta.hashed import Equalities
 from watersmeet.plan.delta.nodes import PlannedPath, Roles, delta_nodes
-from watersmeet.plan.delta.paths import DeltaJoin
-from watersmeet.plan.join_inputs import refs
+from watersmeet.plan.delta.paths import DeltaJoin, Equalities
 from watersmeet.plan.model.nodes import JoinPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.nodes.chain import Chain, Understood
+from watersmeet.plan.nodes.build_plans import ClassifiedQuery, NodeChain
 from watersmeet.plan.nodes.input_side import InputSide
 from watersmeet.plan.nodes.join import Draft
+from watersmeet.plan.query_inputs import refs
 from watersmeet.spec.model import Input
 
 
-def plan_delta(chain: Chain, delta: DeltaJoin, leaving: Collection[str]) -> list[NodePlan]:
+def plan_delta(chain: NodeChain, delta: DeltaJoin, leaving: Collection[str]) -> list[NodePlan]:
     """The nodes of the delta join; what is wrong is written into the chain."""
     roles: Roles = {}
     planned = []
     for path in delta.paths:
-        query = Understood(path.tree, path.conditions, path.drafts, {})
+        query = ClassifiedQuery(path.tree, path.conditions, path.drafts, {})
         of_path = _PathChain(query, chain.of_delta, derived=chain.derived, roles=roles)
         nodes = sorted(of_path.plan(leaving), key=lambda node: node.number)
         chain.errors += of_path.errors
@@ -57,7 +56,7 @@ def _equalities(join: JoinPlan, draft: Draft, found_by: frozenset[str]) -> Equal
 
 
 @dataclass
-class _PathChain(Chain):
+class _PathChain(NodeChain):
     """One path. Of inputs it only says what it needs of them, in ``roles``."""
 
     roles: Roles = field(default_factory=dict)

@@ -1,32 +1,104 @@
-"""From the paths of a delta join to its nodes: the arrangements, then a step for each look-up of all paths.
-
-Each path is planned as a chain of joins of its own. What its joins keep of the inputs is put together: of
-each input there is one set of columns and conditions, whatever path asks for them, and one arrangement.
-Further keys that paths look it up by are found beside the rows (`kernel.match.prefixes`), in 4 or 8 bytes a
-row. Where rows are sorted by time or by other values within a key, or there is no key, another arrangement
-has the rows once more.
-"""
+"""Plan the nodes of a delta join: arrangements, lookups, their numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from itertools import chain
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import copy_name, node_alias
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.delta.hashed import Columns, Equalities, hashed_by
-from watersmeet.plan.delta.numbers import provisional
-from watersmeet.plan.delta.paths import DeltaJoin, Path
-from watersmeet.plan.explain.words import qualified
-from watersmeet.plan.model.delta import Arranged, ArrangePlan, DeltaLookup, DeltaPlan, FoundBy, Retention
-from watersmeet.plan.model.nodes import JoinPlan, NodePlan
-from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.nodes.input_side import InputSide, OfStage
-from watersmeet.plan.nodes.several_roles import SeveralRoles
+from watersmeet.plan.delta.paths import Columns, DeltaJoin, Equalities, Path, hashed_by
+from watersmeet.plan.explain.wording import qualify_key
+from watersmeet.plan.model.nodes import (
+    Arranged,
+    ArrangePlan,
+    DeltaLookup,
+    DeltaPlan,
+    JoinPlan,
+    LookupKey,
+    NodePlan,
+    Retention,
+)
+from watersmeet.plan.model.sides import FeedPlan, SidePlan
+from watersmeet.plan.nodes.input_side import InputSide, OfStage, SeveralRoles
 from watersmeet.spec.model import Input
+
+# The numbers of nodes, where a delta join has more of them than the joins in whose place it stands.
+
+_ADDED = 1_000_000
+_STEPS = 1_000
+
+
+def provisional(root: int, step: int) -> int:
+    """Of a node that comes before node ``root``, after all that come before that one."""
+    return _ADDED + root * _STEPS + step
+
+
+def in_order(nodes: Sequence[NodePlan]) -> tuple[NodePlan, ...]:
+    """The nodes, each after those beneath it, with their places as numbers."""
+    ordered = sorted(nodes, key=_place)
+    numbers = {node.number: place for place, node in enumerate(ordered)}
+    if all(number == place for number, place in numbers.items()):
+        return tuple(ordered)
+    return tuple(_renumbered(node, numbers) for node in ordered)
+
+
+def _place(node: NodePlan) -> tuple[int, int]:
+    if node.number < _ADDED:
+        return node.number, _STEPS
+    return divmod(node.number - _ADDED, _STEPS)
+
+
+@singledispatch
+def _renumbered(node: NodePlan, numbers: Mapping[int, int]) -> NodePlan:
+    sides = tuple(_side(side, numbers) for side in node.sides)
+    return replace(node, number=numbers[node.number], sides=sides)
+
+
+@_renumbered.register
+def _(node: DeltaPlan, numbers: Mapping[int, int]) -> NodePlan:
+    sides = tuple(_side(side, numbers) for side in node.sides)
+    lookups = tuple(
+        replace(lookup, join=replace(lookup.join, sides=(side, lookup.join.right)))
+        for lookup, side in zip(node.lookups, sides, strict=True)
+    )
+    return replace(
+        node,
+        number=numbers[node.number],
+        sides=sides,
+        arrangements=numbers[node.arrangements],
+        lookups=lookups,
+        met=tuple(_side(side, numbers) for side in node.met),
+    )
+
+
+def _side(side: SidePlan, numbers: Mapping[int, int]) -> SidePlan:
+    branches = tuple(
+        _feed(branch, numbers) if isinstance(branch, FeedPlan) else branch for branch in side.branches
+    )
+    if side.feed is None:
+        return replace(side, branches=branches)
+    feed = _feed(side.feed, numbers)
+    name = node_alias(feed.node) + ("" if feed.path is None else f".{feed.path + 1}")
+    return replace(side, branches=branches, feed=feed, name=name)
+
+
+def _feed(feed: FeedPlan, numbers: Mapping[int, int]) -> FeedPlan:
+    return replace(feed, node=numbers[feed.node])
+
+
+# From the paths of a delta join to its nodes: the arrangements, then a step for each look-up of all
+# paths.
+#
+# Each path is planned as a chain of joins of its own. What its joins keep of the inputs is put together:
+# of each input there is one set of columns and conditions, whatever path asks for them, and one
+# arrangement. Further keys that paths look it up by are found beside the rows (`kernel.match.probe`),
+# in 4 or 8 bytes a row. Where rows are sorted by time or by other values within a key, or there is no
+# key, another arrangement has the rows once more.
 
 Roles = dict[str, list[InputSide]]
 """Per alias what the nodes of all paths ask of that input."""
@@ -59,7 +131,7 @@ def delta_nodes(
         role = SeveralRoles.of(roles[i.alias])
         own.append(role.plan(stage_of(i)))
         errors += role.problems(own[-1])
-    held = _Held(own)
+    held = _ArrangedInputs(own)
     asked = list(chain.from_iterable(path.equalities for path in planned))
     hashed = iter(hashed_by(asked, delta.has_one_row_per))
     lookups_of = [[(join, next(hashed)) for join in path.joins] for path in planned]
@@ -130,7 +202,7 @@ _Place = tuple[int, int | None]
 
 
 @dataclass
-class _Held:
+class _ArrangedInputs:
     """The inputs, then copies: one for each further way in which an input is looked up, unless a further key
     beside the input's rows does."""
 
@@ -168,7 +240,7 @@ class _Held:
         if is_further and keys and not how.indexes and self.sides[first].input.is_table:
             own, place = self.arranged[first], first
             by = len(own.others)
-            self.arranged[first] = replace(own, others=(*own.others, FoundBy(keys, how.key)))
+            self.arranged[first] = replace(own, others=(*own.others, LookupKey(keys, how.key)))
         elif is_further:
             copies = sum(side.copy_of == alias for side in self.sides)
             copy = replace(self.sides[first], name=copy_name(alias, copies + 2), branches=(), copy_of=alias)
@@ -183,7 +255,7 @@ class _Held:
 
 def _key(join: JoinPlan, keys: Columns) -> str:
     exprs = {key.column(Side.RIGHT): key.expr(Side.RIGHT) for key in join.keys}
-    return ", ".join(qualified(text_of(exprs[column]), join.right) for column in keys)
+    return ", ".join(qualify_key(text_of(exprs[column]), join.right) for column in keys)
 
 
 def _retention(delta: DeltaJoin, planned: PlannedPath) -> Retention:

@@ -1,19 +1,8 @@
-"""Rule: which joins of a query are run as a delta join, and in which order each path meets the other inputs.
-
-The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or more. Of
-two there is no intermediate result, but tables are run so, too, for then queries keep them together
-(`plan.arranged`).
-
-The path of an input looks up the one next that is best connected with those it has: by equalities before
-intervals before other conditions; of several the one whose arrangement other paths ask for already, then the
-one of which fewest rows have one key, where a run has counted that, then the one that is next in the query.
-An input of which there is one row at most (by its primary key, above all) is looked up as soon as that is so:
-it makes no more rows of those that come.
-"""
+"""Decide which joins run as a delta join, and in which order each path meets the other inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -21,16 +10,141 @@ from sqlglot import exp
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import Side
-from watersmeet.plan.checks.one_row import input_has_one_row_per
+from watersmeet.plan.checks.unique_keys import input_has_one_row_per
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.placement import Conditions
-from watersmeet.plan.delta.counted import NO_COUNTS, Counts
-from watersmeet.plan.join_inputs import name_of, refs
+from watersmeet.plan.conditions.placement import PlacedConditions
+from watersmeet.plan.model.nodes import ArrangePlan, CountedKey
 from watersmeet.plan.nodes.join import Draft, bounds_in, draft_of
-from watersmeet.plan.nodes.tree import ChangesNode, JoinNode, Node, Tree
+from watersmeet.plan.nodes.tree import ChangesNode, JoinNode, QueryNode, Tree
+from watersmeet.plan.query_inputs import name_of, refs
 from watersmeet.spec.model import Expr, Input, Join, JoinKind, PlanChoice, Relation
 
-LEAST_INPUTS = 3
+# Rule: by which of its equalities a look-up finds rows. The others are asked of what it finds.
+#
+# Rows of an input are kept once for each set of columns by which they are found. So a look-up goes by
+# few: by those that make one row known at most, if the input has such; and where the equalities come from
+# several inputs, by those of one of them that another path goes by alone, if so a copy less is kept. Then
+# a path looks at no more rows than it would find if the other equalities were asked in a later step.
+
+Columns = tuple[str, ...]
+"""Kept columns of the input that is looked up, in order."""
+
+OneRow = Callable[[str, Collection[str]], bool]
+"""Whether an input, by its alias, has at most one row per values of these columns."""
+
+Sources = frozenset[str]
+"""Aliases from which the other side of an equality comes."""
+
+
+@dataclass(frozen=True)
+class Equalities:
+    """Those of a look-up of the input ``alias``, in the order of its columns: each of one of its columns."""
+
+    alias: str
+    parts: tuple[tuple[Sources, str], ...]
+
+    @property
+    def columns(self) -> Columns:
+        return tuple(dict.fromkeys(column for _, column in self.parts))
+
+    @property
+    def by_source(self) -> dict[Sources, Columns]:
+        """The columns by the inputs with which they are equated."""
+        sources = dict.fromkeys(source for source, _ in self.parts)
+        return {
+            source: tuple(dict.fromkeys(column for other, column in self.parts if other == source))
+            for source in sources
+        }
+
+
+def hashed_by(lookups: Sequence[Equalities], one_row: OneRow) -> list[Columns]:
+    """Per look-up, of all paths in the query's order, the columns by which it finds rows."""
+    least = [_of_one_row(asked, one_row) or asked.columns for asked in lookups]
+    alone: dict[str, dict[Sources, Columns]] = {}
+    for asked, columns in zip(lookups, least, strict=True):
+        sources = asked.by_source
+        if list(sources.values()) == [columns]:
+            alone.setdefault(asked.alias, {}).update(sources)
+    fewer = [
+        _of_one_source(asked, alone.get(asked.alias, {})) if columns == asked.columns else None
+        for asked, columns in zip(lookups, least, strict=True)
+    ]
+    kept = {
+        (asked.alias, columns)
+        for asked, columns, instead in zip(lookups, least, fewer, strict=True)
+        if instead is None
+    }
+    return [
+        columns if instead is None or (asked.alias, columns) in kept else instead
+        for asked, columns, instead in zip(lookups, least, fewer, strict=True)
+    ]
+
+
+def _of_one_row(asked: Equalities, one_row: OneRow) -> Columns:
+    """Those without which there could be several rows; none: there may be several anyway."""
+    columns = asked.columns
+    if not one_row(asked.alias, columns):
+        return ()
+    for column in columns:
+        fewer = tuple(other for other in columns if other != column)
+        if fewer and one_row(asked.alias, fewer):
+            columns = fewer
+    return columns
+
+
+def _of_one_source(asked: Equalities, alone: dict[Sources, Columns]) -> Columns | None:
+    """Of the sources by which alone some path finds rows the one with most columns, then the first."""
+    sources = asked.by_source
+    if len(sources) < 2:
+        return None
+    usable = [columns for source, columns in alone.items() if sources.get(source) == columns]
+    return max(usable, key=len, default=None)
+
+
+# What a run has counted of the arrangements of delta joins: by it paths look an input up early that has
+# few rows of a key.
+#
+# The plan's own order comes from what is shared and unique. Counts only decide among inputs of which
+# these say nothing, and never which keys rows are kept by: stored rows fit whatever the counts.
+
+
+@dataclass(frozen=True)
+class Counts:
+    """``keys``: of all arrangements of a query."""
+
+    keys: tuple[CountedKey, ...] = ()
+
+    def rank(self, alias: str, columns: Collection[str]) -> tuple[float, int]:
+        """The less, the earlier an input is looked up by these columns: (rows of a key, rows). Fractions of
+        a row that tenths do not tell are none."""
+        own = [key for key in self.keys if key.alias == alias]
+        per_key = [round(key.rows_per_key, 1) for key in own if key.keys and set(key.keys) <= set(columns)]
+        rows = max((key.rows for key in own), default=0)
+        return min(per_key, default=float(rows)), rows
+
+    def of(self, alias: str, keys: Collection[str]) -> CountedKey | None:
+        """What was counted of one key."""
+        asked = tuple(keys)
+        return next((key for key in self.keys if key.alias == alias and key.keys == asked), None)
+
+
+NO_COUNTS = Counts()
+
+
+# Rule: which joins of a query are run as a delta join, and in which order each path meets the other
+# inputs.
+#
+# The core is the topmost of inner joins over inputs alone that stand together, three inputs of them or
+# more. Of two there is no intermediate result, but tables are run so, too, for then queries keep them
+# together (`plan.arranged`).
+#
+# The path of an input looks up the one next that is best connected with those it has: by equalities
+# before intervals before other conditions; of several the one whose arrangement other paths ask for
+# already, then the one of which fewest rows have one key, where a run has counted that, then the one that
+# is next in the query. An input of which there is one row at most (by its primary key, above all) is
+# looked up as soon as that is so: it makes no more rows of those that come.
+
+MIN_INPUTS = 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +155,7 @@ class Path:
 
     start: Input
     tree: Tree
-    conditions: Conditions
+    conditions: PlacedConditions
     drafts: tuple[Draft, ...]
     found_by: tuple[frozenset[str], ...] = ()
 
@@ -100,7 +214,7 @@ NO_DELTA = NoDelta()
 
 
 def delta_join(
-    tree: Tree, conditions: Conditions, asked: PlanChoice, *, changes: bool, counts: Counts = NO_COUNTS
+    tree: Tree, conditions: PlacedConditions, asked: PlanChoice, *, changes: bool, counts: Counts = NO_COUNTS
 ) -> DeltaJoin | NoDelta:
     """The joins of a query (or stage) that are run as a delta join.
 
@@ -113,8 +227,8 @@ def delta_join(
         return NO_DELTA
     if asked is PlanChoice.AUTO and not changes:
         return NoDelta("results are final, and rows between joins are evicted by their time bounds")
-    core = _core(tree)
-    if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not all(i.is_table for i in _leaves(core))):
+    core = _topmost_inner_join(tree)
+    if core is None or (len(core.beneath) + 1 < MIN_INPUTS and not all(i.is_table for i in _leaves(core))):
         return NoDelta("there are fewer than three inputs joined only by inner joins, and no two tables")
     inputs = _leaves(core)
     hinted = [i.alias for i in inputs if i.broadcast]
@@ -136,29 +250,29 @@ def delta_join(
     delta = DeltaJoin(core.number, numbers, tuple(paths))
     if asked is PlanChoice.AUTO and not all(draft.keys for path in paths for draft in path.drafts[1:]):
         return NoDelta("a look-up would have no equality")
-    why = _kept_for_ever(delta)
+    why = _unbounded_reason(delta)
     return NoDelta(why) if why else delta
 
 
-def chosen(tree: Tree, of_job: PlanChoice) -> PlanChoice:
+def choose_strategy(tree: Tree, of_job: PlanChoice) -> PlanChoice:
     """How the query (or stage) is to be run: as a hint says, the outermost of several, or the job."""
     hints = (node.plan for node in reversed(tree.nodes))
     return next((hint for hint in hints if hint is not None), of_job)
 
 
-def _core(tree: Tree) -> Node | None:
+def _topmost_inner_join(tree: Tree) -> QueryNode | None:
     """The topmost join of the inner ones."""
     cores = [node for node in tree.nodes if _joins_inputs(node)]
     return max(cores, key=lambda node: len(node.beneath), default=None)
 
 
-def _joins_inputs(node: Node) -> bool:
+def _joins_inputs(node: QueryNode) -> bool:
     """It and all joins beneath are inner ones, of inputs that are no tables as of the tick."""
     below = (child.as_of if isinstance(child, Input) else not _joins_inputs(child) for child in node.children)
     return node.is_inner and not any(below)
 
 
-def _leaves(node: Node) -> tuple[Input, ...]:
+def _leaves(node: QueryNode) -> tuple[Input, ...]:
     """The inputs beneath, in the query's order."""
     below = ((child,) if isinstance(child, Input) else _leaves(child) for child in node.children)
     return tuple(i for inputs in below for i in inputs)
@@ -193,10 +307,10 @@ def _order(
         wanted.setdefault(best.alias, set()).add(key)
         order.append(best)
         left.remove(best)
-    return _single_rows_early(start, order, conjuncts)
+    return _move_single_rows_early(start, order, conjuncts)
 
 
-def _single_rows_early(
+def _move_single_rows_early(
     start: Input, order: Sequence[Input], conjuncts: Sequence[Conjunct]
 ) -> tuple[list[Input], tuple[frozenset[str], ...]]:
     """The order, with inputs of which there is one row at most as early as that is so. The others are looked
@@ -262,30 +376,32 @@ def _path(
     """The path, its conditions taken apart; or why there is none."""
     numbers = count()
     part: Relation = start
-    node: Node = ChangesNode(next(numbers), (start,), (start,), time_zone=tree.time_zone)
+    node: QueryNode = ChangesNode(next(numbers), (start,), (start,), time_zone=tree.time_zone)
     nodes = [node]
     for i in order:
         asked = Join(part, i, JoinKind.INNER, None)
         node = JoinNode(next(numbers), (node, i), (part, i), asked, time_zone=tree.time_zone)
         nodes.append(node)
         part = asked
-    conditions = _placed(nodes, start, conjuncts)
+    conditions = _place_conditions(nodes, start, conjuncts)
     drafts = []
     for own in nodes:
         draft, problems = draft_of(own, conditions.joins[own.number])
         if problems:
             return None, problems[0].message
         drafts.append(draft)
-    why = next(_not_looked_up(drafts), None)
+    why = next(_lookup_problems(drafts), None)
     if why is not None:
         return None, why
     query = replace(tree.query, relation=part, where=None, aggregation=None)
     return Path(start, Tree(query, tuple(nodes), {}, time_zone=tree.time_zone), conditions, tuple(drafts)), ""
 
 
-def _placed(nodes: Sequence[Node], start: Input, conjuncts: Sequence[Conjunct]) -> Conditions:
+def _place_conditions(
+    nodes: Sequence[QueryNode], start: Input, conjuncts: Sequence[Conjunct]
+) -> PlacedConditions:
     """Each conjunct where the last of its inputs is looked up."""
-    conditions = Conditions()
+    conditions = PlacedConditions()
     had = [{start.alias}]
     for node in nodes[1:]:
         had.append(had[-1] | {node.inputs(Side.RIGHT)[0].alias})
@@ -299,7 +415,7 @@ def _placed(nodes: Sequence[Node], start: Input, conjuncts: Sequence[Conjunct]) 
     return conditions
 
 
-def _not_looked_up(drafts: Sequence[Draft]) -> Iterator[str]:
+def _lookup_problems(drafts: Sequence[Draft]) -> Iterator[str]:
     """Why tasks cannot look rows up so."""
     for draft in drafts:
         if not draft.matchable:
@@ -313,7 +429,7 @@ def _not_looked_up(drafts: Sequence[Draft]) -> Iterator[str]:
             yield "a condition needs Spark for candidate pairs"
 
 
-def _kept_for_ever(delta: DeltaJoin) -> str:
+def _unbounded_reason(delta: DeltaJoin) -> str:
     """Why rows of a stream would be kept for ever; empty: they are not."""
     for path in delta.paths:
         if path.start.is_table:
@@ -324,3 +440,38 @@ def _kept_for_ever(delta: DeltaJoin) -> str:
         if not delta.keys_of(path):
             return f"no time of {path.start.alias} is bounded by each of the other streams"
     return ""
+
+
+# How the joins of a query are run, and why: a line for people.
+
+
+def plan_told(
+    tree: Tree, delta: DeltaJoin | NoDelta, asked: PlanChoice, arrangements: Sequence[ArrangePlan]
+) -> Iterator[str]:
+    """Of a query, or stage, that joins three inputs or more.
+
+    Args:
+        asked: what its hint, or the job, says.
+        arrangements: of the query, with its stages.
+    """
+    by = "by auto" if asked is PlanChoice.AUTO else "as asked"
+    if isinstance(delta, DeltaJoin):
+        aliases = [i.alias for i in delta.inputs]
+        why = " (changes are joined, and each look-up has an equality)" if asked is PlanChoice.AUTO else ""
+        kept = " and ".join(["nothing is kept but the inputs' rows", *_besides(arrangements, aliases)])
+        yield f"{', '.join(aliases)}: delta, {by}{why}: {kept}"
+        return
+    joins = [node.children for node in tree.nodes if len(node.children) > 1]
+    inputs = [child.alias for both in joins for child in both if isinstance(child, Input) and not child.as_of]
+    if len(inputs) >= MIN_INPUTS:
+        why = f" ({delta.why})" if delta.why else ""
+        yield f"{', '.join(inputs)}: cascade, {by}{why}: each join keeps the rows of those beneath"
+
+
+def _besides(arrangements: Sequence[ArrangePlan], aliases: Sequence[str]) -> Iterator[str]:
+    for node in arrangements:
+        if [side.name for side in node.leaving] == list(aliases):
+            for side, arranged in zip(node.sides, node.arranged, strict=True):
+                yield from (f"{other.key} as a further key of {side.name}" for other in arranged.others)
+                if side.copy_of is not None:
+                    yield f"{side.copy_of} once more, by {arranged.key or 'no key'}"

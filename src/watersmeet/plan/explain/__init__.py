@@ -8,35 +8,45 @@ from functools import singledispatch
 from watersmeet.event_time import MAX_TIME
 from watersmeet.names import SHOWN_DIFF, SHOWN_TICK
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.explain.delta import arrangement_sections, step_sections
-from watersmeet.plan.explain.durations import distance, duration
-from watersmeet.plan.explain.flow import flow_lines
-from watersmeet.plan.explain.groups import group_sections, table_sections
-from watersmeet.plan.explain.joins import join_sections
-from watersmeet.plan.explain.limits import job_limit_lines, limit_lines
-from watersmeet.plan.explain.lookups import lookup_sections
-from watersmeet.plan.explain.rankings import ranking_sections
-from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
-from watersmeet.plan.explain.state import shared_lines, state_sections
-from watersmeet.plan.explain.taken import taken_lines
-from watersmeet.plan.explain.upserts import changes_told, computed_lines, key_lines, upsert_sections
-from watersmeet.plan.explain.windows import as_written, window_group_sections, window_sections
-from watersmeet.plan.explain.words import (
+from watersmeet.plan.explain.groups import (
+    as_written,
+    group_sections,
+    ranking_sections,
+    table_sections,
+    window_group_sections,
+    window_sections,
+)
+from watersmeet.plan.explain.joins import arrangement_sections, join_sections, step_sections
+from watersmeet.plan.explain.reused_subplans import reuse_lines
+from watersmeet.plan.explain.state import job_limit_lines, limit_lines, shared_lines, state_sections
+from watersmeet.plan.explain.tables import (
+    compared_lines,
+    computed_lines,
+    describe_changes,
+    lookup_sections,
+    primary_key_lines,
+    snapshot_sections,
+    upsert_sections,
+)
+from watersmeet.plan.explain.watermark_flow import flow_lines
+from watersmeet.plan.explain.wording import (
     INDENT,
     Sections,
+    distance,
+    duration,
     is_timed,
-    laid_out,
+    lay_out_sections,
     node_name,
     plain,
     sink_name,
     size_of,
     title_of,
 )
-from watersmeet.plan.limited import is_limited, limited_sources
-from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
+    ArrangePlan,
+    DeltaPlan,
     GroupedPlan,
     GroupPlan,
     JoinPlan,
@@ -50,7 +60,8 @@ from watersmeet.plan.model.nodes import (
     WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
-from watersmeet.plan.order.measured import MeasuredQuery
+from watersmeet.plan.order.forecast import MeasuredQuery
+from watersmeet.plan.source_projection import is_limited, limited_sources
 from watersmeet.spec.job_options import SHEDDING_OF_JOB, shown_share
 from watersmeet.spec.model import (
     AtLimit,
@@ -82,7 +93,7 @@ def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) 
     """
     texts = [explain_query(query, (measured or {}).get(query.name), plan.queries) for query in plan.queries]
     of_job: Sections = [("Limits of sources and of the job", list(job_limit_lines(plan, measured)))]
-    texts += ["\n".join(laid_out(of_job)) + "\n"] if of_job[0][1] else []
+    texts += ["\n".join(lay_out_sections(of_job)) + "\n"] if of_job[0][1] else []
     return "\n".join(texts)
 
 
@@ -109,7 +120,9 @@ def explain_query(
     for node in query.nodes:
         sections = _sections(node, query)
         name = node_name(query, node)
-        head += sections if alone else [(f"{name.capitalize()}: {title_of(node)}", laid_out(sections))]
+        head += (
+            sections if alone else [(f"{name.capitalize()}: {title_of(node)}", lay_out_sections(sections))]
+        )
     after = (
         "Filter"
         if joins == 0 or isinstance(query.root, GroupedPlan)
@@ -123,7 +136,7 @@ def explain_query(
         *state_sections(query, measured),
         ("Limits", list(limit_lines(query, measured.sides if measured is not None else None))),
         ("Rows shared by several inputs", list(shared_lines(query))),
-        ("Rows shared by several queries", list(taken_lines(query, queries))),
+        ("Rows shared by several queries", list(reuse_lines(query, queries))),
         (
             "Output columns",
             []
@@ -137,7 +150,7 @@ def explain_query(
         ("Options", list(_options(query))),
         ("Warnings", list(query.warnings)),
     ]
-    return "\n".join(laid_out(head + tail)) + "\n"
+    return "\n".join(lay_out_sections(head + tail)) + "\n"
 
 
 @singledispatch
@@ -189,13 +202,13 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     change = branch.source.change_column
     if change is not None and change.is_diff:
         yield f"{INDENT}changes: {change.column} says how many times a row is added (below zero: removed)"
-    elif change is None and branch.source.changes and (told := changes_told(branch.source)):
+    elif change is None and branch.source.changes and (told := describe_changes(branch.source)):
         yield f"{INDENT}changes: {told}"
     elif change is not None:
         inserts, deletes = ", ".join(change.inserts), ", ".join(change.deletes)
         yield f"{INDENT}changes: {change.column} says insert ({inserts}) or delete ({deletes})"
     if branch.source.primary_key is not None:
-        lines = key_lines(branch.source.primary_key, in_order=branch.source.traits.in_order)
+        lines = primary_key_lines(branch.source.primary_key, in_order=branch.source.traits.in_order)
         yield from (f"{INDENT}{line}" for line in lines)
     yield from (f"{INDENT}{line}" for line in computed_lines(branch.source))
     if branch.beneath is not None:
@@ -203,7 +216,7 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     if branch.above is not None:
         yield f"{INDENT}filter: {text_of(branch.above)}"
     for column, lag in zip(i.event_times, planned.lags, strict=True):
-        yield f"{INDENT}event time {_typed(i, column)}, {_lag(lag, is_timed(i, column))}"
+        yield f"{INDENT}event time {_describe_column(i, column)}, {_lag(lag, is_timed(i, column))}"
     if branch.source.idle_timeout_us is not None:
         follows = ", then follows the others" if branch.source.on_idle is OnIdle.FOLLOW else ""
         yield f"{INDENT}idle after {duration(branch.source.idle_timeout_us)} without rows{follows}"
@@ -215,10 +228,10 @@ def _stage(query: QueryPlan, side: SidePlan, branch: StageBranch, feed: FeedPlan
     if branch.above is not None:
         yield f"{INDENT}filter: {text_of(branch.above)}"
     for column, key in feed.event_times:
-        yield f"{INDENT}event time {_typed(side.input, column)}, watermark of {key}"
+        yield f"{INDENT}event time {_describe_column(side.input, column)}, watermark of {key}"
 
 
-def _typed(i: Input, column: str) -> str:
+def _describe_column(i: Input, column: str) -> str:
     declared = i.column(column)
     return f"{i.alias}.{column} {'' if declared is None else declared.type}".rstrip()
 

@@ -1,23 +1,37 @@
-"""A job's plan as a graph, for drawings: sources, inputs, joins, filters, sinks, and what goes from one to
-the next."""
+"""A job's plan as a graph, and as a Mermaid flowchart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.explain.durations import distance, shifted
+from watersmeet.plan.explain.groups import (
+    as_written,
+    ranking_order,
+    ranking_partitions,
+    ranking_rows,
+    window_name,
+)
 from watersmeet.plan.explain.joins import key_lines
-from watersmeet.plan.explain.lookups import place_of
-from watersmeet.plan.explain.rankings import ranking_order, ranking_partitions, ranking_rows
-from watersmeet.plan.explain.windows import as_written, window_name
-from watersmeet.plan.explain.words import is_timed, kind_name, number_of, plain, qualified, sink_name
-from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
+from watersmeet.plan.explain.tables import place_of
+from watersmeet.plan.explain.wording import (
+    distance,
+    format_shift,
+    is_timed,
+    kind_name,
+    number_of,
+    plain,
+    qualify_key,
+    sink_name,
+)
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
+    ArrangePlan,
+    DeltaPlan,
     GroupedPlan,
     GroupPlan,
     LookupPlan,
@@ -32,12 +46,15 @@ from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import key_in_time
 from watersmeet.spec.model import Branch
 
+# A job's plan as a graph, for drawings: sources, inputs, joins, filters, sinks, and what goes from one to
+# the next.
+
 STORED, INPUT, JOIN, GROUPS, FILTER = "stored", "input", "join", "groups", "filter"
 """Kinds of nodes: ``stored`` are sources, sinks, tables, and what is kept by a key."""
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """``lines``: what it says, as people read it, the first one its title. ``of``: of a source or an input as
     which it counts, see `Edge`; empty: it is neither."""
 
@@ -65,24 +82,24 @@ class QueryGraph:
 
     id: str
     name: str
-    within: tuple[Node | Edge, ...]
+    within: tuple[GraphNode | Edge, ...]
     outside: tuple[Edge, ...]
-    sink: tuple[Node, Edge] | None
+    sink: tuple[GraphNode, Edge] | None
 
 
 @dataclass(frozen=True)
 class Graph:
     """A source that several queries read is there once."""
 
-    sources: tuple[Node, ...]
+    sources: tuple[GraphNode, ...]
     queries: tuple[QueryGraph, ...]
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[GraphNode, ...]:
         """All, sources first, then by query."""
         nodes = list(self.sources)
         for query in self.queries:
-            nodes += [part for part in query.within if isinstance(part, Node)]
+            nodes += [part for part in query.within if isinstance(part, GraphNode)]
             nodes += [] if query.sink is None else [query.sink[0]]
         return tuple(nodes)
 
@@ -106,15 +123,19 @@ def graph_of(plan: JobPlan) -> Graph:
     for source in read.values():
         rate = () if source.rows_per_second is None else (f"{number_of(source.rows_per_second)} rows/s",)
         of = ("source", source.name)
-        sources.append(Node(ids[source.name], STORED, (f"{source.name} ({source.connector})", *rate), of))
+        sources.append(
+            GraphNode(ids[source.name], STORED, (f"{source.name} ({source.connector})", *rate), of)
+        )
     queries = (_query(f"q{place}", query.alone, ids) for place, query in enumerate(plan.queries))
     return Graph(tuple(sources), tuple(queries))
 
 
 def _query(name: str, query: QueryPlan, sources: dict[str, str]) -> QueryGraph:
     inputs = {side.name: f"{name}i{number}" for number, side in enumerate(query.sides)}
-    within: list[Node | Edge] = [
-        Node(inputs[side.name], INPUT, tuple(filter(None, _input(side))), ("input", query.name, side.name))
+    within: list[GraphNode | Edge] = [
+        GraphNode(
+            inputs[side.name], INPUT, tuple(filter(None, _input(side))), ("input", query.name, side.name)
+        )
         for side in query.sides
     ]
     drawn: dict[int, str] = {}
@@ -128,7 +149,7 @@ def _query(name: str, query: QueryPlan, sources: dict[str, str]) -> QueryGraph:
         else:
             drawn[node.number] = own
             kind, texts = shape
-            within.append(Node(own, kind, tuple(filter(None, texts))))
+            within.append(GraphNode(own, kind, tuple(filter(None, texts))))
         for side in node.sides:
             for feed in side.feeds:
                 taken = own if side.feed is not None else inputs[side.name]
@@ -137,11 +158,11 @@ def _query(name: str, query: QueryPlan, sources: dict[str, str]) -> QueryGraph:
                 within.append(Edge(inputs[side.name], own, ("input", query.name, side.name)))
         table = _table(node)
         if table is not None:
-            within += [Node(f"{own}t", STORED, table), Edge(f"{own}t", own)]
+            within += [GraphNode(f"{own}t", STORED, table), Edge(f"{own}t", own)]
     last, rows = drawn[query.root.number], ("query", query.name)
     if query.where is not None:
         where = plain(text_of(as_written(query, query.where)))
-        within += [Node(f"{name}f", FILTER, ("filter", where)), Edge(last, f"{name}f", rows)]
+        within += [GraphNode(f"{name}f", FILTER, ("filter", where)), Edge(last, f"{name}f", rows)]
         last = f"{name}f"
     outside = [
         Edge(sources[source], inputs[side.name], ("source", source))
@@ -150,7 +171,7 @@ def _query(name: str, query: QueryPlan, sources: dict[str, str]) -> QueryGraph:
     ]
     sink = None
     if not query.is_index:
-        out = Node(f"{name}k", STORED, (sink_name(query.sink),))
+        out = GraphNode(f"{name}k", STORED, (sink_name(query.sink),))
         sink = out, Edge(last, out.id, rows)
     return QueryGraph(name, query.name, tuple(within), tuple(outside), sink)
 
@@ -188,7 +209,7 @@ def _(node: WindowedPlan, query: QueryPlan) -> _Shape:
 @_shape.register
 def _(node: GroupPlan, query: QueryPlan) -> _Shape:
     by = f"by {', '.join(map(plain, node.key_texts))}" if node.key_texts else "all rows"
-    return GROUPS, (by, *_grouped(node, is_root=node is query.root))
+    return GROUPS, (by, *_group_lines(node, is_root=node is query.root))
 
 
 @_shape.register
@@ -241,10 +262,10 @@ def _input(side: SidePlan) -> Iterator[str]:
 def _join(join: MatchPlan) -> Iterator[str]:
     yield kind_name(join.kind)
     for key in join.keys:
-        left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
+        left, right = (qualify_key(text_of(key.expr(side)), join.side(side)) for side in Side)
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
     for bound in join.bounds:
-        yield f"{bound.evicted} >= {shifted(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
+        yield f"{bound.evicted} >= {format_shift(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
     if join.horizon is not None:
         reach = distance(join.horizon.reach, key_in_time(join, join.horizon.keys[0]))
         yield f"late and released by the join, reach {reach}"
@@ -265,13 +286,53 @@ def _windows(node: WindowedPlan, *, is_root: bool) -> Iterator[str]:
     """HAVING of the last ones is part of the query's filter."""
     yield f"{window_name(node)} over {node.time_key}"
     yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
-    yield from _grouped(node, is_root=is_root)
+    yield from _group_lines(node, is_root=is_root)
 
 
-def _grouped(node: GroupedPlan, *, is_root: bool) -> Iterator[str]:
+def _group_lines(node: GroupedPlan, *, is_root: bool) -> Iterator[str]:
     for call in node.calls:
         yield plain(call.text)
     for _, text in node.filters:
         yield f"where {plain(text)}"
     if node.having is not None and not is_root:
         yield f"having {plain(node.having)}"
+
+
+# A job's plan as the text of a Mermaid flowchart: sources, inputs, joins, filters, sinks.
+
+_SAFE = re.compile(r"[^\w .,:()\[\]/*+=?!'|-]")
+_SHAPES = {STORED: "[({})]", INPUT: "[{}]", JOIN: "{{{{{}}}}}", GROUPS: "[[{}]]", FILTER: "[/{}/]"}
+
+
+def mermaid(plan: JobPlan) -> str:
+    """The flowchart; a source that several queries read is drawn once. Ends with a newline."""
+    graph = graph_of(plan)
+    lines = ["flowchart LR", *(f"  {_node(source)}" for source in graph.sources)]
+    for query in graph.queries:
+        lines.append(f"  subgraph {query.id}[{_label([f'query {query.name}'])}]")
+        lines += [
+            f"    {_node(part) if isinstance(part, GraphNode) else _edge(part)}" for part in query.within
+        ]
+        lines.append("  end")
+        lines += [f"  {_edge(edge)}" for edge in query.outside]
+        if query.sink is not None:
+            sink, edge = query.sink
+            lines.append(f"  {edge.start} --> {_node(sink)}")
+    return "\n".join(lines) + "\n"
+
+
+def _node(node: GraphNode) -> str:
+    return node.id + _SHAPES[node.kind].format(_label(node.lines))
+
+
+def _edge(edge: Edge) -> str:
+    return f"{edge.start} {'-->' if edge.of else '-.->'} {edge.end}"
+
+
+def _label(texts: Iterable[str]) -> str:
+    """A quoted label of several lines. Whatever may mean something to Mermaid is written as its number."""
+    return '"' + "<br/>".join(_SAFE.sub(_escape_character, text) for text in texts if text) + '"'
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return f"#{ord(match.group())};"

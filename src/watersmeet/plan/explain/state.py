@@ -1,29 +1,149 @@
-"""EXPLAIN: how much state a query is expected to keep, and which of it could be kept shorter."""
+"""EXPLAIN of state: forecast, measured, limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from watersmeet.conditions import ExactBand
 from watersmeet.event_time import Side
 from watersmeet.names import is_computed
-from watersmeet.plan.explain.durations import distance, rounded_up
-from watersmeet.plan.explain.measured import known_by, now_line, order_lines, reach_advice
-from watersmeet.plan.explain.windows import pane_name
-from watersmeet.plan.explain.words import INDENT, Sections, node_name, number_of, size_of
-from watersmeet.plan.model.delta import ArrangePlan
-from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan
+from watersmeet.plan.explain.groups import pane_name
+from watersmeet.plan.explain.wording import (
+    INDENT,
+    Sections,
+    distance,
+    node_name,
+    number_of,
+    rounded_up,
+    size_of,
+)
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import AggregatePlan, ArrangePlan, JoinPlan
 from watersmeet.plan.order.forecast import (
+    FURTHER_KEY_BYTES,
+    STRING_BYTES,
+    MeasuredQuery,
+    MeasuredSide,
     SideForecast,
     arranged_forecasts,
     side_forecasts,
     window_forecasts,
 )
-from watersmeet.plan.order.measured import MeasuredQuery
-from watersmeet.plan.order.row_bytes import FURTHER_KEY_BYTES, STRING_BYTES
+from watersmeet.plan.order.limits import LimitForecast, job_limits, node_limits
 from watersmeet.spec.model import WindowKind
+
+# EXPLAIN: whether limits hold, where that can be forecast.
+
+
+def limit_lines(query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None) -> Iterator[str]:
+    """Of the limits that each node of a query has."""
+    for node, limits in node_limits(query, measured):
+        name = "" if len(query.nodes) == 1 else f"{node_name(query, node)}: "
+        for expected in limits:
+            yield name + _format_limit(expected)
+
+
+def job_limit_lines(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> Iterator[str]:
+    """Of the limits of sources and of the whole job."""
+    yield from map(_format_limit, job_limits(plan, measured))
+
+
+def with_limit_warnings(plans: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
+    """The queries with a warning for each limit that does not hold by declared rates; those of sources and of
+    the job are the first query's."""
+    queries = []
+    for query in plans:
+        limits = [expected for _, of_node in node_limits(query.alone) for expected in of_node]
+        limits += job_limits(JobPlan(tuple(plans))) if query is plans[0] else []
+        warnings = [
+            _format_limit(expected, " by declared rates") for expected in limits if expected.holds is False
+        ]
+        queries.append(replace(query, of_plan=(*query.of_plan, *warnings)) if warnings else query)
+    return tuple(queries)
+
+
+def _format_limit(expected: LimitForecast, known_by: str = "") -> str:
+    def shown(value: float) -> str:
+        return size_of(value) if expected.in_bytes else f"{number_of(value)} rows"
+
+    most = size_of(expected.most) if expected.in_bytes else number_of(expected.most)
+    line = f"{expected.limit} = {most}: "
+    if expected.holds is None:
+        return f"{line}no forecast, for nothing says how many rows of {' and '.join(expected.unknown)} come"
+    besides = f" and the retained rows of {' and '.join(expected.unknown)}" if expected.unknown else ""
+    line += f"forecast{known_by} {shown(expected.amount)}{besides}"
+    if expected.holds:
+        return f"{line}, it holds"
+    after = "" if expected.reached is None else f" after about {rounded_up(round(expected.reached))}"
+    return f"{line}: {'rows would be shed' if expected.sheds else 'the job would stop'}{after}"
+
+
+# EXPLAIN of a job that has run: what is kept now beside what is forecast, and what a run tells that the
+# text of a job does not.
+
+_MUCH_LONGER = 2
+"""A stretch of kept rows that is this many times the forecast is worth a word."""
+
+
+def forecast_basis(run: MeasuredQuery, sides: Iterable[SideForecast]) -> str:
+    """What the forecasts are made from."""
+    if run.problem is not None:
+        return f"nothing is measured: {run.problem}"
+    if not run.sides:
+        return "nothing is measured"
+    if all(side.pace is None for side in sides):
+        return f"no rates are measured up to tick {run.tick}"
+    return f"by what was measured up to tick {run.tick}"
+
+
+def now_line(forecast: SideForecast) -> Iterator[str]:
+    """What is kept of a side as of the last tick."""
+    measured = forecast.measured
+    if measured is not None:
+        rows = "1 row" if measured.retained == 1 else f"{number_of(measured.retained)} rows"
+        files = f"{size_of(measured.file_bytes)} in files"
+        yield INDENT + f"retained now: {rows}, {files}; at most {number_of(measured.most)} so far"
+
+
+def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
+    """Of a side whose rows stay far longer than its bound and the lags make them."""
+    measured, bound = forecast.measured, forecast.bound
+    if measured is None or not measured.retained or bound is None or forecast.timed_by is None:
+        return
+    if forecast.timed_by not in measured.reaches:
+        return
+    reach = measured.reaches[forecast.timed_by]
+    if reach is None:
+        yield f"{name}: no row was released yet, for {bound.by} has no watermark so far"
+        return
+    least = 1_000_000 if forecast.in_time else 1
+    if forecast.kept is not None and reach > _MUCH_LONGER * max(forecast.kept, least):
+        back = rounded_up(reach) if forecast.in_time else f"{reach:,}"
+        yield (
+            f"{name}: rows are retained from {back} before their watermark, far longer than forecast:"
+            f" the watermark of {bound.by} is that far behind; what holds it back?"
+        )
+
+
+def order_lines(run: MeasuredQuery) -> Iterator[str]:
+    """Orders of joins that would keep less, and what it takes to have them."""
+    for better in run.better:
+        yield (
+            f"{', '.join(better.aliases)}: by the measured rates that would keep about"
+            f" {size_of(better.keeps)}, this order {size_of(better.instead_of)}"
+        )
+        rates = (f"{source} '{_plain(rate)}'" for source, rate in better.rates.items())
+        yield INDENT + f"to have it, declare rows_per_second: {', '.join(rates)}"
+    if run.better:
+        yield "a plan never follows what was measured: another order needs an empty checkpoint directory"
+
+
+def _plain(rate: float) -> str:
+    return number_of(rate).replace(",", "")
+
+
+# EXPLAIN: how much state a query is expected to keep, and which of it could be kept shorter.
 
 ASSUMED_RATE = 1000.0
 _MANY_TIMES = 3
@@ -31,7 +151,7 @@ _MANY_TIMES = 3
 
 
 @dataclass(frozen=True)
-class _Of:
+class _ForecastSide:
     """A side of a join, by its name in EXPLAIN."""
 
     name: str
@@ -47,7 +167,7 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     """A forecast of rows and bytes, and advice; ``measured``: by a run."""
     run = MeasuredQuery() if measured is None else measured
     sides = [
-        _Of(
+        _ForecastSide(
             forecast.side.title
             if len(query.nodes) == 1
             else f"{node_name(query, join)}, {forecast.side.title}",
@@ -61,8 +181,8 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     windows = window_forecasts(query, run.sides)
     arranged = arranged_forecasts(query, run.sides)
     lines = [line for of in sides for line in _forecast(query, of)]
-    lines += [line for node, forecasts in arranged for line in _of_arrangements(query, node, forecasts)]
-    lines += [line for node, forecast in windows for line in _of_windows(query, node, forecast)]
+    lines += [line for node, forecasts in arranged for line in _arrangement_lines(query, node, forecasts)]
+    lines += [line for node, forecast in windows for line in _window_lines(query, node, forecast)]
     if not lines:
         return []
     kept = [of.forecast for of in sides if of.forecast.bound is not None]
@@ -73,7 +193,7 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     lines += _total(every)
     lines += [f"assumed: {text}" for text in _assumptions(kept)]
     return [
-        (f"State forecast ({known_by(run, every)})", lines),
+        (f"State forecast ({forecast_basis(run, every)})", lines),
         ("Could be retained for less time", [line for of in sides for line in _advice(of)]),
         ("Another order of the joins", list(order_lines(run))),
     ]
@@ -89,7 +209,7 @@ def shared_lines(query: QueryPlan) -> Iterator[str]:
             yield f"{side.title}: with {', '.join(told)}; each has its own retention and matches"
 
 
-def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -> Iterator[str]:
+def _window_lines(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -> Iterator[str]:
     title = node.side.title
     name = title if len(query.nodes) == 1 else f"{node_name(query, node)}, {title}"
     if forecast.kept is None or forecast.behind is None:
@@ -114,7 +234,9 @@ def _of_windows(query: QueryPlan, node: AggregatePlan, forecast: SideForecast) -
     yield from now_line(forecast)
 
 
-def _of_arrangements(query: QueryPlan, node: ArrangePlan, forecasts: Sequence[SideForecast]) -> Iterator[str]:
+def _arrangement_lines(
+    query: QueryPlan, node: ArrangePlan, forecasts: Sequence[SideForecast]
+) -> Iterator[str]:
     for forecast, arranged in zip(forecasts, node.arranged, strict=True):
         side, bound = forecast.side, forecast.bound
         name = f"{node_name(query, node)}, {side.title}"
@@ -136,12 +258,12 @@ def _of_arrangements(query: QueryPlan, node: ArrangePlan, forecasts: Sequence[Si
         yield from now_line(forecast)
 
 
-def _forecast(query: QueryPlan, of: _Of) -> Iterator[str]:
-    yield from _expected(query, of)
+def _forecast(query: QueryPlan, of: _ForecastSide) -> Iterator[str]:
+    yield from _forecast_lines(query, of)
     yield from now_line(of.forecast)
 
 
-def _expected(query: QueryPlan, of: _Of) -> Iterator[str]:
+def _forecast_lines(query: QueryPlan, of: _ForecastSide) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
     if all(i.is_table for i in forecast.side.inputs):
         yield f"{of.name}: until the row is deleted, {number_of(forecast.row.bytes)} bytes a row"
@@ -154,17 +276,17 @@ def _expected(query: QueryPlan, of: _Of) -> Iterator[str]:
     else:
         most = f"at most {of.distance(forecast.kept)}" if forecast.kept else "its tick alone"
         yield (
-            f"{of.name}: a row for {most} ({of.distance(bound.c)} by {_by(of)},"
+            f"{of.name}: a row for {most} ({of.distance(bound.c)} by {_bound_name(of)},"
             f" {of.distance(forecast.behind)} {_lag_or_delay(of)} of {bound.by})"
         )
         yield INDENT + _size(query, forecast)
 
 
-def _by(of: _Of) -> str:
+def _bound_name(of: _ForecastSide) -> str:
     return "its bound" if of.join.horizon is None else "the reach of the join"
 
 
-def _last_of_each_key(of: _Of) -> Iterator[str]:
+def _last_of_each_key(of: _ForecastSide) -> Iterator[str]:
     """Of rows that an ASOF join looks for, at any distance."""
     forecast = of.forecast
     one = "one row of each key" if of.join.keys else "one row"
@@ -176,7 +298,7 @@ def _last_of_each_key(of: _Of) -> Iterator[str]:
         yield INDENT + f"{_rows(forecast, forecast.behind)}; and {one}"
 
 
-def _lag_or_delay(of: _Of) -> str:
+def _lag_or_delay(of: _ForecastSide) -> str:
     """What makes the watermark that releases the side's rows stay behind: the lag alone, or more."""
     bound = of.forecast.bound
     lags = [
@@ -252,7 +374,7 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
         yield f"{STRING_BYTES} bytes for a value whose type does not say how long it is: {', '.join(long)}"
 
 
-def _advice(of: _Of) -> Iterator[str]:
+def _advice(of: _ForecastSide) -> Iterator[str]:
     forecast, bound = of.forecast, of.forecast.bound
     yield from reach_advice(of.name, forecast)
     if bound is None or not forecast.kept or forecast.behind is None:

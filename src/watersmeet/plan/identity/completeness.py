@@ -68,11 +68,11 @@ def completeness(
     """
     told = Completeness()
     for node in query.nodes:
-        of_node = _OfNode(query, node, wider.get(node.number), gone, seen, told)
+        of_node = _NodeCompleteness(query, node, wider.get(node.number), gone, seen, told)
         ways = [*missing.get(node.number, ()), *of_node.leaving()]
         if not all(ways):
             told.problems.append("without an event time it is unknown which rows of a join are missing")
-        told.missing[node.number] = _told_once(ways)
+        told.missing[node.number] = _drop_redundant(ways)
     for key in query.root.watermark_keys:
         times = [way[key] for way in told.missing[query.root.number] if key in way]
         if times:
@@ -80,23 +80,23 @@ def completeness(
     return told
 
 
-def _told_once(ways: Iterable[Times]) -> Missing:
+def _drop_redundant(ways: Iterable[Times]) -> Missing:
     """Without those in which nothing is missing, and those of which another one says as much of no fewer."""
     left: list[Times] = []
     for way in ways:
-        if NEVER in way.values() or any(_says_no_less(way, other) for other in left):
+        if NEVER in way.values() or any(_is_implied_by(way, other) for other in left):
             continue
-        left = [other for other in left if not _says_no_less(other, way)]
+        left = [other for other in left if not _is_implied_by(other, way)]
         left.append(way)
     return left
 
 
-def _says_no_less(way: Times, other: Times) -> bool:
+def _is_implied_by(way: Times, other: Times) -> bool:
     """Whether all rows of the one way are of the other one, too, which tells of the same times."""
     return way.keys() == other.keys() and all(time <= other[key] for key, time in way.items())
 
 
-class _OfNode:
+class _NodeCompleteness:
     """What is missing at one node, and of what leaves it; what is missing of nodes beneath is told."""
 
     def __init__(
@@ -113,7 +113,7 @@ class _OfNode:
 
     def leaving(self) -> Missing:
         brought = {side.name: self._brought(side) for side in self._node.sides}
-        return _leaving(self._node, self, brought)
+        return _missing_after(self._node, self, brought)
 
     def refuse(self, why: str) -> Missing:
         """Nothing can be said."""
@@ -139,14 +139,14 @@ class _OfNode:
             side, other = join.side(own), join.side(own.other)
             below: Times = {}
             for lost, told in self._without_partners(join, side, other, brought[other.name]):
-                _raise(below, told)
-                ways.append(_by_keys(other, lost) | _by_keys(side, told))
-                ways += [_by_keys(side, told)] if side.padded else []
-            ways += [_by_keys(other, lost) for lost in brought[other.name] if other.padded]
+                _raise_times(below, told)
+                ways.append(_key_by_watermark(other, lost) | _key_by_watermark(side, told))
+                ways += [_key_by_watermark(side, told)] if side.padded else []
+            ways += [_key_by_watermark(other, lost) for lost in brought[other.name] if other.padded]
             if below:
                 self._told.below[join.number, side.name] = below
         if self._accepts_more:
-            ways += self._of_retained(join)
+            ways += self._retained_times(join)
         leaves = {side.watermark_key(column) for side in join.leaving for column in side.event_times}
         return [{key: time for key, time in way.items() if key in leaves} for way in ways]
 
@@ -166,7 +166,7 @@ class _OfNode:
             if limit != NEVER and of_column:
                 yield {column: limit}, self._partners(side, ((b, limit) for b in of_column), other)
         for lost in brought:
-            keys = _by_keys(other, lost)
+            keys = _key_by_watermark(other, lost)
             bounds = [b for b in join.bounds if b.evicted in keys and self._holds(join, b, other)]
             yield lost, self._partners(side, ((b, keys[b.evicted]) for b in bounds), other)
 
@@ -200,7 +200,7 @@ class _OfNode:
             )
         return told
 
-    def _of_retained(self, join: JoinPlan) -> Iterator[Times]:
+    def _retained_times(self, join: JoinPlan) -> Iterator[Times]:
         """Of results of two rows that were both there, and were only compared by the old condition; and of
         rows without a match that may have had such a partner."""
         there = {
@@ -213,9 +213,9 @@ class _OfNode:
         for of_sides in self._retained_below(join):
             pair = dict(there)
             for side, times in zip(join.sides, of_sides, strict=True):
-                keys = _by_keys(side, times)
+                keys = _key_by_watermark(side, times)
                 below = {key: min(time, there.get(key, NEVER)) for key, time in keys.items()}
-                _raise(self._told.retained_below.setdefault((join.number, side.name), {}), times)
+                _raise_times(self._told.retained_below.setdefault((join.number, side.name), {}), times)
                 pair |= below
                 if side.padded:
                     yield below
@@ -227,12 +227,12 @@ class _OfNode:
         assert self._wider is not None
         if not self._wider.other and all(self._is_of_times(join, end) for end in self._wider.ends):
             for end in self._wider.ends:
-                yield self._beyond(join, join.left, end), self._beyond(join, join.right, end)
+                yield self._times_beyond(join, join.left, end), self._times_beyond(join, join.right, end)
             return
-        left, right = (self._of_all_seen(join, join.side(own), join.side(own.other)) for own in Side)
+        left, right = (self._seen_times(join, join.side(own), join.side(own.other)) for own in Side)
         yield left, right
 
-    def _of_all_seen(self, join: JoinPlan, side: SidePlan, other: SidePlan) -> Times:
+    def _seen_times(self, join: JoinPlan, side: SidePlan, other: SidePlan) -> Times:
         after = {other.watermark_key(c): shift(self._seen(other, c), 1) for c in other.event_times}
         bounds = [b for b in join.bounds if b.evicted in after and self._holds(join, b, other)]
         return self._partners(side, ((b, after[b.evicted]) for b in bounds), other)
@@ -242,7 +242,7 @@ class _OfNode:
         columns = ((join.left, end.left), (join.right, end.right))
         return not join.rechecks and all(measured.column in side.event_times for side, measured in columns)
 
-    def _beyond(self, join: JoinPlan, side: SidePlan, end: End) -> Times:
+    def _times_beyond(self, join: JoinPlan, side: SidePlan, end: End) -> Times:
         """A column of ``side``, and a time: rows of no lesser ones have no partner between the old end and
         the new one among the rows that were seen."""
         is_left = side is join.left
@@ -267,31 +267,31 @@ class _OfNode:
         return greatest
 
 
-def _by_keys(side: SidePlan, times: Mapping[str, Watermark]) -> Times:
+def _key_by_watermark(side: SidePlan, times: Mapping[str, Watermark]) -> Times:
     return {side.watermark_key(column): time for column, time in times.items()}
 
 
-def _raise(times: Times, others: Times) -> None:
+def _raise_times(times: Times, others: Times) -> None:
     for column, time in others.items():
         times[column] = max(time, times.get(column, NEVER))
 
 
 @singledispatch
-def _leaving(node: NodePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+def _missing_after(node: NodePlan, at: _NodeCompleteness, brought: Mapping[str, Missing]) -> Missing:
     """By the keys that leave a node, which rows are missing; ``brought``: the same of its sides."""
     missing = any(brought.values())
     return at.refuse(f"{node.noun or 'what is above it'} needs all rows of a join") if missing else ()
 
 
-@_leaving.register(PassPlan)
-@_leaving.register(LookupPlan)
-def _as_they_came(node: NodePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+@_missing_after.register(PassPlan)
+@_missing_after.register(LookupPlan)
+def _pass_missing(node: NodePlan, at: _NodeCompleteness, brought: Mapping[str, Missing]) -> Missing:
     side = node.sides[0]
-    return [_by_keys(side, way) for way in brought[side.name]]
+    return [_key_by_watermark(side, way) for way in brought[side.name]]
 
 
-@_leaving.register
-def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+@_missing_after.register
+def _(node: AggregatePlan, at: _NodeCompleteness, brought: Mapping[str, Missing]) -> Missing:
     ways = brought[node.side.name]
     if any(node.time not in way for way in ways):
         return at.refuse(
@@ -303,8 +303,8 @@ def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missi
     return [{WINDOW_START: start, WINDOW_END: shift(start, node.size)} for start in starts]
 
 
-@_leaving.register
-def _(node: JoinPlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+@_missing_after.register
+def _(node: JoinPlan, at: _NodeCompleteness, brought: Mapping[str, Missing]) -> Missing:
     if node.asof is None and not node.changes:
         return at.of_join(node, brought)
     return at.refuse("a join above another one needs all of its rows") if any(brought.values()) else ()
@@ -314,7 +314,7 @@ SHED = ", but for what shed rows would have met,"
 """What is to be said of results where rows are shed."""
 
 
-def said_of(query: QueryPlan, told: Completeness) -> str:
+def format_completeness(query: QueryPlan, told: Completeness) -> str:
     """What it means, for people; begins with a semicolon."""
     if not told.complete_from:
         return ""

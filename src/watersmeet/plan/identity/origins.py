@@ -53,17 +53,17 @@ def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
             if side.feed is None:
                 of_inputs[side.name] = own[side.name]
         all_origins |= {(node.number, name): origins for name, origins in own.items()}
-        leaving.append(_leaving(node, own))
+        leaving.append(_output_origins(node, own))
     return all_origins
 
 
 def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origins:
     """Of one side. ``rows_of_nodes``: per node, of the columns that leave it."""
     if side.feed is not None:
-        return _fed(side.feed, rows_of_nodes)
+        return _feed_origins(side.feed, rows_of_nodes)
     types = {column.name: str(column.identity_type) for column in side.input.columns}
     branches = [
-        _fed(branch, rows_of_nodes) if isinstance(branch, FeedPlan) else _read(branch)
+        _feed_origins(branch, rows_of_nodes) if isinstance(branch, FeedPlan) else _read(branch)
         for branch in side.branches
     ]
     origins = {}
@@ -102,14 +102,14 @@ def _read(branch: BranchPlan) -> Origins:
     }
 
 
-def _fed(feed: FeedPlan, rows_of_nodes: Sequence[Origins]) -> Origins:
+def _feed_origins(feed: FeedPlan, rows_of_nodes: Sequence[Origins]) -> Origins:
     """Of the columns that come from a node beneath."""
     rows = rows_of_nodes[feed.node]
     origins = {name: rows[column] for name, column in feed.copied}
-    return origins | {name: _made(expr, rows) for name, expr in feed.computed}
+    return origins | {name: _computed_origin(expr, rows) for name, expr in feed.computed}
 
 
-def _made(expr: Expr, rows: Origins) -> Origin:
+def _computed_origin(expr: Expr, rows: Origins) -> Origin:
     """Of an expression over a node's rows."""
 
     def named(node: Expr) -> Expr:
@@ -120,17 +120,17 @@ def _made(expr: Expr, rows: Origins) -> Origin:
 
 
 @singledispatch
-def _leaving(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
+def _output_origins(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
     """Of the columns that leave a node. ``by_side``: of its sides and tables, by name."""
     alone = len(node.leaving) == 1
     return {
-        side.joined(name): origin if alone else _of_alias(side, origin)
+        side.joined(name): origin if alone else _tag_with_alias(side, origin)
         for side in node.leaving
         for name, origin in by_side[side.name].items()
     }
 
 
-def _of_alias(side: SidePlan, origin: Origin) -> Origin:
+def _tag_with_alias(side: SidePlan, origin: Origin) -> Origin:
     """The same beside columns of other inputs, of which some may be made of the same."""
     if side.feed is not None:
         return origin
@@ -138,7 +138,7 @@ def _of_alias(side: SidePlan, origin: Origin) -> Origin:
     return replace(origin, digest=digest)
 
 
-@_leaving.register
+@_output_origins.register
 def _(node: WindowedPlan, by_side: Mapping[str, Origins]) -> Origins:
     ends = {
         name: Origin(digest_of(["window", node.number, name]), name) for name in (WINDOW_START, WINDOW_END)
@@ -146,13 +146,13 @@ def _(node: WindowedPlan, by_side: Mapping[str, Origins]) -> Origins:
     return ends | dict(_of_groups(node, by_side))
 
 
-@_leaving.register
+@_output_origins.register
 def _(node: RankPlan, by_side: Mapping[str, Origins]) -> Origins:
     number = Origin(digest_of(["number", node.number]), node.ranking.text)
     return {**_of_groups(node, by_side), node.ranking.number: number}
 
 
-@_leaving.register
+@_output_origins.register
 def _of_groups(node: GroupedPlan, by_side: Mapping[str, Origins]) -> Origins:
     rows, leaving = by_side[node.side.name], {}
     for name, column in node.keys:
@@ -165,7 +165,7 @@ def _of_groups(node: GroupedPlan, by_side: Mapping[str, Origins]) -> Origins:
             columns,
             call.distinct,
             chosen,
-            None if call.plain else _made(call.expr, rows).digest,
+            None if call.plain else _computed_origin(call.expr, rows).digest,
         ]
         leaving[call.name] = Origin(digest_of(["call", node.number, *how]), call.text)
     return leaving

@@ -19,11 +19,11 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.conditions import ExactBand
-from watersmeet.earlier_names import SETTINGS, first_name, first_value
-from watersmeet.plan.identity.stored_names import stored_names
-from watersmeet.plan.limited import limited_sources
-from watersmeet.plan.model.conditions import KeyPlan
+from watersmeet.deprecated_names import SETTINGS, first_name, first_value
+from watersmeet.plan.identity.fingerprint import stored_names
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.sides import KeyPlan
+from watersmeet.plan.source_projection import limited_sources
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
 from watersmeet.spec.model import Column, Options, Sink, Source, bare
 from watersmeet.spec.secrets import public_option
@@ -203,13 +203,14 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The settings that differ, each with the value that it had and the one that it has."""
     there, here = ({**dict.fromkeys({*before, *now}, _NONE), **one} for one in (before, now))
     return [
-        f"{SETTINGS.get(name, name)}: {_shown(there[name])} before, {_shown(here[name])} now"
+        f"{SETTINGS.get(name, name)}: {_format_setting(there[name])} before, "
+        f"{_format_setting(here[name])} now"
         for name in sorted(there)
         if there[name] != here[name]
     ]
 
 
-def _shown(value: str) -> str:
+def _format_setting(value: str) -> str:
     return "not set" if value == _NONE else value
 
 
@@ -237,7 +238,7 @@ def _columns(query: QueryPlan) -> str:
 
 def _plan(query: QueryPlan) -> str:
     """All of it as a digest, which is the same for texts that mean the same."""
-    described = json.dumps(_described(query.as_planned), ensure_ascii=True, sort_keys=True)
+    described = json.dumps(_to_json(query.as_planned), ensure_ascii=True, sort_keys=True)
     return f"plan {hashlib.blake2b(described.encode(), digest_size=8).hexdigest()}"
 
 
@@ -257,11 +258,11 @@ def _sheds(options: Options, name: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    described = _described(value)
+    described = _to_json(value)
     return described if isinstance(described, str) else json.dumps(described, ensure_ascii=False)
 
 
-def _described(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """As JSON. Raises: TypeError for what nobody has said how to describe."""
     if isinstance(value, Source | Sink | Options):
         return [stored_names(type(value)).name, getattr(value, "name", None)]
@@ -278,11 +279,11 @@ def _described(value: Any) -> Any:
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _described(inner) for name, inner in value.items()}
+        return {str(name): _to_json(inner) for name, inner in value.items()}
     if isinstance(value, frozenset | set):
-        return sorted((_described(inner) for inner in value), key=repr)
+        return sorted((_to_json(inner) for inner in value), key=repr)
     if isinstance(value, Sequence):
-        return [_described(inner) for inner in value]
+        return [_to_json(inner) for inner in value]
     if dataclasses.is_dataclass(value):
         return _as_fields(value)
     raise TypeError(f"{type(value).__name__} in a plan")
@@ -292,7 +293,7 @@ def _as_fields(value: Any) -> dict[str, Any]:
     kind = stored_names(type(value)).name
     return {
         "": kind,
-        **{name: _FIRST_WORDS.get((kind, name), _described)(inner) for name, inner in _fields(value)},
+        **{name: _FIRST_WORDS.get((kind, name), _to_json)(inner) for name, inner in _fields(value)},
     }
 
 
@@ -321,7 +322,7 @@ def _exact(tree: Any) -> Any:
     if isinstance(tree, SqlType):
         text = str(_of_null(tree))
         return _BLANKS.sub(lambda match: match["kept"] or match["sign"], text) if tree.is_nested else text
-    return _described(tree)
+    return _to_json(tree)
 
 
 def _of_null(type_: SqlType) -> SqlType:

@@ -8,17 +8,9 @@ from enum import Enum
 from functools import cached_property
 from typing import TypeVar
 
-from watersmeet.plan.model.delta import CountedKey
-from watersmeet.plan.model.nodes import LookupPlan, NodePlan, SnapshotPlan
+from watersmeet.plan.model.nodes import CountedKey, LookupPlan, NodePlan, SnapshotPlan
 from watersmeet.plan.model.sides import FeedPlan, Producer, SidePlan
-from watersmeet.spec.model import (
-    Expr,
-    Options,
-    OutputColumn,
-    Query,
-    Sink,
-    Source,
-)
+from watersmeet.spec.model import Expr, Options, OutputColumn, Query, Sink, Source
 from watersmeet.spec.time_zones import UTC
 
 N = TypeVar("N", bound=NodePlan)
@@ -144,7 +136,7 @@ class QueryPlan:
         return (*self.sides, *(side for node in self.nodes for side in node.accounted))
 
     @cached_property
-    def inputs_elsewhere(self) -> tuple[tuple[str, str, str], ...]:
+    def shared_inputs(self) -> tuple[tuple[str, str, str], ...]:
         """The inputs whose rows another query accounts for: alias, that query, alias there."""
         taken = [(own, taken.query, there) for taken in self.taken for own, there in taken.aliases]
         kept = [

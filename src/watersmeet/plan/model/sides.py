@@ -1,4 +1,4 @@
-"""A side of a node: what it keeps, and where its rows come from."""
+"""Sides of nodes and parts of conditions, as plans hold them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,75 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from watersmeet.conditions import ExactBand, IntegerSum, Key, RealBand
+from watersmeet.event_time import Side, TimeComparison
 from watersmeet.names import input_of
-from watersmeet.spec.model import (
-    Expr,
-    Input,
-    Source,
-)
+from watersmeet.spec.model import Expr, Input, Source
 from watersmeet.types.sql_type import SqlType
+
+# Parts of a condition as plans have them, besides those of `watersmeet.conditions`: what mentions
+# expressions, and what belongs together.
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """An equality ``left = right`` (or ``<=>``) over expressions of one side each.
+
+    ``columns``: the kept columns that hold the values: a side's own column when its expression is one, else a
+    computed one. ``text``: as it was written, for messages; empty: nobody wrote it.
+    """
+
+    left: Expr
+    right: Expr
+    columns: Key
+    text: str = ""
+
+    @property
+    def null_safe(self) -> bool:
+        return self.columns.null_safe
+
+    def expr(self, side: Side) -> Expr:
+        return self.left if side is Side.LEFT else self.right
+
+    def column(self, side: Side) -> str:
+        return self.columns.column(side)
+
+
+@dataclass(frozen=True)
+class Bands:
+    """The bands of a join over anything but two event times. ``comparisons``, ``rechecks``, ``slack``: of the
+    exact ones, as in `MatchPlan`. ``inverted``: the texts of exact ones that hold nothing though their ends
+    are closed. (In floating point such a band holds pairs of NaN.)"""
+
+    exact: tuple[ExactBand, ...] = ()
+    real: tuple[RealBand, ...] = ()
+    comparisons: tuple[TimeComparison, ...] = ()
+    rechecks: tuple[TimeComparison, ...] = ()
+    recheck_texts: tuple[str, ...] = ()
+    slack: int = 0
+    inverted: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> tuple[ExactBand | RealBand, ...]:
+        return (*self.exact, *self.real)
+
+
+@dataclass(frozen=True)
+class OverflowCheck:
+    """What is asked in place of a join's bands and its residual where one of ``sums`` may leave its type.
+
+    ``values``: the bands of conjuncts without such a sum. ``residual``: all the rest, in the order in which
+    it is written; it, ``exact`` and ``columns`` are as in `MatchPlan`.
+    """
+
+    sums: tuple[IntegerSum, ...]
+    values: Bands
+    residual: Expr
+    exact: tuple[Any, ...] | None
+    columns: tuple[str, ...]
+
+
+# A side of a node: what it keeps, and where its rows come from.
 
 
 @dataclass(frozen=True)
@@ -71,7 +133,7 @@ class FeedPlan:
 @dataclass(frozen=True)
 class ColumnOfOthers:
     """A column that only other sides that share the runs keep. ``name``: what it is called in them;
-    ``origin``, ``text``: as in `state.runs.columns.StoredColumn`; ``type``: as declared, where it is."""
+    ``origin``, ``text``: as in `state.runs.layout.StoredColumn`; ``type``: as declared, where it is."""
 
     name: str
     origin: str
@@ -110,8 +172,8 @@ class SidePlan:
     the same node whose rows these are once more, held in another way. ``sharers``: all sides of the job, as
     ``query/alias``, that keep the same runs, this one among them; none: nobody else does. The first of them
     has the runs written: its branches have the columns ``of_others``, too, which it does not keep for itself.
-    ``kept_by``: another query keeps the rows; of its own it has what a tick changes of them, which that one
-    tells it of.
+    ``find_producer_sides``: another query keeps the rows; of its own it has what a tick changes of them,
+    which that one tells it of.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Rule: what a group's rows have to hold, and by which columns: grouping keys, arguments of aggregates.
 
 A plain column is there already; an expression is computed where the side's rows come from: of an input's
-rows by Spark, of rows of nodes beneath as `plan.nodes.feed` says. A call that only Spark can make keeps the
+rows by Spark, of rows of nodes beneath as `plan.nodes.feeds` says. A call that only Spark can make keeps the
 columns in it and is made of those.
 """
 
@@ -18,12 +18,11 @@ from watersmeet.event_time import Side
 from watersmeet.names import ours
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.conditions.keys import bare
-from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.nodes import CallPlan
-from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.nodes.feed import Feed
+from watersmeet.plan.model.sides import KeyPlan, joined_name
+from watersmeet.plan.nodes.feeds import PlannedFeed
 from watersmeet.plan.nodes.tree import GroupedNode
-from watersmeet.spec.aggregates import Call, call_of
+from watersmeet.spec.aggregates import AggregateCall, call_of
 from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
 from watersmeet.types.sql_type import UNKNOWN, SqlType
 
@@ -35,7 +34,7 @@ SAME_IN_BOTH = frozenset(
     }
 )  # fmt: skip
 """Those that tasks compute as Spark does (see `kernel.aggregate`); others are left to Spark."""
-TAKEN_BACK = SAME_IN_BOTH - {"bit_xor", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
+RETRACTABLE_FUNCTIONS = SAME_IN_BOTH - {"bit_xor", "stddev_samp", "stddev_pop", "var_samp", "var_pop"}
 """Those that tasks compute of groups whose rows come and go (see `kernel.groups`)."""
 _ADDS_UP = frozenset({"count", "count_if", "sum", "avg"})
 _FROM_ROWS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
@@ -53,7 +52,7 @@ class Groups:
     calls: tuple[CallPlan, ...]
 
 
-def groups_of(node: GroupedNode, feed: Feed | None) -> Groups:
+def groups_of(node: GroupedNode, feed: PlannedFeed | None) -> Groups:
     """``feed``: of the side, where it is rows of a node beneath; else it is an input."""
     child = node.side(Side.LEFT)
     held: dict[str, KeyPlan] = {}
@@ -90,7 +89,7 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
         for column in asked.expr.find_all(exp.Column):
             places.setdefault(column, holding(column, ours(f"argument{number}"), as_it_is=True))
         expr = asked.expr.transform(
-            lambda node: _held(places[node]) if isinstance(node, exp.Column) else node
+            lambda node: _column_ref(places[node]) if isinstance(node, exp.Column) else node
         )
         return CallPlan(
             asked.name, call.function, tuple(places.values()), False, None, expr, text, plain=False
@@ -105,8 +104,8 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
 
 
 def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tuple[str, ...]:
-    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial`): for them the
-    rows have to be kept.
+    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial_aggregates`):
+    for them the rows have to be kept.
 
     Args:
         types: of the results, by the calls' names, as far as they can be told.
@@ -131,13 +130,13 @@ def _is_too_wide(mean: SqlType) -> bool:
     return mean.is_decimal and mean.digits + max(mean.scale + 6, 15) > 42
 
 
-def _held(column: str) -> Expr:
+def _column_ref(column: str) -> Expr:
     return exp.column(exp.to_identifier(column, quoted=True))
 
 
-def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
+def _spark(call: AggregateCall, columns: tuple[str, ...], chosen: str | None) -> Expr:
     """The call over the columns that hold its arguments."""
-    arguments: list[Expr] = [_held(column) for column in columns]
+    arguments: list[Expr] = [_column_ref(column) for column in columns]
     if not arguments:
         arguments = [exp.Star()]
     if call.distinct:
@@ -145,7 +144,7 @@ def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
     spark_call: Expr = exp.Anonymous(this=call.function, expressions=arguments)
     if chosen is None:
         return spark_call
-    return exp.Filter(this=spark_call, expression=exp.Where(this=_held(chosen)))
+    return exp.Filter(this=spark_call, expression=exp.Where(this=_column_ref(chosen)))
 
 
 def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:

@@ -15,13 +15,13 @@ from sqlglot import exp
 from watersmeet.conditions import AsofRule
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
-from watersmeet.plan.checks.unbounded import example_distance
-from watersmeet.plan.conditions.classify import OPERATORS
+from watersmeet.plan.checks.unbounded_state import example_distance
+from watersmeet.plan.conditions.bands import IntervalPart, common_ends, comparisons_of
+from watersmeet.plan.conditions.classification import OPERATORS
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.conditions.intervals import IntervalPart, common_ends, comparisons_of
-from watersmeet.plan.join_inputs import name_of
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.plan.nodes.tree import Node
+from watersmeet.plan.nodes.tree import QueryNode
+from watersmeet.plan.query_inputs import name_of
 from watersmeet.spec.model import Input
 
 CODE = "asof-condition"
@@ -33,7 +33,9 @@ def check_asof(drafts: Sequence[Draft], *, changes: bool) -> list[PlanError]:
     for draft in drafts:
         if draft.node.is_asof:
             problems += (
-                _sides(draft, changes=changes) or list(_condition(draft)) or list(_waits_for_ever(draft))
+                _sides(draft, changes=changes)
+                or list(_condition(draft))
+                or list(_unbounded_wait_errors(draft))
             )
     return problems
 
@@ -45,7 +47,7 @@ def asof_of(draft: Draft) -> AsofRule | None:
     times = draft.parts.times
     closed = common_ends(times).closed()
     return AsofRule(
-        latest=_deciding(draft).ends.upper is not None,
+        latest=_deciding_part(draft).ends.upper is not None,
         closed_lower=closed.lower,
         closed_upper=closed.upper,
         floors=comparisons_of(part for part in times if part.ends.lower is not None),
@@ -53,14 +55,14 @@ def asof_of(draft: Draft) -> AsofRule | None:
     )
 
 
-def _deciding(draft: Draft) -> IntervalPart:
+def _deciding_part(draft: Draft) -> IntervalPart:
     """The comparison by which one row is nearer than another."""
-    given = _given(draft.node)
+    given = _match_conjuncts(draft.node)
     parts = draft.parts.times
     return next((part for part in parts if given and part.conjunct.text == given[0].text), parts[0])
 
 
-def _given(node: Node) -> tuple[Conjunct, ...]:
+def _match_conjuncts(node: QueryNode) -> tuple[Conjunct, ...]:
     return split(node.match)
 
 
@@ -112,7 +114,7 @@ def _is_changing(read: Input) -> bool:
 
 def _condition(draft: Draft) -> Iterator[PlanError]:
     left, right = _names(draft)
-    given, times = _given(draft.node), draft.parts.times
+    given, times = _match_conjuncts(draft.node), draft.parts.times
     example = _example(draft)
     by_text = {part.conjunct.text: part for part in times}
     for conjunct in given:
@@ -142,9 +144,9 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
         )
         return
     for part in times:
-        if part.refs != _deciding(draft).refs:
+        if part.refs != _deciding_part(draft).refs:
             yield PlanError(
-                f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}, but"
+                f"{part.conjunct.text} compares other times than {_deciding_part(draft).conjunct.text}, but"
                 " an ASOF join uses one time of each side",
                 code=CODE,
                 hint="remove it, or move it to WHERE, which filters the matches",
@@ -194,12 +196,12 @@ def _example(draft: Draft) -> str:
     return f"{first} >= {second}"
 
 
-def _waits_for_ever(draft: Draft) -> Iterator[PlanError]:
+def _unbounded_wait_errors(draft: Draft) -> Iterator[PlanError]:
     """A row that looks for a later one is decided when that is there, or can come no more."""
     if any(part.ends.upper is not None for part in draft.parts.times):
         return
     left, right = _names(draft)
-    first, second = _deciding(draft).refs
+    first, second = _deciding_part(draft).refs
     distance = example_distance(first, second, draft.join_inputs) or "…"
     yield PlanError(
         f"state would grow without limit: a row of {left} without a later row of {right} would be"

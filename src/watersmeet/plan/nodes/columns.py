@@ -13,16 +13,16 @@ from watersmeet.spec.model import Branch, Expr, Input, bare
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedColumns:
     """Names, in the side's order, then computed columns; ``carried`` are among ``kept``."""
 
     kept: tuple[str, ...]
     carried: tuple[str, ...]
 
 
-def kept_columns(
+def retained_columns(
     names: Iterable[str], joined: Callable[[str], str], needed: Collection[str], leaving: Collection[str]
-) -> Kept:
+) -> RetainedColumns:
     """What a join needs itself, and whatever comes after it.
 
     Args:
@@ -33,7 +33,7 @@ def kept_columns(
     """
     every = dict.fromkeys(names)
     carried = tuple(name for name in every if joined(name) in leaving)
-    return Kept(tuple(name for name in every if name in needed or name in carried), carried)
+    return RetainedColumns(tuple(name for name in every if name in needed or name in carried), carried)
 
 
 def source_columns(i: Input, branch: Branch) -> Mapping[str, Expr]:
@@ -42,7 +42,7 @@ def source_columns(i: Input, branch: Branch) -> Mapping[str, Expr]:
 
 
 def branch_columns(
-    kept: Kept,
+    kept: RetainedColumns,
     computed: Mapping[str, Expr],
     columns: Mapping[str, Expr],
     *,

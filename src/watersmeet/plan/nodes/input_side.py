@@ -1,25 +1,118 @@
-"""A side of a node that is an input: what it keeps, what Spark evaluates, what comes from stages."""
+"""A side of a node that is an input: retained columns, primary keys, indexes, several roles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import FLAG
-from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.conjuncts import Conjunct, join_all
 from watersmeet.plan.conditions.flags import SideConditions, flag_of, over_source
 from watersmeet.plan.conditions.keys import bare
-from watersmeet.plan.join_inputs import Ref, refs
-from watersmeet.plan.model.conditions import KeyPlan
-from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
-from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, source_columns
+from watersmeet.plan.model.nodes import Arranged, ArrangePlan, LookupKey
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeyPlan, SidePlan, joined_name
+from watersmeet.plan.nodes.columns import (
+    RetainedColumns,
+    branch_columns,
+    retained_columns,
+    source_columns,
+)
 from watersmeet.plan.nodes.join import Draft
-from watersmeet.spec.model import Branch, Expr, Input
+from watersmeet.plan.nodes.tree import IndexNode
+from watersmeet.plan.query_inputs import Ref, refs
+from watersmeet.spec.model import (
+    Branch,
+    Column,
+    ComputedColumn,
+    Expr,
+    Input,
+    OutputColumn,
+    Query,
+    Source,
+    StageBranch,
+    with_bare,
+    with_branches,
+)
+from watersmeet.spec.model import bare as bare_name
+from watersmeet.spec.records.changes import computed_of_key
 from watersmeet.types.arrow import in_arrow
+
+# Rule: the records of a table with a primary key are changes of rows, and no rows yet; nor is what a
+# table holds that is compared with what it held before. What says which row goes and which comes is a
+# stage beneath every input that reads the table (`plan.nodes.tree.UpsertNode`, `SnapshotNode`).
+#
+# Filters and expressions of views stand above it: a record that no longer passes a filter still takes the
+# row away that did.
+
+
+def read_keyed_tables(query: Query) -> Query:
+    """The query and its stages, with such tables read through stages."""
+    return with_branches(query, _branch)
+
+
+def _branch(branch: Branch) -> Branch | StageBranch:
+    if branch.source.primary_key is None and not branch.source.compared:
+        return branch
+    above = join_all([condition for condition in (branch.beneath, branch.above) if condition is not None])
+    over_stage = partial(_rewrite_over_stage, computed_of_key(branch.source))
+    columns = tuple(map(over_stage, branch.columns))
+    return StageBranch(_stage(branch.source), columns, None if above is None else over_stage(above))
+
+
+def _rewrite_over_stage(computed: Sequence[ComputedColumn], expr: Expr) -> Expr:
+    """Return an expression over the rows of the stage, which have the key as it is kept."""
+
+    def one(node: exp.Expression) -> exp.Expression:
+        own = next((own for own in computed if own.expr == node and node.find(exp.Column)), None)
+        return node if own is None else _qualified_column(own.column)
+
+    if not computed:
+        return expr
+    replaced, stored = expr.transform(one), bare_name(expr)
+    return replaced if stored is expr else with_bare(replaced, stored.transform(one))
+
+
+def _stage(source: Source) -> Query:
+    """The rows of the table."""
+    computed = computed_of_key(source)
+    columns = (*source.row_columns, *(own.column for own in computed))
+    values = (*map(_qualified_column, source.row_columns), *(own.expr for own in computed))
+    records = Input(source.name, columns, (), (Branch(source, values),))
+    outputs = tuple(
+        OutputColumn(column.name, _qualified_column(column, source.name), f"{source.name}.{column.name}")
+        for column in columns
+    )
+    return Query(records, None, outputs, f"SELECT * FROM {source.name}")
+
+
+def _qualified_column(column: Column, alias: str | None = None) -> Expr:
+    table = None if alias is None else exp.to_identifier(alias, quoted=True)
+    return exp.Column(this=exp.to_identifier(column.name, quoted=True), table=table)
+
+
+# The node of an index: the rows of one table, under the keys by which others look them up.
+
+
+def index_plan(node: IndexNode, side: SidePlan, filters: Sequence[tuple[str, str]]) -> ArrangePlan:
+    """All rows of ``side``, held by the first key, and found by the others, too. Those with a NULL in a key
+    are kept as well: who comes later may look them up by another one."""
+    texts = [", ".join(f"{side.title}.{column}" for column in key) for key in node.by]
+    (keys, text), *others = zip(node.by, texts, strict=True)
+    return ArrangePlan(
+        number=node.number,
+        sides=(side,),
+        filters=tuple(filters),
+        arranged=(Arranged(keys, (), text, tuple(LookupKey(*other) for other in others)),),
+        retentions=(),
+    )
+
+
+# A side of a node that is an input: what it keeps, what Spark evaluates, what comes from stages.
 
 _NULL_OF_NULL = (
     exp.Column,
@@ -95,7 +188,7 @@ class InputSide:
                     )
                 )
             else:
-                held = {name: computed.get(name, _column(name)) for name in kept.kept}
+                held = {name: computed.get(name, _quoted_column(name)) for name in kept.kept}
                 branches.append(of_stage(number, held, conditions, self.never_null()))
         nullable = node.open_times(self.side)
         return SidePlan(
@@ -137,7 +230,7 @@ class InputSide:
         ]
         return (*of_keys, *([(FLAG, flag)] if flag else []))
 
-    def kept(self) -> Kept:
+    def kept(self) -> RetainedColumns:
         i = self.input
         names = [column.name for column in i.columns]
         key_columns = [key.column(self.side) for key in self.keys]
@@ -150,8 +243,10 @@ class InputSide:
         if i.names_whole_rows:
             needed |= set(names)
         every = [*names, *self.derived, *key_columns]
-        kept = kept_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
-        return kept if kept.kept else Kept((names[0],), ())  # rows without a column could not be counted
+        kept = retained_columns(every, lambda name: joined_name(i.alias, name), needed, self.leaving)
+        return (
+            kept if kept.kept else RetainedColumns((names[0],), ())
+        )  # rows without a column could not be counted
 
     def not_null(self) -> tuple[str, ...]:
         """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
@@ -169,7 +264,7 @@ class InputSide:
         keys = [bare(key.expr(self.side)) for key in self.keys if not key.null_safe]
         sums = (e for e in keys if all(isinstance(node, _NULL_OF_NULL) for node in e.walk()))
         own = (column for alias, column in self.draft.parts.band_columns if alias == self.input.alias)
-        wanted = [*map(_column, own), *(column for e in sums for column in e.find_all(exp.Column))]
+        wanted = [*map(_quoted_column, own), *(column for e in sums for column in e.find_all(exp.Column))]
         exprs = (over_source(e, columns) for e in wanted if e.name not in self.input.event_times)
         return tuple(dict.fromkeys(e for e in exprs if isinstance(e, exp.Column)))
 
@@ -213,5 +308,43 @@ def compared_refs(draft: Draft, side: Side) -> list[Ref]:
     return [ref for ref in dict.fromkeys(candidates) if draft.join_inputs.side(ref[0]) is side]
 
 
-def _column(name: str) -> Expr:
+def _quoted_column(name: str) -> Expr:
     return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+# An input that several nodes look at in different ways, as one side: what any of them needs of it.
+
+
+@dataclass(frozen=True)
+class SeveralRoles(InputSide):
+    """``roles``: what each node asks of the input, all with the same conditions on it alone. A row that can
+    match nothing in one of them comes to nothing at all."""
+
+    roles: Sequence[InputSide] = ()
+
+    @classmethod
+    def of(cls, roles: Sequence[InputSide]) -> SeveralRoles:
+        first = roles[0]
+        return cls(**{f.name: getattr(first, f.name) for f in fields(first)}, roles=tuple(roles))
+
+    def computed(self) -> dict[str, Expr]:
+        return {name: expr for role in self.roles for name, expr in role.computed().items()}
+
+    def kept(self) -> RetainedColumns:
+        wanted = [role.kept() for role in self.roles]
+        kept = {name for own in wanted for name in own.kept}
+        carried = {name for own in wanted for name in own.carried}
+        names = dict.fromkeys([*(column.name for column in self.input.columns), *self.computed()])
+        return RetainedColumns(tuple(n for n in names if n in kept), tuple(n for n in names if n in carried))
+
+    def words(self) -> tuple[tuple[str, str], ...]:
+        return tuple({name: text for role in self.roles for name, text in role.words()}.items())
+
+    def not_null(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for role in self.roles for name in role.not_null()))
+
+    def there(self, columns: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        return tuple(dict.fromkeys(expr for role in self.roles for expr in role.there(columns)))
+
+    def never_null(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for role in self.roles for name in role.never_null()))

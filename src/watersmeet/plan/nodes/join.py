@@ -9,24 +9,22 @@ from dataclasses import dataclass
 from watersmeet.conditions import Bound, ExactBand
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
-from watersmeet.plan.conditions.bands import value_bands
-from watersmeet.plan.conditions.bounds import (
+from watersmeet.plan.conditions.bands import (
     Links,
     bounds_of,
     inverted_pairs,
     links_of,
+    merge_links,
     time_bands,
-    together,
+    value_bands,
 )
-from watersmeet.plan.conditions.classify import Parts, classify
-from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.constants import constant_is_true
+from watersmeet.plan.conditions.classification import ConditionParts, classify
+from watersmeet.plan.conditions.conjuncts import Conjunct, constant_is_true
 from watersmeet.plan.conditions.keys import Equality, keys_of
-from watersmeet.plan.conditions.residual import Residual, residual_of
-from watersmeet.plan.conditions.texts import text_warnings
-from watersmeet.plan.join_inputs import JoinInputs, Ref, name_of
-from watersmeet.plan.model.conditions import Bands, Careful
-from watersmeet.plan.nodes.tree import JoinNode, Node
+from watersmeet.plan.conditions.residual import Residual, residual_of, text_warnings
+from watersmeet.plan.model.sides import Bands, OverflowCheck
+from watersmeet.plan.nodes.tree import JoinNode, QueryNode
+from watersmeet.plan.query_inputs import JoinInputs, Ref, name_of
 from watersmeet.spec.model import JoinKind
 
 _MAX_CHARACTERS = 200
@@ -40,17 +38,17 @@ class Draft:
     ``never``: warnings of constants that are never TRUE. ``careful``: None where no sum can leave its type.
     """
 
-    node: Node
+    node: QueryNode
     join_inputs: JoinInputs
     conjuncts: tuple[Conjunct, ...]
-    parts: Parts
+    parts: ConditionParts
     keys: tuple[Equality, ...]
     residual: Residual | None
     bands: tuple[ExactBand, ...]
     values: Bands
     links: Links
     never: tuple[str, ...]
-    careful: Careful | None = None
+    careful: OverflowCheck | None = None
 
     @property
     def matchable(self) -> bool:
@@ -110,7 +108,7 @@ class Draft:
         )
 
 
-def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
+def draft_of(node: QueryNode, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
     """The join's condition taken apart, and what is wrong with it."""
     inputs = node.join_inputs
     parts, errors = classify(conjuncts, inputs)
@@ -140,8 +138,8 @@ def draft_of(node: Node, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[Pla
     return draft, [*errors, *wrong_keys, *wrong_residuals]
 
 
-def _careful(parts: Parts, whole: Residual, inputs: JoinInputs) -> Careful:
-    return Careful(
+def _careful(parts: ConditionParts, whole: Residual, inputs: JoinInputs) -> OverflowCheck:
+    return OverflowCheck(
         sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
         values=value_bands([part for part in parts.bands if not part.sums], inputs),
         residual=whole.expr,
@@ -179,7 +177,7 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
         or other is draft
         or (other.node.number in numbers and not other.node.hides_right)  # there is no partner any more
     ]
-    links = together(pool)
+    links = merge_links(pool)
     nullable = frozenset(ref for side in node.sides for ref in draft.may_be_null(side))
     return bounds_of(links, draft.join_inputs, None if inner else nullable)
 
@@ -212,7 +210,7 @@ def _empty_intervals(
     warnings = []
     for columns in sorted(empty):
         names = [
-            column if side in inputs.joined else name_of((inputs.of_side(side)[0].alias, column))
+            column if side in inputs.joined else name_of((inputs.inputs_of_side(side)[0].alias, column))
             for side, column in zip(Side, columns, strict=True)
         ]
         texts = " and ".join(by_columns[columns].texts)

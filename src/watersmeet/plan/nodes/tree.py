@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from watersmeet.event_time import Side
-from watersmeet.plan.join_inputs import JoinInputs, Ref, refs
-from watersmeet.plan.mode import closes_changes
-from watersmeet.spec.changing import PrimaryKey
+from watersmeet.plan.output_mode import closes_changes
+from watersmeet.plan.query_inputs import JoinInputs, Ref, refs
+from watersmeet.spec.aggregates import Ranking
+from watersmeet.spec.change_kinds import PrimaryKey
 from watersmeet.spec.model import (
     Aggregation,
     Expr,
@@ -27,18 +28,17 @@ from watersmeet.spec.model import (
     Window,
     visible_inputs,
 )
-from watersmeet.spec.ranking import Ranking
 from watersmeet.spec.stages import may_be_null, padded_aliases
 from watersmeet.spec.time_zones import UTC
 
 
 @dataclass(frozen=True)
-class Node:
+class QueryNode:
     """A node of the query. ``children``: inputs, or nodes beneath; ``parts``: what the query says of
     them."""
 
     number: int
-    children: tuple[Node | Input, ...]
+    children: tuple[QueryNode | Input, ...]
     parts: tuple[Relation, ...]
     time_zone: str = field(default=UTC, kw_only=True)
 
@@ -46,7 +46,7 @@ class Node:
     def sides(self) -> tuple[Side, ...]:
         return tuple(Side)[: len(self.children)]
 
-    def side(self, side: Side) -> Node | Input:
+    def side(self, side: Side) -> QueryNode | Input:
         return self.children[list(Side).index(side)]
 
     def _part(self, side: Side) -> Relation:
@@ -59,7 +59,7 @@ class Node:
     @property
     def join_inputs(self) -> JoinInputs:
         inputs = [self.inputs(side) for side in self.sides]
-        joined = frozenset(side for side in self.sides if isinstance(self.side(side), Node))
+        joined = frozenset(side for side in self.sides if isinstance(self.side(side), QueryNode))
         return JoinInputs(
             tuple(i for side_inputs in inputs for i in side_inputs),
             len(inputs[0]),
@@ -134,14 +134,14 @@ class Node:
         return None
 
     @property
-    def beneath(self) -> tuple[Node, ...]:
+    def beneath(self) -> tuple[QueryNode, ...]:
         """This node and those of its tree beneath it."""
-        below = [child.beneath for child in self.children if isinstance(child, Node)]
+        below = [child.beneath for child in self.children if isinstance(child, QueryNode)]
         return (*tuple(node for nodes in below for node in nodes), self)
 
 
 @dataclass(frozen=True)
-class MatchNode(Node):
+class MatchNode(QueryNode):
     """Rows of a left side meet those of a right one by a condition."""
 
     asked: Join
@@ -193,7 +193,7 @@ class LookupNode(MatchNode):
 
 
 @dataclass(frozen=True)
-class PassNode(Node):
+class PassNode(QueryNode):
     """The one input of a query that does not join."""
 
     @property
@@ -202,7 +202,7 @@ class PassNode(Node):
 
 
 @dataclass(frozen=True)
-class UpsertNode(Node):
+class UpsertNode(QueryNode):
     """The records of a table with a primary key: by which row each takes the place of which."""
 
     asked: PrimaryKey
@@ -217,7 +217,7 @@ class UpsertNode(Node):
 
 
 @dataclass(frozen=True)
-class SnapshotNode(Node):
+class SnapshotNode(QueryNode):
     """What a table holds, compared with what it held before: by its primary key, or (None) by whole rows."""
 
     asked: PrimaryKey | None
@@ -228,13 +228,13 @@ class SnapshotNode(Node):
 
 
 @dataclass(frozen=True)
-class TableNode(Node):
+class TableNode(QueryNode):
     """The rows of tables, and of streams of changes, that are joined with nothing: what may be taken back has
     to be there."""
 
 
 @dataclass(frozen=True)
-class IndexNode(Node):
+class IndexNode(QueryNode):
     """The rows of a table that are kept for others, found by each of the keys ``by``."""
 
     by: tuple[tuple[str, ...], ...]
@@ -245,12 +245,12 @@ class IndexNode(Node):
 
 
 @dataclass(frozen=True)
-class ChangesNode(Node):
+class ChangesNode(QueryNode):
     """The changes of one input: where a path of a delta join begins."""
 
 
 @dataclass(frozen=True)
-class GroupedNode(Node):
+class GroupedNode(QueryNode):
     """Groups of the rows of its one side."""
 
     asked: Aggregation
@@ -294,13 +294,13 @@ class Tree:
     ``changes``: rows come and go in it, and in the stages."""
 
     query: Query
-    nodes: tuple[Node, ...]
+    nodes: tuple[QueryNode, ...]
     stages: Mapping[tuple[str, int], Tree]
     time_zone: str = UTC
     changes: bool = False
 
     @property
-    def root(self) -> Node:
+    def root(self) -> QueryNode:
         return self.nodes[-1]
 
     @property
@@ -330,7 +330,7 @@ class Tree:
         return tuple(i for tree in self.every for i in tree.query.inputs)
 
 
-def _is_kept_alone(i: Input) -> bool:
+def _is_retained_input(i: Input) -> bool:
     """Of the one input of a query: nobody else keeps the rows that may be taken back."""
     return bool(i.sources) and not i.as_of and (i.is_table or (i.changes and not i.stages))
 
@@ -347,10 +347,10 @@ def tree_of(
     numbers = count() if numbers is None else numbers
     is_final = not changes and closes_changes(query)
     changes = changes or is_final
-    nodes: list[Node] = []
+    nodes: list[QueryNode] = []
     stages: dict[tuple[str, int], Tree] = {}
 
-    def build(part: Relation) -> Node | Input:
+    def build(part: Relation) -> QueryNode | Input:
         if isinstance(part, Input):
             for place, branch in enumerate(part.branches):
                 if isinstance(branch, StageBranch):
@@ -360,7 +360,7 @@ def tree_of(
         kind = LookupNode if part.is_lookup else JoinNode
         return added(kind(next(numbers), children, (part.left, part.right), part, time_zone=time_zone))
 
-    def added(node: Node) -> Node:
+    def added(node: QueryNode) -> QueryNode:
         nodes.append(node)
         return node
 
@@ -373,7 +373,7 @@ def tree_of(
         top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.primary_key is not None:
         top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
-    elif isinstance(top, Input) and _is_kept_alone(top):
+    elif isinstance(top, Input) and _is_retained_input(top):
         top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
         given = (next(numbers), (top,), part, asked, asked.window)

@@ -1,44 +1,159 @@
-"""How far behind watermarks are at most, and how much state that makes: numbers, before anything runs, or by
-what a run has measured.
-
-What is assumed: event times follow the clock, no row comes before its time, every stream is read as it comes,
-none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
-row that a bound ``evicted >= by - c`` releases stays for at most ``c`` and what W of ``by`` is behind, and
-the watermarks that leave a join are held back by the rows that it keeps. By the rule ``lateness = join``
-both are what the watermark is behind that is furthest behind, and the join's reach.
-"""
+"""Forecast how far watermarks lag and how much state that makes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from sqlglot import exp
 
 from watersmeet.conditions import Bound, Horizon
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.plan.join_inputs import unit_of_type
-from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, NodePlan, WindowedPlan
+from watersmeet.plan.model.nodes import AggregatePlan, ArrangePlan, JoinPlan, NodePlan, WindowedPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan, joined_name
-from watersmeet.plan.order.measured import MeasuredSide
-from watersmeet.plan.order.row_bytes import (
-    CAME_BYTES,
-    FURTHER_KEY_BYTES,
-    RowBytes,
-    bytes_of,
-    partial_bytes,
-    types_of_inputs,
-)
+from watersmeet.plan.query_inputs import unit_of_type
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Source, WatermarkRule, WindowKind
-from watersmeet.types.sql_type import DATE, SqlType
+from watersmeet.types.sql_type import DATE, DOUBLE, UNKNOWN, SqlType
+
+# What a row takes in state, by the types of its columns.
+
+STRING_BYTES = 20
+"""What a text, or any value without a fixed width, is assumed to take."""
+
+SLOT_BYTES, ORDER_BYTES, TIME_BYTES, OFFSET_BYTES, CAME_BYTES, COUNT_BYTES = 8, 4, 8, 4, 8, 8
+FURTHER_KEY_BYTES = 8
+"""What it takes at most to find a row by a further key of an arrangement."""
+_BITS = {
+    "BOOLEAN": 1, "FLOAT": 32, "DOUBLE": 64, "DECIMAL": 128, "DATE": 32, "TIMESTAMP": 64, "TIMESTAMP_NTZ": 64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Behind:
+class RowBytes:
+    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`;
+    ``measured``: as its files have them."""
+
+    bytes: float
+    assumed: tuple[str, ...]
+    measured: bool = False
+
+
+def bytes_of(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBytes:
+    """What a row takes in a run. ``orders``: of how many times; ``types``: of kept columns, as far as
+    they are known."""
+    total: float = SLOT_BYTES + ORDER_BYTES * orders
+    if orders == 1:
+        total += TIME_BYTES * (len(plan.event_times) - 1)
+    total += len(plan.nullable) / 8
+    assumed = []
+    for name in plan.kept:
+        if name in plan.event_times:
+            total += TIME_BYTES
+            continue
+        width = _width(types.get(name, UNKNOWN))
+        total += OFFSET_BYTES + STRING_BYTES if width is None else width
+        if width is None:
+            assumed.append(name)
+    return RowBytes(total, tuple(assumed))
+
+
+def _width(kind: SqlType) -> float | None:
+    """Bytes of a value of the type; None: that is not fixed, or not known."""
+    bits = kind.bits or _BITS.get(kind.name)
+    return None if bits is None else bits / 8
+
+
+def partial_bytes(node: AggregatePlan) -> RowBytes:
+    """What a group's partial aggregates of one pane take in a run: slot, order, start, rows counted, the keys
+    and what is kept of each call."""
+    types = types_of_inputs(node.side)
+    results = {column.name: column.type for column in node.results}
+    widths: dict[str, float | None] = {column: _width(types.get(column, UNKNOWN)) for _, column in node.keys}
+    for call in node.calls:
+        kind = results.get(call.name)
+        widths[call.text] = None if kind is None else _width(kind)
+        if call.function in ("sum", "avg"):
+            exact = kind != DOUBLE and (call.function == "sum" or kind is not None)
+            widths[call.text] = (16 if exact else 8) + (8 if call.function == "avg" else 0)
+        elif call.function in ("min_by", "max_by"):
+            widths[f"{call.text} at"] = _width(types.get(call.columns[1], UNKNOWN))
+    total: float = SLOT_BYTES + ORDER_BYTES + TIME_BYTES + COUNT_BYTES
+    total += sum(OFFSET_BYTES + STRING_BYTES if width is None else width for width in widths.values())
+    return RowBytes(total, tuple(name for name, width in widths.items() if width is None))
+
+
+def types_of_inputs(plan: SidePlan) -> dict[str, SqlType]:
+    """Per kept column of an input its type, as declared."""
+    return {
+        c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
+        for i in plan.inputs
+        for c in i.columns
+    }
+
+
+# What a run of a query has measured, as far as EXPLAIN forecasts from it. The plan does not depend on it:
+# a plan that changed with the data could not read its own state.
+
+
+@dataclass(frozen=True)
+class MeasuredSide:
+    """One side of a node, as of a tick.
+
+    ``retained``: rows, or partial aggregates of them; ``most``: the most after any tick; ``file_bytes``: what
+    its files take, which may hold released rows, too; ``row_bytes``: of a row in them, None: there are none.
+    ``paces``: per event-time column how many rows were kept, and how much event time (µs, or units of integer
+    times) they cover: more than none. ``reaches``: per event-time column how far back from its watermark rows
+    are kept; None: what releases them has no watermark yet.
+    """
+
+    retained: int
+    most: int
+    file_bytes: int
+    row_bytes: float | None
+    paces: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    reaches: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of inner joins that the measured rates would have chosen, were they declared.
+
+    ``aliases``: as they would be joined; ``rates``: rows per second to declare, per source; ``keeps`` and
+    ``instead_of``: bytes, of it and of the plan's own order.
+    """
+
+    aliases: tuple[str, ...]
+    rates: Mapping[str, float]
+    keeps: float
+    instead_of: float
+
+
+@dataclass(frozen=True)
+class MeasuredQuery:
+    """Of one query. ``tick``: the last committed one; ``sides``: by their names in the plan; ``problem``: why
+    nothing of it can be said; ``better``: other orders of joins."""
+
+    tick: int = 0
+    sides: Mapping[str, MeasuredSide] = field(default_factory=dict)
+    problem: str | None = None
+    better: tuple[Order, ...] = ()
+
+
+# How far behind watermarks are at most, and how much state that makes: numbers, before anything runs, or
+# by what a run has measured.
+#
+# What is assumed: event times follow the clock, no row comes before its time, every stream is read as it
+# comes, none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
+# row that a bound ``evicted >= by - c`` releases stays for at most ``c`` and what W of ``by`` is behind,
+# and the watermarks that leave a join are held back by the rows that it keeps. By the rule ``lateness =
+# join`` both are what the watermark is behind that is furthest behind, and the join's reach.
+
+
+@dataclass(frozen=True)
+class WatermarkLag:
     """How far a watermark is behind the clock at most. ``at_most`` None: that cannot be said beforehand.
 
     ``held_by``: the bound by which the rows go that hold it back in its join; None: it passes as it came.
@@ -98,41 +213,49 @@ class SideForecast:
         return None if self.kept is None or rate is None else rate * self.kept
 
 
-def flows(query: QueryPlan) -> list[dict[str, Behind]]:
+def flows(query: QueryPlan) -> list[dict[str, WatermarkLag]]:
     """Per node, the keys whose watermarks leave it, and how far they are behind."""
-    by_node: list[dict[str, Behind]] = []
+    by_node: list[dict[str, WatermarkLag]] = []
     for node in query.nodes:
         by_node.append(_flows(node, query, incoming(query, node, by_node)))
     return by_node
 
 
 @singledispatch
-def _flows(node: NodePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+def _flows(
+    node: NodePlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]
+) -> dict[str, WatermarkLag]:
     """What leaves a node of the watermarks that come. One that keeps no rows lets them pass."""
     return {key: behind_by_key[key] for key in node.watermark_keys if key in behind_by_key}
 
 
 @_flows.register
-def _(node: JoinPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(node: JoinPlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]) -> dict[str, WatermarkLag]:
     leaving = {
-        key: _leaving(query, node, key, behind_by_key) for key in node.watermark_keys if key in behind_by_key
+        key: _outgoing_lag(query, node, key, behind_by_key)
+        for key in node.watermark_keys
+        if key in behind_by_key
     }
     return {key: behind for key, behind in leaving.items() if behind is not None}
 
 
 @_flows.register
-def _(node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(
+    node: ArrangePlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]
+) -> dict[str, WatermarkLag]:
     leaving = {}
     for key in node.watermark_keys:
         if key in behind_by_key:
             held = _last_release(node, key, behind_by_key)
             if held is not None or query.options.watermark_rule is not WatermarkRule.LIMIT:
-                leaving[key] = _held_by(behind_by_key[key].at_most, held)
+                leaving[key] = _delayed_watermark(behind_by_key[key].at_most, held)
     return leaving
 
 
 @_flows.register
-def _(node: WindowedPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind]) -> dict[str, Behind]:
+def _(
+    node: WindowedPlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]
+) -> dict[str, WatermarkLag]:
     """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
     knows."""
     if node.time_key not in behind_by_key:
@@ -140,12 +263,14 @@ def _(node: WindowedPlan, query: QueryPlan, behind_by_key: Mapping[str, Behind])
     most = behind_by_key[node.time_key].at_most
     unknown = most is None or node.kind is WindowKind.SESSION
     start = None if unknown or most is None else most + node.size
-    return {WINDOW_START: Behind(start), WINDOW_END: Behind(most)}
+    return {WINDOW_START: WatermarkLag(start), WINDOW_END: WatermarkLag(most)}
 
 
-def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]) -> dict[str, Behind]:
+def incoming(
+    query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, WatermarkLag]]
+) -> dict[str, WatermarkLag]:
     """The keys whose watermarks come to a node; ``of_nodes``: what leaves the nodes before it."""
-    behind_by_key: dict[str, Behind] = {}
+    behind_by_key: dict[str, WatermarkLag] = {}
     for side in node.sides:
         if side.feed is not None:
             behind_by_key |= of_nodes[side.feed.node]
@@ -160,8 +285,8 @@ def incoming(query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, Behind]]
 
 
 def _of_branches(
-    query: QueryPlan, side: SidePlan, place: int, column: str, of_nodes: list[dict[str, Behind]]
-) -> Behind | None:
+    query: QueryPlan, side: SidePlan, place: int, column: str, of_nodes: list[dict[str, WatermarkLag]]
+) -> WatermarkLag | None:
     """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
     branch has no watermark there."""
     lags: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
@@ -171,7 +296,7 @@ def _of_branches(
             return None
         lags.append(told.at_most)
     finite = [lag for lag in lags if lag is not None]
-    return Behind(max(finite) if len(finite) == len(lags) else None)
+    return WatermarkLag(max(finite) if len(finite) == len(lags) else None)
 
 
 def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> int | None:
@@ -184,26 +309,26 @@ def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> 
     return lag + query.options.allowed_lateness + day
 
 
-def _leaving(
-    query: QueryPlan, join: JoinPlan, key: str, behind_by_key: Mapping[str, Behind]
-) -> Behind | None:
+def _outgoing_lag(
+    query: QueryPlan, join: JoinPlan, key: str, behind_by_key: Mapping[str, WatermarkLag]
+) -> WatermarkLag | None:
     """The watermark of ``key`` as it leaves the join; None: none does."""
     came = behind_by_key[key].at_most
     if join.horizon is not None:
-        own = _at_horizon(join.horizon, key, behind_by_key)
+        own = _horizon_bound(join.horizon, key, behind_by_key)
         after = behind_by_key[own.by].at_most
-        return Behind(None if after is None else after + own.c, own)
+        return WatermarkLag(None if after is None else after + own.c, own)
     bounds = [b for b in join.bounds if b.evicted == key and b.by in behind_by_key]
-    held = _first_release(bounds, _as_asked(join, behind_by_key))
+    held = _first_release(bounds, _delay_left_watermark(join, behind_by_key))
     if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
         if held is None:
             return None
     elif not join.matchable:
-        return Behind(came)
-    return _held_by(came, held)
+        return WatermarkLag(came)
+    return _delayed_watermark(came, held)
 
 
-def _at_horizon(horizon: Horizon, key: str, behind_by_key: Mapping[str, Behind]) -> Bound:
+def _horizon_bound(horizon: Horizon, key: str, behind_by_key: Mapping[str, WatermarkLag]) -> Bound:
     """By what rows of ``key`` go and its watermark leaves: that of both sides which is furthest behind."""
 
     def behind(by: str) -> float:
@@ -213,17 +338,19 @@ def _at_horizon(horizon: Horizon, key: str, behind_by_key: Mapping[str, Behind])
     return Bound(key, max(horizon.keys, key=behind), horizon.reach, "")
 
 
-def _held_by(came: int | None, held: tuple[Bound, int | None] | None) -> Behind:
+def _delayed_watermark(came: int | None, held: tuple[Bound, int | None] | None) -> WatermarkLag:
     """A watermark that came, behind rows that are ``held`` (see `_first_release`; None: by other times)."""
     if held is None:
-        return Behind(None)
+        return WatermarkLag(None)
     bound, after = held
     if after is not None and came is not None and after <= came:
-        return Behind(came)
-    return Behind(None if after is None or came is None else after, bound)
+        return WatermarkLag(came)
+    return WatermarkLag(None if after is None or came is None else after, bound)
 
 
-def _as_asked(join: JoinPlan, behind_by_key: Mapping[str, Behind]) -> Mapping[str, Behind]:
+def _delay_left_watermark(
+    join: JoinPlan, behind_by_key: Mapping[str, WatermarkLag]
+) -> Mapping[str, WatermarkLag]:
     """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
     if join.asof is None:
         return behind_by_key
@@ -233,12 +360,12 @@ def _as_asked(join: JoinPlan, behind_by_key: Mapping[str, Behind]) -> Mapping[st
         return behind_by_key
     parts = (behind_by_key[left].at_most, behind_by_key[right].at_most)
     if parts[0] is None or parts[1] is None:
-        return {**behind_by_key, left: Behind(None)}
-    return {**behind_by_key, left: Behind(max(parts[0], parts[1] + band.upper))}
+        return {**behind_by_key, left: WatermarkLag(None)}
+    return {**behind_by_key, left: WatermarkLag(max(parts[0], parts[1] + band.upper))}
 
 
 def _first_release(
-    bounds: list[Bound], behind_by_key: Mapping[str, Behind]
+    bounds: list[Bound], behind_by_key: Mapping[str, WatermarkLag]
 ) -> tuple[Bound, int | None] | None:
     """The bound that releases a row first, and how long after the row's time (None: cannot be said)."""
     told = [(b, b.c + behind) for b in bounds if (behind := behind_by_key[b.by].at_most) is not None]
@@ -248,7 +375,7 @@ def _first_release(
 
 
 def _last_release(
-    node: ArrangePlan, key: str, behind_by_key: Mapping[str, Behind]
+    node: ArrangePlan, key: str, behind_by_key: Mapping[str, WatermarkLag]
 ) -> tuple[Bound, int | None] | None:
     """As `_first_release`, where each of the other streams has to release the row."""
     held = [
@@ -272,12 +399,12 @@ def side_forecasts(
     forecasts = []
     for node in query.every(JoinPlan):
         behind_by_key = incoming(query, node, leaving)
-        left, right = (_with(_side(node, side, behind_by_key), run) for side in Side)
+        left, right = (_apply_measurements(_side(node, side, behind_by_key), run) for side in Side)
         forecasts.append((node, (left, right)))
     return forecasts
 
 
-def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
+def _apply_measurements(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
     """The forecast by what was measured of the side."""
     measured_side = run.get(forecast.side.name)
     if measured_side is None:
@@ -290,15 +417,15 @@ def _with(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForeca
     return replace(forecast, measured=measured_side, row=row)
 
 
-def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, Behind]) -> SideForecast:
+def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, WatermarkLag]) -> SideForecast:
     plan = join.side(side)
     keys = {plan.watermark_key(column) for column in plan.event_times}
     bounds = [b for b in join.bounds if b.evicted in keys and b.by in behind_by_key]
     timed = [b for b in bounds if key_in_time(join, b.evicted)]
-    behind_by_key = _as_asked(join, behind_by_key)
+    behind_by_key = _delay_left_watermark(join, behind_by_key)
     if join.horizon is not None:
-        timed = [_at_horizon(join.horizon, key, behind_by_key) for key in keys if timed]
-        bounds = [_at_horizon(join.horizon, key, behind_by_key) for key in keys]
+        timed = [_horizon_bound(join.horizon, key, behind_by_key) for key in keys if timed]
+        bounds = [_horizon_bound(join.horizon, key, behind_by_key) for key in keys]
     held = _first_release(timed or bounds, behind_by_key)
     bound, after = held if held is not None else (None, None)
     if not join.matchable:
@@ -316,11 +443,11 @@ def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, Behind]) -> Si
         in_time=in_time,
         rate=None if plan.stages else _rate([branch.source for _, branch in plan.sources]),
         row=row_bytes(join, side),
-        timed_by=_timed_by(join, side, bound),
+        timed_by=_eviction_column(join, side, bound),
     )
 
 
-def _timed_by(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
+def _eviction_column(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
     """The event time of the side by which its rows go."""
     plan = join.side(side)
     if bound is not None:
@@ -352,7 +479,7 @@ def window_forecasts(
             panes=None if node.keeps_rows or kept is None else -(-kept // node.pane),
             timed_by=node.time,
         )
-        forecasts.append((node, _with(forecast, measured or {})))
+        forecasts.append((node, _apply_measurements(forecast, measured or {})))
     return forecasts
 
 
@@ -363,12 +490,14 @@ def arranged_forecasts(
     leaving, forecasts = flows(query), []
     for node in query.every(ArrangePlan):
         behind_by_key = incoming(query, node, leaving)
-        sides = [_arranged(node, place, behind_by_key) for place in range(len(node.sides))]
-        forecasts.append((node, [_with(forecast, measured or {}) for forecast in sides]))
+        sides = [_forecast_arrangement(node, place, behind_by_key) for place in range(len(node.sides))]
+        forecasts.append((node, [_apply_measurements(forecast, measured or {}) for forecast in sides]))
     return forecasts
 
 
-def _arranged(node: ArrangePlan, place: int, behind_by_key: Mapping[str, Behind]) -> SideForecast:
+def _forecast_arrangement(
+    node: ArrangePlan, place: int, behind_by_key: Mapping[str, WatermarkLag]
+) -> SideForecast:
     side = node.sides[place]
     releases = [_last_release(node, side.watermark_key(column), behind_by_key) for column in side.event_times]
     held = [release for release in releases if release is not None]

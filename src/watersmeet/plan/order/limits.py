@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.order.forecast import SideForecast, forecasts_of
-from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
+from watersmeet.plan.order.forecast import MeasuredQuery, MeasuredSide, SideForecast, forecasts_of
+from watersmeet.plan.source_projection import limited_sources
 
 
 @dataclass(frozen=True)
-class Expected:
+class LimitForecast:
     """A limit and what is kept at most by the rates that are known.
 
     ``limit``: its name; ``most``: its value, rows or (``in_bytes``) a size; ``amount``: of all sides whose
@@ -39,7 +38,7 @@ class Expected:
 
 def node_limits(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
-) -> list[tuple[NodePlan, list[Expected]]]:
+) -> list[tuple[NodePlan, list[LimitForecast]]]:
     """Of each node that keeps rows of streams the limits that are set for each, and what it is to keep."""
     rows, nbytes, sheds = query.options.max_rows, query.options.max_bytes, query.options.at_limit.sheds
     if rows is None and nbytes is None:
@@ -56,7 +55,7 @@ def node_limits(
     ]
 
 
-def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> list[Expected]:
+def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> list[LimitForecast]:
     """Of the limits of sources, and of those of the job. Rows that several sides keep in the same files are
     counted once."""
     options = plan.queries[0].options
@@ -76,7 +75,7 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
                 if before is None or (before.expected or 0.0) < (forecast.expected or 0.0):
                     by_files[files] = forecast
     every = list(by_files.values())
-    expected: list[Expected] = []
+    expected: list[LimitForecast] = []
     for source in sources:
         of_source = [side for side in every if source.name in (b.source.name for _, b in side.side.sources)]
         expected += _rows(f"'max_rows' of \"{source.name}\"", source.max_rows, of_source)
@@ -86,18 +85,20 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
     return [replace(own, sheds=options.at_limit.sheds) for own in expected]
 
 
-def _rows(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[Expected]:
+def _rows(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[LimitForecast]:
     own = [side for side in sides if side.side.copy_of is None]
-    return [] if most is None else [_expected(limit, most, False, [(side, 1.0) for side in own])]
+    return [] if most is None else [_expected_limit(limit, most, False, [(side, 1.0) for side in own])]
 
 
-def _bytes(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[Expected]:
+def _bytes(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[LimitForecast]:
     if most is None:
         return []
-    return [_expected(limit, most, True, [(side, float(side.row.bytes)) for side in sides])]
+    return [_expected_limit(limit, most, True, [(side, float(side.row.bytes)) for side in sides])]
 
 
-def _expected(limit: str, most: int, in_bytes: bool, sides: Sequence[tuple[SideForecast, float]]) -> Expected:
+def _expected_limit(
+    limit: str, most: int, in_bytes: bool, sides: Sequence[tuple[SideForecast, float]]
+) -> LimitForecast:
     """``sides``: each with what one of its rows counts."""
     paces = [
         (side.in_time, (side.rows_per_unit or 0.0) * weight, side.kept or 0)
@@ -107,12 +108,12 @@ def _expected(limit: str, most: int, in_bytes: bool, sides: Sequence[tuple[SideF
     amount = sum(rate * kept for _, rate, kept in paces)
     reached = None
     if amount > most and all(in_time for in_time, _, _ in paces):
-        reached = _when([(rate, kept) for _, rate, kept in paces], most)
+        reached = _time_to_limit([(rate, kept) for _, rate, kept in paces], most)
     unknown = tuple(dict.fromkeys(side.side.title for side, _ in sides if side.expected is None))
-    return Expected(limit, most, in_bytes, amount, unknown, reached)
+    return LimitForecast(limit, most, in_bytes, amount, unknown, reached)
 
 
-def _when(growing: Sequence[tuple[float, int]], most: float) -> float:
+def _time_to_limit(growing: Sequence[tuple[float, int]], most: float) -> float:
     """When so much is kept: each grows at its rate until rows of it begin to go, and is then as large as it
     gets. Together they get larger than ``most``."""
     full, passed = 0.0, 0.0

@@ -18,7 +18,7 @@ _QUEUE = "queue.buffering.max.kbytes"
 _LARGEST = "1048576"
 """Of a record, in bytes: as Kafka's own client has it."""
 
-_REFUSED = frozenset({
+_PERMANENT_ERRORS = frozenset({
     "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP",
     "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "GROUP_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "_UNKNOWN_TOPIC",
@@ -30,7 +30,7 @@ _REFUSED = frozenset({
 })  # fmt: skip
 """Errors that stay when the same is tried again. All others may pass."""
 
-_MAY_COME = frozenset({
+_RETRYABLE_TOPIC_ERRORS = frozenset({
     "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION",
 })  # fmt: skip
 """Those among them that brokers give of a topic that was made a moment ago, until all of them know it."""
@@ -127,7 +127,7 @@ class Client:
         given = {name: str(value) for name, value in self._settings.items() if name not in left_out}
         given.setdefault("client.id", "watersmeet")
         try:
-            return kind({**given, **more, "error_cb": self._heard}, logger=_LIBRARY_LOG)
+            return kind({**given, **more, "error_cb": self._on_client_error}, logger=_LIBRARY_LOG)
         except (library().KafkaException, ValueError, TypeError) as error:
             raise SpecError(
                 f'Kafka {self._kind} "{self.sink}": the Kafka client rejects its options:'
@@ -144,16 +144,16 @@ class Client:
     @property
     def is_refused(self) -> bool:
         """Whether brokers said what stays, such as that they know no such user."""
-        return self._said is not None and self._said.name() in _REFUSED
+        return self._said is not None and self._said.name() in _PERMANENT_ERRORS
 
     def listen(self) -> None:
         """Hear what the client has to say beside results."""
         if self._admin is not None:
             self._admin.poll(0)
 
-    def _heard(self, error: Any) -> None:
+    def _on_client_error(self, error: Any) -> None:
         """What the client says beside results: that it cannot log in, for example."""
-        if self._said is None or error.name() in _REFUSED:
+        if self._said is None or error.name() in _PERMANENT_ERRORS:
             self._said = error
 
     def refusal(
@@ -162,7 +162,11 @@ class Client:
         """What is said of an error that stays; None: the same may work later. ``failed``: of records that
         were not delivered. ``soon``: a topic may be so new that not all brokers know it."""
         for one in (*failed, _error_in(error), self._said):
-            if one is not None and one.name() in _REFUSED and not (soon and one.name() in _MAY_COME):
+            if (
+                one is not None
+                and one.name() in _PERMANENT_ERRORS
+                and not (soon and one.name() in _RETRYABLE_TOPIC_ERRORS)
+            ):
                 return EngineError(
                     f'rows could not be sent (sink "{self.sink}"): {self.words(one)}',
                     code="sink-refused",

@@ -10,13 +10,13 @@ import tenacity
 
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.kafka.client import Client, library
-from watersmeet.sinks.unread import unread
+from watersmeet.sinks.read_hints import unreadable_error
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.kafka import JSON, SINK_OURS, records_of, topics_in
 from watersmeet.spec.options.kafka_delivery import client_settings
 
 _ANSWER_S = 30.0
-_AT_ONCE = 10_000
+_BATCH_RECORDS = 10_000
 
 
 def write_lines(sink: Sink, file: str) -> None:
@@ -43,7 +43,7 @@ def write_lines(sink: Sink, file: str) -> None:
         finally:
             consumer.close()
     except library().KafkaException as error:
-        raise unread(sink, client.words(error), "topic") from None
+        raise unreadable_error(sink, client.words(error), "topic") from None
 
 
 def _read(sink: Sink, client: Client, consumer: Any, topic: str, lines: IO[bytes]) -> None:
@@ -69,7 +69,7 @@ def _read(sink: Sink, client: Client, consumer: Any, topic: str, lines: IO[bytes
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in ends])
     heard = time.monotonic()
     while ends:
-        for message in consumer.consume(_AT_ONCE, timeout=0.2):
+        for message in consumer.consume(_BATCH_RECORDS, timeout=0.2):
             heard = time.monotonic()
             error, partition = message.error(), message.partition()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -81,7 +81,7 @@ def _read(sink: Sink, client: Client, consumer: Any, topic: str, lines: IO[bytes
             if error is not None or message.offset() + 1 >= ends[partition]:
                 del ends[partition]
         if time.monotonic() - heard > _ANSWER_S:
-            raise unread(sink, f"no broker has answered for {_ANSWER_S:.0f} s", "topic")
+            raise unreadable_error(sink, f"no broker has answered for {_ANSWER_S:.0f} s", "topic")
 
 
 def _line(sink: Sink, message: Any) -> bytes:

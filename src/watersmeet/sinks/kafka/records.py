@@ -1,33 +1,42 @@
-"""Rows of a tick as records of a Kafka topic, for either delivery.
-
-Values: ``json`` (one object a row, NULLs included), ``csv`` (one line a row), ``raw`` (the one column that is
-not the key, as text or bytes). ``key`` names the column whose text (or bytes) is the record's key; it stays
-in json and csv values. With a PRIMARY KEY values are rows by their keys (``upsert-json``) or events with the
-row before and after (``debezium-json``), one record per key and tick: `KeyedRecords`. Kafka's own settings go
-by their names, with or without the prefix ``kafka.``.
-"""
+"""Rows of a tick as records of a Kafka topic, staged until they are sent."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
+    Files,
     Frame,
     KeyedRecords,
     Schema,
+    StagedPart,
     check_key_is_there,
     check_unique_names,
     columns_of,
     text_options_sql,
 )
+from watersmeet.sinks.staging import RowsPart, Staged, batches_in
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.formats import check_written
+from watersmeet.spec.options.files import check_written
 from watersmeet.spec.options.kafka import KEYED, RAW, key_format, records_of, sink_problems
 from watersmeet.types.sql_type import BINARY, STRING, SqlType
 
+# Rows of a tick as records of a Kafka topic, for either delivery.
+#
+# Values: ``json`` (one object a row, NULLs included), ``csv`` (one line a row), ``raw`` (the one column
+# that is not the key, as text or bytes). ``key`` names the column whose text (or bytes) is the record's
+# key; it stays in json and csv values. With a PRIMARY KEY values are rows by their keys (``upsert-json``)
+# or events with the row before and after (``debezium-json``), one record per key and tick:
+# `KeyedRecords`. Kafka's own settings go by their names, with or without the prefix ``kafka.``.
 
-class Records:
+
+class TopicRecords:
     """See the module. Options: ``bootstrap.servers``, ``topic``, ``format`` (json), ``key``."""
 
     def __init__(self, spec: SinkSpec) -> None:
@@ -101,3 +110,46 @@ class Records:
 def _text(column: str, kind: SqlType) -> str:
     quoted = "`" + column.replace("`", "``") + "`"
     return quoted if kind in (STRING, BINARY) else f"CAST({quoted} AS STRING)"
+
+
+# Records of a tick until they are sent: staged rows with the columns ``key`` and ``value``.
+
+_COLUMNS = ("key", "value")
+_SCHEMA = pa.schema([(name, pa.large_binary()) for name in _COLUMNS])
+
+
+@dataclass(frozen=True)
+class KafkaPart:
+    """Stages the records of partitions: rows with the columns ``key``, if there are keys, and ``value``.
+
+    Args:
+        files, folder: as of `RowsPart`, which it tells the same as.
+    """
+
+    files: Files = field(repr=False)
+    folder: str
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Stage all records of a partition, in order."""
+        return RowsPart(self.files, self.folder).write(partition, _SCHEMA, map(_records, rows))
+
+
+def records_in(files: Files, staged: Sequence[Staged], sink: str) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of all records of the files, in order.
+
+    Raises:
+        EngineError: a file has not the rows that it had.
+    """
+    for name, rows in staged:
+        for batch in batches_in(files, name, rows, sink):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [
+        batch.column(name).cast(pa.large_binary())
+        if name in batch.schema.names
+        else pa.nulls(batch.num_rows, pa.large_binary())
+        for name in _COLUMNS
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)

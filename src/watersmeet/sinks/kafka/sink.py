@@ -1,13 +1,4 @@
-"""A Kafka topic: exactly once, for readers of committed records.
-
-Tasks stage a tick's records beside the job's state (`staged`), and the driver sends them in one transaction,
-with the mark that says that the tick came (`control`). A repeated tick of the same identity finds that, and
-sends nothing; of an attempt that was killed while it sent, the transaction is aborted by who comes next
-(`producing`). So it does not matter how a tick was cut into tasks, nor whether its rows come to the last
-digit as they did: there is one transaction per INSERT and tick, and it is there or not.
-
-Rows of others in the topic stay as they are, and a topic need not be this job's alone.
-"""
+"""A Kafka topic: exactly once, or at least once."""
 
 from __future__ import annotations
 
@@ -25,22 +16,21 @@ from watersmeet.sinks.base import (
     Files,
     Frame,
     KeyedRecords,
-    LeftOut,
+    Omission,
     RowPrinter,
     Schema,
     Sink,
     StagedPart,
+    Topic,
+    WithoutParts,
     staged_folder,
 )
-from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.kafka.client import Client, library
-from watersmeet.sinks.kafka.control import Control, Marks, Run
-from watersmeet.sinks.kafka.producing import Producing
-from watersmeet.sinks.kafka.records import Records
-from watersmeet.sinks.kafka.sent import SentSink
-from watersmeet.sinks.kafka.staged import KafkaPart, records_in
+from watersmeet.sinks.kafka.control_topic import Control, ProducerRun, TickMarks
+from watersmeet.sinks.kafka.records import KafkaPart, TopicRecords, records_in
+from watersmeet.sinks.kafka.transactions import TransactionalProducer
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
-from watersmeet.sinks.staged_rows import Staged, staged_in
+from watersmeet.sinks.staging import Staged, staged_by_tasks, staged_files
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import (
@@ -50,6 +40,84 @@ from watersmeet.spec.options.kafka_delivery import (
     is_exactly_once,
 )
 from watersmeet.spec.options.model import BEGINS_AFTER
+
+# A Kafka topic: at least once. Rows leave with ``write``, by Spark's tasks and client; a repeated tick
+# sends them again.
+#
+# With ``id.header`` each record has an id in a header: INSERT, tick, a digest of key and value, and which
+# of equal ones it is. It is the same when the tick is repeated.
+
+
+class AtLeastOnceSink(WithoutParts):
+    """See the module."""
+
+    idempotent = False
+    tells_rows = False
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._records = TopicRecords(spec)
+        self._header = DeliveryOptions.of(spec.options).id_header
+        self._settings = {
+            name if name.startswith("kafka.") else f"kafka.{name}": value
+            for name, value in spec.options.items()
+            if name not in SINK_OURS
+        }
+
+    @property
+    def appends_to(self) -> Topic:
+        plain = {name.removeprefix("kafka."): value for name, value in self._settings.items()}
+        return Topic(self._records.topic, tuple(sorted(plain.items())))
+
+    @property
+    def keyed(self) -> KeyedRecords | None:
+        return self._records.keyed
+
+    def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        self._records.check(schema)
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        records = self._records.of(frame)
+        if self._header is not None:
+            records = records.selectExpr("*", self._headers(records.columns, insert, tick))
+        writer = records.write.format("kafka").options(**self._settings)
+        writer.option("topic", self._records.topic).save()
+
+    def _headers(self, columns: list[str], insert: str, tick: int) -> str:
+        """The column of headers, as Spark SQL."""
+        parts = [f"coalesce(md5(CAST({name} AS BINARY)), '')" for name in columns]
+        digest = f"md5(CAST(concat_ws(' ', {', '.join(parts)}) AS BINARY))"
+        names = ", ".join(columns)
+        # By a key there is one record of each; else equal ones are told apart by a number.
+        nth = "1" if self.keyed else f"row_number() OVER (PARTITION BY {names} ORDER BY {names})"
+        row_id = f"concat_ws(' ', {_text(insert)}, '{tick}', {digest}, {nth})"
+        assert self._header is not None
+        return f"array(struct({_text(self._header)} AS key, CAST({row_id} AS BINARY) AS value)) AS headers"
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        raise NotImplementedError("rows are sent, not staged")
+
+    def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
+        """Nothing: the records are out, and there is no part to look at."""
+        return False
+
+    def discard(self, attempt: str) -> None:
+        """Nothing: records that are out stay out."""
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# A Kafka topic: exactly once, for readers of committed records.
+#
+# Tasks stage a tick's records beside the job's state (`staged`), and the driver sends them in one
+# transaction, with the mark that says that the tick came (`control`). A repeated tick of the same
+# identity finds that, and sends nothing; of an attempt that was killed while it sent, the transaction is
+# aborted by who comes next (`producing`). So it does not matter how a tick was cut into tasks, nor
+# whether its rows come to the last digit as they did: there is one transaction per INSERT and tick, and
+# it is there or not.
+#
+# Rows of others in the topic stay as they are, and a topic need not be this job's alone.
 
 _FIRST_WAIT_S = 30.0
 """Brokers are waited for no longer before the first tick."""
@@ -65,11 +133,12 @@ _RESTORE = (
 
 def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
     """The sink of the delivery that its options say."""
-    return KafkaSink(spec) if is_exactly_once(spec.options) else SentSink(spec)
+    return KafkaSink(spec) if is_exactly_once(spec.options) else AtLeastOnceSink(spec)
 
 
 class KafkaSink:
-    """See the module. Options: those of `Records`, ``control.topic``, ``begins_after_tick``, ``max_wait``."""
+    """See the module. Options: those of `TopicRecords`, ``control.topic``, ``begins_after_tick``,
+    ``max_wait``."""
 
     idempotent = True
     stages = True
@@ -80,7 +149,7 @@ class KafkaSink:
 
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
-        self._records = Records(spec)
+        self._records = TopicRecords(spec)
         settings = client_settings(spec.options, SINK_OURS)
         self._own_id = settings.pop("transactional.id", "").strip()
         self._timeout_ms = int(settings.pop("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
@@ -91,7 +160,7 @@ class KafkaSink:
         self._wait_s = float(options.max_wait)
         self._run = uuid.uuid4().hex
         self._files: Files | None = None
-        self._producing: Producing | None = None
+        self._producing: TransactionalProducer | None = None
         self._has_all = False
         self._last: dict[str, tuple[int, Identity]] = {}
         self._staged: dict[tuple[str, str, int], list[Staged]] = {}
@@ -100,7 +169,7 @@ class KafkaSink:
     def keyed(self) -> KeyedRecords | None:
         return self._records.keyed
 
-    def leaves_out(self, columns: int) -> LeftOut | None:
+    def leaves_out(self, columns: int) -> Omission | None:
         return None
 
     def stage_in(self, files: Files) -> None:
@@ -121,7 +190,7 @@ class KafkaSink:
         self._producing = producing
 
     def check_target(self, owner: str | None, wait_s: float | None) -> None:
-        """See `ChecksTarget`; brokers are asked for it (`engine.spark.preflight.topics`)."""
+        """See `ChecksTarget`; brokers are asked for it (`runtime.spark.preflight.servers`)."""
         library()
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
@@ -147,7 +216,7 @@ class KafkaSink:
             last, there = (resumed.last_parts or {}).get(insert), self._last.get(insert)
             if last is not None and last[0] > begins_after and (there is None or there[0] < last[0]):
                 raise self._behind(insert, there, last[0], resumed.committed)
-        if resumed.pending and not self._has_all and not self._admits(resumed.committed):
+        if resumed.pending and not self._has_all and not self._is_admitted(resumed.committed):
             raise EngineError(
                 f"it is unknown whether {self._place} has rows of the interrupted tick"
                 f' {resumed.committed + 1} (sink "{self._spec.name}"): the control topic'
@@ -161,7 +230,7 @@ class KafkaSink:
             self._has_all = True
         return []
 
-    def _admits(self, tick: int) -> bool:
+    def _is_admitted(self, tick: int) -> bool:
         """Whether somebody said that rows up to this tick are elsewhere, and what follows is to be sent."""
         return self._begins_after is not None and self._begins_after >= tick
 
@@ -173,7 +242,7 @@ class KafkaSink:
         return None
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[attempt, insert, tick] = staged_in(parts)
+        self._staged[attempt, insert, tick] = staged_files(parts)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         return sum(rows for _, rows in self._staged[attempt, insert, tick])
@@ -181,12 +250,12 @@ class KafkaSink:
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Where no run was let go on, nobody knows: there may be one."""
         if self._producing is not None:
-            marks = Marks(self._last, Run(self._run, ""), has_all=True)
+            marks = TickMarks(self._last, ProducerRun(self._run, ""), has_all=True)
         elif owner is None:
             return True
         else:
             marks = self._made(owner).look(min(self._wait_s, _FIRST_WAIT_S))
-        if not marks.has_all and not self._admits(tick - 1):
+        if not marks.has_all and not self._is_admitted(tick - 1):
             return True
         last = marks.ticks.get(insert)
         return last is not None and last[0] >= tick
@@ -209,7 +278,7 @@ class KafkaSink:
             return False
         confirmed = self._last.get(insert)
 
-        def is_there(marks: Marks) -> bool:
+        def is_there(marks: TickMarks) -> bool:
             now = marks.ticks.get(insert)
             if confirmed is not None and (now is None or now[0] < confirmed[0]):
                 raise self._behind(insert, now, confirmed[0], tick - 1)
@@ -248,12 +317,12 @@ class KafkaSink:
             )
         return self._files
 
-    def _made(self, owner: str) -> Producing:
+    def _made(self, owner: str) -> TransactionalProducer:
         control = Control(self._client, self._control, self._records.topic, owner)
         named = "\0".join((owner, self._records.topic, self._spec.name))
         digest = blake2b(named.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
-        run = Run(self._run, self._own_id or f"watersmeet-{digest}")
-        return Producing(self._client, control, run, self._timeout_ms)
+        run = ProducerRun(self._run, self._own_id or f"watersmeet-{digest}")
+        return TransactionalProducer(self._client, control, run, self._timeout_ms)
 
     def _is_there(
         self, insert: str, tick: int, identity: Identity, ticks: Mapping[str, tuple[int, Identity]]

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.errors import SpecError, WatersmeetError
-from watersmeet.sinks.lake.lake_part import table_type
+from watersmeet.sinks.lake.data_files import table_type
 from watersmeet.spec.model import Column
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import SqlType
 
 
 @dataclass(frozen=True)
-class Held:
+class TableField:
     """A column of a table that is there. ``required``: it takes no NULL."""
 
     name: str
@@ -65,7 +65,7 @@ def columns_wanted(
     return pa.schema(fields), problems
 
 
-def misfits(wanted: pa.Schema, held: Sequence[Held], sink: str, place: str) -> list[WatersmeetError]:
+def misfits(wanted: pa.Schema, held: Sequence[TableField], sink: str, place: str) -> list[WatersmeetError]:
     """Why a table does not take rows of these columns; a column that it has besides is NULL in them."""
     return [
         SpecError(f"{sink}: {place} {said}", code="table-columns", hint=hint)
@@ -73,7 +73,7 @@ def misfits(wanted: pa.Schema, held: Sequence[Held], sink: str, place: str) -> l
     ]
 
 
-def _misfits(wanted: pa.Schema, held: Sequence[Held]) -> Iterator[tuple[str, str]]:
+def _misfits(wanted: pa.Schema, held: Sequence[TableField]) -> Iterator[tuple[str, str]]:
     there = {column.name: column for column in held}
     lowered = {column.name.lower(): column.name for column in held}
     for field in wanted:

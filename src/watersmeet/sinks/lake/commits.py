@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from watersmeet.errors import EngineError, WatersmeetError
-from watersmeet.objects.requests import MAKE_ROOM, is_full
+from watersmeet.objects.object_store import MAKE_ROOM, is_full
 from watersmeet.sinks.base import StagedPart
-from watersmeet.sinks.lake.field_ids import FieldIds
+from watersmeet.sinks.lake.data_files import FieldIds
 from watersmeet.sinks.lake.storage import Storage
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
@@ -59,7 +59,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedTick:
     """The last tick of a writer that a table has. ``identity`` and ``attempt`` as `number_of`."""
 
     tick: int
@@ -68,11 +68,11 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TableWriter:
     """What a table says of a writer. ``fence``: a number of the run that last took away what others had
     staged; None: nobody did."""
 
-    last: Committed | None
+    last: CommittedTick | None
     fence: int | None
 
 
@@ -84,13 +84,13 @@ class Commit:
     writer: Writer
     tick: int
     attempt: str
-    made_from: Identity
+    tick_identity: Identity
     fence: int | None = None
-    before: Committed | None = None
+    before: CommittedTick | None = None
 
     @property
-    def as_committed(self) -> Committed:
-        return Committed(self.tick, number_of(dict(self.made_from)), number_of(self.attempt))
+    def as_committed(self) -> CommittedTick:
+        return CommittedTick(self.tick, number_of(dict(self.tick_identity)), number_of(self.attempt))
 
 
 class OvertakenError(Exception):
@@ -111,7 +111,7 @@ class LakeTable(Protocol):
     ids: FieldIds
     """Of its columns, as it was looked at last; empty: it has none."""
 
-    def peek(self, writer: Writer) -> Committed | None:
+    def peek(self, writer: Writer) -> CommittedTick | None:
         """The last tick of ``writer`` that it has; asked before `open`, too. None: there may be no table."""
 
     def open(self, columns: Sequence[Column]) -> None:
@@ -131,7 +131,7 @@ class LakeTable(Protocol):
     def named(self) -> set[str]:
         """Names, without folders, of all data files that the table has now."""
 
-    def look(self, writer: Writer) -> Seen:
+    def look(self, writer: Writer) -> TableWriter:
         """What the table says of ``writer`` now; a commit is one after what was seen here."""
 
     def removals(self, owner: str) -> list[str]:
@@ -148,20 +148,20 @@ class LakeTable(Protocol):
     def fence(self, writer: Writer, number: int) -> None:
         """Commit no rows, but a new fence. Raises: OvertakenError."""
 
-    def made_from(self, writer: Writer, tick: int) -> Identity | None:
+    def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
         """The whole identity of a tick that is there; None: the table does not know it any more."""
 
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
         """Commit files. Raises: OvertakenError."""
 
 
-def committed(
+def commit_once(
     table: LakeTable,
     commit: Commit,
     put: Callable[[], None],
     sink: str,
     sleep: Callable[[float], None] | None = None,
-) -> Committed | None:
+) -> CommittedTick | None:
     """Commit by ``put`` unless a commit of this writer's is there, of this tick or a later one; that one, or
     None: ``put`` has done it.
 
@@ -171,26 +171,26 @@ def committed(
     """
     own = commit.as_committed
 
-    def once() -> Committed | None:
+    def once() -> CommittedTick | None:
         seen = table.look(commit.writer)
         there = seen.last
         if there is not None and there.tick >= commit.tick:
             return None if there == own else there
         if seen.fence is None and commit.fence is not None:
             check_before(there, commit, sink, table.place)
-            raise _forgotten(commit, sink, table.place)
+            raise _forgotten_run_error(commit, sink, table.place)
         if seen.fence != commit.fence:
-            raise begun_since(commit.tick, sink, table.place)
+            raise newer_run_error(commit.tick, sink, table.place)
         check_before(there, commit, sink, table.place)
         put()
         return None
 
-    return persistent(
+    return retry_commit(
         once, f'sink "{sink}" could not commit tick {commit.tick} to {table.place}', table.shown, sleep
     )
 
 
-def begun_since(tick: int, sink: str, place: str) -> EngineError:
+def newer_run_error(tick: int, sink: str, place: str) -> EngineError:
     """Of a table whose fence another run of the job has set."""
     return EngineError(
         f'another run of this job has started (sink "{sink}", {place}), so this run did not publish'
@@ -200,7 +200,7 @@ def begun_since(tick: int, sink: str, place: str) -> EngineError:
     )
 
 
-def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
+def _forgotten_run_error(commit: Commit, sink: str, place: str) -> EngineError:
     """Of a table that has not what this run itself set there."""
     return EngineError(
         f'{place} no longer records this run of "{commit.writer.insert}" (sink "{sink}"): it was'
@@ -210,7 +210,7 @@ def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
     )
 
 
-def check_before(there: Committed | None, commit: Commit, sink: str, place: str) -> None:
+def check_before(there: CommittedTick | None, commit: Commit, sink: str, place: str) -> None:
     """Raise: EngineError, unless the last tick that is there is the one that the run knows of."""
     before = commit.before
     if there == before or (
@@ -241,7 +241,7 @@ def check_before(there: Committed | None, commit: Commit, sink: str, place: str)
     )
 
 
-def persistent(
+def retry_commit(
     once: Callable[[], _Done],
     failed: str,
     shown: Callable[[object], str],
@@ -286,7 +286,7 @@ def persistent(
         ) from None
 
 
-def flat(identity: Identity) -> str:
+def identity_as_text(identity: Identity) -> str:
     """The identity as a text for a table's metadata; `identity_from` reads it."""
     return json.dumps(dict(identity), sort_keys=True)
 

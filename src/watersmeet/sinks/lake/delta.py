@@ -16,24 +16,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.durable import sync_all
+from watersmeet.durable_files import sync_all
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.names import DELETED
 from watersmeet.sinks.base import RowPrinter, StagedPart
-from watersmeet.sinks.lake.columns import Held, columns_wanted, misfits
+from watersmeet.sinks.lake.columns import TableField, columns_wanted, misfits
 from watersmeet.sinks.lake.commits import (
     Commit,
-    Committed,
+    CommittedTick,
     OvertakenError,
-    Seen,
+    TableWriter,
     Writer,
-    flat,
+    identity_as_text,
     identity_from,
     number_of,
 )
-from watersmeet.sinks.lake.field_ids import FieldIds
-from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.sinks.lake.data_files import FieldIds
 from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
+from watersmeet.sinks.lake.table_sink import LakeSink
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
@@ -47,12 +47,13 @@ _FEATURES = frozenset({
     "appendOnly", "invariants", "timestampNtz", "checkConstraints", "changeDataFeed", "generatedColumns",
     "identityColumns", "columnMapping", "domainMetadata", "v2Checkpoint",
 })  # fmt: skip
-"""Of a protocol: those that say nothing of rows, and those of which `_used` tells whether they are used."""
+"""Of a protocol: those that say nothing of rows, and those of which `_unsupported_features` tells whether
+they are used."""
 _COMPUTED = ("delta.generation", "delta.identity", "delta.invariants")
 """Of a column's own properties."""
 _HISTORY = 30
 """Commits looked through for the whole of an identity, for a message, and for removals when a run begins."""
-_MOST_COMMITS = 1000
+_MAX_COMMITS = 1000
 """Others' commits looked through for removals between two of a run."""
 _REPLACES = re.compile("RESTORE|TRUNCATE|(CREATE OR )?REPLACE TABLE.*")
 """Operations after which rows that were there are not."""
@@ -125,15 +126,15 @@ class DeltaLakeTable:
                 hint="check the path, your permission to write there, and the credentials in the environment",
             ) from error
 
-    def look(self, writer: Writer) -> Seen:
-        return _seen(self._load(), writer)
+    def look(self, writer: Writer) -> TableWriter:
+        return _read_writer(self._load(), writer)
 
-    def peek(self, writer: Writer) -> Committed | None:
+    def peek(self, writer: Writer) -> CommittedTick | None:
         from deltalake import DeltaTable
 
         if not DeltaTable.is_deltatable(self.place, storage_options=self._options):
             return None
-        return _seen(DeltaTable(self.place, storage_options=self._options), writer).last
+        return _read_writer(DeltaTable(self.place, storage_options=self._options), writer).last
 
     def shown(self, error: object) -> str:
         return without_secrets(_one_line(str(error)))
@@ -141,7 +142,7 @@ class DeltaLakeTable:
     def named(self) -> set[str]:
         return {uri.rsplit("/", 1)[-1] for uri in self._load().file_uris()}
 
-    def made_from(self, writer: Writer, tick: int) -> Identity | None:
+    def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
         """The whole identity of a commit, where the log still has it."""
         for commit in self._load().history(_HISTORY):
             told: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
@@ -157,7 +158,7 @@ class DeltaLakeTable:
         if since is not None and since > now:
             since = None  # the table was made anew
         told = list[str]()
-        for commit in self._table.history(_HISTORY if since is None else min(now - since, _MOST_COMMITS)):
+        for commit in self._table.history(_HISTORY if since is None else min(now - since, _MAX_COMMITS)):
             own: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
             if since is None and str(own.get("app", "")).startswith(_app_prefix(owner)):
                 break
@@ -189,11 +190,11 @@ class DeltaLakeTable:
 
         table, is_seen = self._table, self._is_seen
         names = [name for name in rows.column_names if name != DELETED]
-        values = {_of("t", name): _of("s", name) for name in names}
-        deleted = _of("s", DELETED)
+        values = {_column_sql("t", name): _column_sql("s", name) for name in names}
+        deleted = _column_sql("s", DELETED)
         merger = table.merge(
             rows,
-            " AND ".join(f"{_of('t', name)} = {_of('s', name)}" for name in key),
+            " AND ".join(f"{_column_sql('t', name)} = {_column_sql('s', name)}" for name in key),
             source_alias="s",
             target_alias="t",
             streamed_exec=False,  # by the least and greatest keys files are passed over
@@ -220,7 +221,7 @@ class DeltaLakeTable:
         done, app = commit.as_committed, _app(commit.writer)
         return _properties(
             {app: done.tick, f"{app}/identity": done.identity, f"{app}/attempt": done.attempt},
-            {"app": app, "tick": commit.tick, "made_from": flat(commit.made_from)},
+            {"app": app, "tick": commit.tick, "made_from": identity_as_text(commit.tick_identity)},
         )
 
     @property
@@ -268,10 +269,10 @@ class DeltaLakeTable:
         table = self._table
         problems: list[WatersmeetError] = [
             SpecError(f"{self._sink}: {self.place} {said}", code="table-not-supported", hint=hint)
-            for said, hint in _used(table, is_keyed=self._is_keyed)
+            for said, hint in _unsupported_features(table, is_keyed=self._is_keyed)
         ]
         held = [
-            Held(field.name, pa.field(arrow).type, not field.nullable)
+            TableField(field.name, pa.field(arrow).type, not field.nullable)
             for field, arrow in zip(table.schema().fields, pa.schema(table.schema().to_arrow()), strict=True)
         ]
         for wanted in self._wanted:
@@ -279,16 +280,16 @@ class DeltaLakeTable:
         raise_all(list({str(problem): problem for problem in problems}.values()))
 
 
-def _seen(table: Any, writer: Writer) -> Seen:
+def _read_writer(table: Any, writer: Writer) -> TableWriter:
     app = _app(writer)
     tick, fence = (table.transaction_version(name) for name in (app, f"{app}/fence"))
     if tick is None:
-        return Seen(None, fence)
+        return TableWriter(None, fence)
     identity, attempt = (table.transaction_version(f"{app}/{what}") for what in ("identity", "attempt"))
-    return Seen(Committed(tick, identity, attempt), fence)
+    return TableWriter(CommittedTick(tick, identity, attempt), fence)
 
 
-def _used(table: Any, *, is_keyed: bool) -> list[tuple[str, str]]:
+def _unsupported_features(table: Any, *, is_keyed: bool) -> list[tuple[str, str]]:
     """What a table uses that commits from here would not keep to, in words, and what to do."""
     protocol, metadata = table.protocol(), table.metadata()
     said = []
@@ -337,7 +338,7 @@ def _properties(versions: Mapping[str, int], told: Mapping[str, Any]) -> Any:
     )
 
 
-def _of(alias: str, name: str) -> str:
+def _column_sql(alias: str, name: str) -> str:
     """A column in the library's SQL."""
     return f'{alias}."' + name.replace('"', '""') + '"'
 

@@ -17,11 +17,18 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.names import DELETED
 from watersmeet.sinks.base import RowPrinter, StagedPart
-from watersmeet.sinks.lake.columns import Held, columns_wanted, misfits
-from watersmeet.sinks.lake.commits import Commit, Committed, OvertakenError, Seen, Writer, number_of
-from watersmeet.sinks.lake.field_ids import FieldIds, ids_in
-from watersmeet.sinks.lake.lake_sink import LakeSink
+from watersmeet.sinks.lake.columns import TableField, columns_wanted, misfits
+from watersmeet.sinks.lake.commits import (
+    Commit,
+    CommittedTick,
+    OvertakenError,
+    TableWriter,
+    Writer,
+    number_of,
+)
+from watersmeet.sinks.lake.data_files import FieldIds, ids_in
 from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
+from watersmeet.sinks.lake.table_sink import LakeSink
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_KEYS_AT_ONCE = 200
+_KEYS_PER_CONDITION = 200
 """Of a merge, in one condition of several columns: conditions are trees, and walked recursively."""
 
 
@@ -91,26 +98,26 @@ class IcebergTable:
         except WatersmeetError:
             raise
         except Exception as error:
-            raise self._unreachable(error) from None
+            raise self._catalog_error(error) from None
 
-    def look(self, writer: Writer) -> Seen:
-        return _seen(self._load().properties, writer)
+    def look(self, writer: Writer) -> TableWriter:
+        return _read_writer(self._load().properties, writer)
 
-    def peek(self, writer: Writer) -> Committed | None:
+    def peek(self, writer: Writer) -> CommittedTick | None:
         from pyiceberg.catalog import load_catalog
 
         try:
             catalog = load_catalog(self._catalog_name, **self._options)
             if not catalog.table_exists(self._name):
                 return None
-            return _seen(catalog.load_table(self._name).properties, writer).last
+            return _read_writer(catalog.load_table(self._name).properties, writer).last
         except Exception as error:
-            raise self._unreachable(error) from None
+            raise self._catalog_error(error) from None
 
     def named(self) -> set[str]:
         return {task.file.file_path.rsplit("/", 1)[-1] for task in self._load().scan().plan_files()}
 
-    def made_from(self, writer: Writer, tick: int) -> Identity | None:
+    def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
         last = self._load().properties.get(_property(writer))
         said = {} if last is None else json.loads(last)
         return said["made_from"] if said.get("tick") == tick else None
@@ -187,7 +194,7 @@ class IcebergTable:
         told = {
             "insert": writer.insert,
             "tick": commit.tick,
-            "made_from": dict(commit.made_from),
+            "made_from": dict(commit.tick_identity),
             "attempt": commit.as_committed.attempt,
         }
         with self._own_commit() as table, table.transaction() as transaction:
@@ -196,9 +203,10 @@ class IcebergTable:
 
     @contextmanager
     def _own_commit(self) -> Iterator[Any]:
-        """Give the table as `_overtaken` does, for a commit after which nothing of others is unseen."""
+        """Give the table as `_detect_conflicts` does, for a commit after which nothing of others is
+        unseen."""
         is_seen = self._seen_snapshot == self._table.metadata.current_snapshot_id
-        with _overtaken(self._table) as table:
+        with _detect_conflicts(self._table) as table:
             yield table
         if is_seen:
             self._seen_snapshot = self._table.metadata.current_snapshot_id
@@ -223,10 +231,10 @@ class IcebergTable:
         table, location = self._table, self._table.location()
         problems: list[WatersmeetError] = [
             SpecError(f"{self._sink}: {self.place} {said}", code="table-not-supported", hint=hint)
-            for said, hint in _used(table)
+            for said, hint in _unsupported_features(table)
         ]
         arrow = schema_to_pyarrow(table.schema())
-        held = [Held(field.name, field.type, not field.nullable) for field in arrow]
+        held = [TableField(field.name, field.type, not field.nullable) for field in arrow]
         for wanted in self._wanted:
             problems += misfits(wanted, held, self._sink, self.place)
         raise_all(list({str(problem): problem for problem in problems}.values()))
@@ -236,7 +244,7 @@ class IcebergTable:
         self._scheme = "s3://" if self._storage.s3 else "file://"
         self.data = f"{path_in(location)}/data"
 
-    def _unreachable(self, error: Exception) -> EngineError:
+    def _catalog_error(self, error: Exception) -> EngineError:
         return EngineError(
             f"{self._sink} cannot reach {self.place}: {self.shown(error)}",
             code="sink-not-writable",
@@ -257,7 +265,7 @@ class IcebergTable:
         return without_secrets(text)
 
 
-class _Once:
+class _ConflictCatalog:
     """A catalog that says when a commit was overtaken, in a way that `pyiceberg` does not repeat it: what
     others have committed is to be looked at first."""
 
@@ -277,10 +285,10 @@ class _Once:
 
 
 @contextmanager
-def _overtaken(table: Any) -> Iterator[Any]:
+def _detect_conflicts(table: Any) -> Iterator[Any]:
     """The table, whose commits are made of what was seen of it or not at all."""
     catalog = table.catalog
-    table.catalog = _Once(catalog)
+    table.catalog = _ConflictCatalog(catalog)
     try:
         yield table
     finally:
@@ -293,8 +301,8 @@ def _with_keys(keys: pa.Table) -> Iterator[Any]:
     if len(keys.column_names) == 1:
         yield made.In(keys.column_names[0], keys.column(0).to_pylist())
         return
-    for begin in range(0, keys.num_rows, _KEYS_AT_ONCE):
-        rows = keys.slice(begin, _KEYS_AT_ONCE).to_pylist()
+    for begin in range(0, keys.num_rows, _KEYS_PER_CONDITION):
+        rows = keys.slice(begin, _KEYS_PER_CONDITION).to_pylist()
         equal = [[made.EqualTo(name, value) for name, value in row.items()] for row in rows]
         yield reduce(made.Or, [reduce(made.And, of_row) for of_row in equal])
 
@@ -312,16 +320,16 @@ def _key_problems(key: Sequence[str], sink: str) -> list[WatersmeetError]:
     ]
 
 
-def _seen(properties: Mapping[str, str], writer: Writer) -> Seen:
+def _read_writer(properties: Mapping[str, str], writer: Writer) -> TableWriter:
     last, fence = properties.get(_property(writer)), properties.get(f"{_property(writer)}.fence")
     number = None if fence is None else int(fence)
     if last is None:
-        return Seen(None, number)
+        return TableWriter(None, number)
     said = json.loads(last)
-    return Seen(Committed(said["tick"], number_of(said["made_from"]), said["attempt"]), number)
+    return TableWriter(CommittedTick(said["tick"], number_of(said["made_from"]), said["attempt"]), number)
 
 
-def _used(table: Any) -> list[tuple[str, str]]:
+def _unsupported_features(table: Any) -> list[tuple[str, str]]:
     """What a table uses that commits from here would not keep to, in words, and what to do."""
     said = []
     if not table.spec().is_unpartitioned():

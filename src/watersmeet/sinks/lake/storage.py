@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from watersmeet.durable import make_folders
+from watersmeet.durable_files import make_folders
 from watersmeet.errors import EngineError
-from watersmeet.objects.requests import MAKE_ROOM, is_full
-from watersmeet.sinks.on_disk import refusals_told
+from watersmeet.objects.object_store import MAKE_ROOM, is_full
+from watersmeet.sinks.directory import translate_write_errors
 from watersmeet.spec.options.files import local_path
 
 S3 = ("s3", "s3a", "s3n")
@@ -51,7 +51,7 @@ class Storage:
     def make_folder(self, folder: str) -> None:
         """Make it with all above it, where there are folders."""
         if not self.s3:
-            with writing_told(folder, s3=False):
+            with translate_storage_errors(folder, s3=False):
                 make_folders(folder)
 
     def files_in(self, folder: str) -> Iterator[str]:
@@ -105,10 +105,10 @@ def is_s3(location: str) -> bool:
 
 
 @contextmanager
-def writing_told(folder: str, *, s3: bool) -> Iterator[None]:
+def translate_storage_errors(folder: str, *, s3: bool) -> Iterator[None]:
     """What is refused within of what is written into ``folder``. Raises: EngineError."""
     if not s3:
-        with refusals_told(
+        with translate_write_errors(
             folder, "free some space there, or check the permissions, then run again: the tick is repeated"
         ):
             yield

@@ -1,34 +1,37 @@
-"""Whose a table is, and which ticks it has: two small tables beside it, written with its rows.
-
-``_watersmeet_sinks`` has a row per target: the job's id (``owner``), its run, and which table of that name
-the rows went to (`identity`). A run that starts puts its number there; each transaction of a run that
-shows rows locks that row first, and finds its own number in it, or is refused. ``_watersmeet_ticks`` has a
-row per insert and tick with rows, with the tick's identity; those that are `KEPT` ticks back are dropped.
-"""
+"""The owner of a table, the ticks it has, and the lock of a run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres_server import LOG, Cursor, quoted, rows_of
+from watersmeet.postgres_server import LOG, Cursor, Server, quote_identifier, rows_of
 from watersmeet.sinks.part_mark import Identity
-from watersmeet.sinks.postgres.identity import is_same, replaced_error
+from watersmeet.sinks.postgres.target import is_same, replaced_error
+
+# Whose a table is, and which ticks it has: two small tables beside it, written with its rows.
+#
+# ``_watersmeet_sinks`` has a row per target: the job's id (``owner``), its run, and which table of that
+# name the rows went to (`identity`). A run that starts puts its number there; each transaction of a run
+# that shows rows locks that row first, and finds its own number in it, or is refused.
+# ``_watersmeet_ticks`` has a row per insert and tick with rows, with the tick's identity; those that are
+# `RETAINED_TICKS` ticks back are dropped.
 
 OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"
-KEPT = 1000
+RETAINED_TICKS = 1000
 
 _WRITTEN = "written_to"
 
-_ONE_AT_A_TIME = 0x77617465
+_CREATION_LOCK = 0x77617465
 """The lock under which the two tables are made."""
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PostgresLedger:
     """That of one target table."""
 
     sink: str
@@ -54,7 +57,7 @@ class Ledger:
         return hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
     def _named(self, table: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(table)}"
+        return f"{quote_identifier(self.schema)}.{quote_identifier(table)}"
 
     def is_there(self, cursor: Cursor) -> bool:
         """Whether there is one at all."""
@@ -69,7 +72,7 @@ class Ledger:
             if not rows_of(cursor, column, self._named(OWNERS)):
                 self._add_column(cursor)
             return
-        rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _ONE_AT_A_TIME)
+        rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _CREATION_LOCK)
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self._named(OWNERS)} (target text PRIMARY KEY,"
             " owner text NOT NULL, run text NOT NULL, since timestamptz NOT NULL DEFAULT now(),"
@@ -138,12 +141,12 @@ class Ledger:
         )
         return is_other
 
-    def write_down(self, cursor: Cursor, table: str | None) -> None:
+    def record_table(self, cursor: Cursor, table: str | None) -> None:
         """Remember the identity of the table that the rows go to from now on."""
         sql = f"UPDATE {self._named(OWNERS)} SET {_WRITTEN} = $2 WHERE target = $1"
         cursor.execute(sql, parameters=(self.table, table))
 
-    def tell_if_emptied(self, cursor: Cursor, tick: int) -> None:
+    def warn_if_emptied(self, cursor: Cursor, tick: int) -> None:
         """Warn that the target has no rows, if it has taken some, as far as the ledger goes back."""
         sql = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 AND rows > 0 LIMIT 1"
         if rows_of(cursor, sql, self.table):
@@ -191,7 +194,7 @@ class Ledger:
             return dict(json.loads(identity))
         return None
 
-    def ticks_to(self, cursor: Cursor, insert: str, tick: int) -> tuple[int | None, Identity | None]:
+    def last_ticks(self, cursor: Cursor, insert: str, tick: int) -> tuple[int | None, Identity | None]:
         """The last tick before this one that the target has rows of, and the identity of this one; None:
         it has none."""
         sql = (
@@ -216,5 +219,77 @@ class Ledger:
         )
         cursor.execute(
             f"DELETE FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick < $3",
-            parameters=(self.table, insert, tick - KEPT),
+            parameters=(self.table, insert, tick - RETAINED_TICKS),
         )
+
+
+# The lock by which a second run is refused before it begins: an advisory lock of the driver's session.
+#
+# Behind a pooler that gives each transaction another session the lock would be the pooler's: it would
+# stay when the run is over, and two runs could have it. Such a pooler is refused, where it is noticed: by
+# a second connection that is given the session of the first one, or by a session that has become another
+# in mid-run.
+
+LOCK_WAIT_S = 10.0
+"""Seconds to wait for the lock: the session of a killed run may hold it for a while."""
+
+
+KEEPALIVES = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
+    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000')) AS ours (name, wanted) USING (name)"""
+"""Sets those that the server has: it notices then that this machine is gone, and ends its session."""
+
+ALL_ROWS = "SELECT set_config('row_security', 'off', false)"
+"""A policy that would hide rows from a keyed sink is an error then: they would not be replaced."""
+
+
+def session_of(cursor: Cursor) -> int:
+    """The number of the server's process."""
+    ((number,),) = rows_of(cursor, "SELECT pg_backend_pid()")
+    return int(number)
+
+
+def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) -> None:
+    """Take the lock in the session of ``server``.
+
+    Args:
+        beside: another connection to the same server, which is closed again.
+
+    Raises:
+        EngineError: another run has it, or a pooler is in between.
+    """
+    until = time.monotonic() + LOCK_WAIT_S
+    asked = "SELECT pg_try_advisory_lock($1), pg_backend_pid()"
+    while True:
+        is_taken, session = server.run(lambda cursor: rows_of(cursor, asked, lock)[0])
+        if is_taken:
+            break
+        if time.monotonic() > until:
+            raise EngineError(
+                f'another run is writing to {place} (sink "{sink}")',
+                code="sink-in-use",
+                hint="stop the other run, or give each sink of each job a table of its own",
+            )
+        time.sleep(0.2)
+
+    def is_shared(cursor: Cursor) -> bool:
+        if session_of(cursor) != session:
+            return False
+        rows_of(cursor, "SELECT pg_advisory_unlock($1)", lock)
+        return True
+
+    try:
+        if beside.run(is_shared):
+            raise pooler_error(sink)
+    finally:
+        beside.close()
+
+
+def pooler_error(sink: str) -> EngineError:
+    """What is said of such a pooler."""
+    return EngineError(
+        f'the connection of sink "{sink}" goes through a pooler that changes the session for each'
+        " transaction, so a run cannot hold its lock",
+        code="sink-pooled",
+        hint="use the server itself in the url, or a pooler with pool_mode = session; nothing was published",
+    )

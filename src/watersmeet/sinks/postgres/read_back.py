@@ -7,10 +7,9 @@ from typing import Any
 
 from watersmeet.errors import SpecError, WatersmeetError
 from watersmeet.names import SHOWN_DIFF
-from watersmeet.postgres_errors import words
-from watersmeet.postgres_server import Cursor, Server, quoted, rows_of
-from watersmeet.sinks.postgres.ledger import Ledger
-from watersmeet.sinks.unread import unread
+from watersmeet.postgres_server import Cursor, Server, quote_identifier, rows_of, words
+from watersmeet.sinks.postgres.ledger import PostgresLedger
+from watersmeet.sinks.read_hints import unreadable_error
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.postgres import PostgresOptions, url_of
 
@@ -39,7 +38,7 @@ def read_back(sink: Sink, insert: str, columns: Collection[str], keep: Callable[
     except WatersmeetError:
         raise
     except Exception as error:
-        raise unread(sink, words(error, url)) from None
+        raise unreadable_error(sink, words(error, url)) from None
     finally:
         server.close()
 
@@ -56,11 +55,13 @@ def _in_transaction(
     schema = schema or "public"
     stored = rows_of(cursor, _COLUMNS, schema, named.table)
     if not stored:
-        raise unread(sink, f'there is no table "{schema}"."{named.table}"')
+        raise unreadable_error(sink, f'there is no table "{schema}"."{named.table}"')
     shown = [_column(sink, name, kind) for name, kind in stored if name in columns or name == SHOWN_DIFF]
-    ledger = Ledger(sink.name, schema, named.table)
+    ledger = PostgresLedger(sink.name, schema, named.table)
     ticks = ledger.ticks(cursor) if ledger.is_there(cursor) else {}
-    cursor.execute(f"SELECT {', '.join(shown)} FROM {quoted(schema)}.{quoted(named.table)}")
+    cursor.execute(
+        f"SELECT {', '.join(shown)} FROM {quote_identifier(schema)}.{quote_identifier(named.table)}"
+    )
     keep(cursor.fetch_record_batch())
     return max((tick for of, tick in ticks if of == insert), default=None)
 
@@ -80,4 +81,8 @@ def _column(sink: Sink, name: str, kind: str) -> str:
             hint="also write the rows to files and pass them with --output",
         )
     plain = kind.partition("(")[0]
-    return f"{quoted(name)}::text AS {quoted(name)}" if plain in _AS_TEXT else quoted(name)
+    return (
+        f"{quote_identifier(name)}::text AS {quote_identifier(name)}"
+        if plain in _AS_TEXT
+        else quote_identifier(name)
+    )

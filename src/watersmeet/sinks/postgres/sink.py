@@ -1,33 +1,33 @@
-"""A table of PostgreSQL: exactly once.
-
-Tasks COPY rows into a staging table (`part`), and one transaction on the driver moves those of the attempts
-that count into the target and writes that the target has the tick (`ledger`). A repeated tick of the same
-identity finds that, and changes nothing; so does a COMMIT whose answer was lost, which is tried again.
-Which run may write is looked at in the same transaction, under a lock of a row. Besides a run holds an
-advisory lock, by which a second one is refused before it begins; should its connection break, the row counts.
-
-Rows are inserted; with a PRIMARY KEY they take the places of those of their keys, or take them away
-(`KeyedRows`). Results that are changes without a key are inserted with their columns ``_diff`` and ``_tick``.
-
-Staging tables are unlogged unless it is said otherwise: a server that crashes empties them, which is noticed
-by the number of rows. They stay for a run, and those of earlier runs are dropped when one begins.
-"""
+"""A table of PostgreSQL: exactly once, several tables in one transaction."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import DELETED
-from watersmeet.postgres_errors import advice, constraint_of, is_told, refused_login, told_table, words
-from watersmeet.postgres_server import LOG, Cursor, Server, client, close_idle, quoted, rows_of
+from watersmeet.postgres_server import (
+    LOG,
+    Cursor,
+    Server,
+    advice,
+    client,
+    close_idle,
+    constraint_of,
+    has_row_detail,
+    quote_identifier,
+    refused_login,
+    rows_of,
+    table_of_error,
+    words,
+)
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
     KeyedRows,
-    LeftOut,
+    Omission,
     RowPrinter,
     Schema,
     StagedPart,
@@ -35,32 +35,52 @@ from watersmeet.sinks.base import (
     columns_of,
     text_options_sql,
 )
-from watersmeet.sinks.by_tasks import staged_by_tasks
-from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
-from watersmeet.sinks.postgres.identity import EmptyCheck, identity_of
-from watersmeet.sinks.postgres.ledger import Ledger
-from watersmeet.sinks.postgres.lock import ALL_ROWS, KEEPALIVES, pooled, session_of, take_lock
-from watersmeet.sinks.postgres.moving import move, refused_row
-from watersmeet.sinks.postgres.part import PostgresPart
-from watersmeet.sinks.postgres.refused import RefusedRows
-from watersmeet.sinks.postgres.staging import Staged, Stages, leftovers
+from watersmeet.sinks.part_mark import Identity, Resumed, check_same, format_parts, newer_parts
+from watersmeet.sinks.postgres.copy import PostgresPart
+from watersmeet.sinks.postgres.ledger import (
+    ALL_ROWS,
+    KEEPALIVES,
+    PostgresLedger,
+    pooler_error,
+    session_of,
+    take_lock,
+)
+from watersmeet.sinks.postgres.publishing import DeadLetterTable, publish_rows, refused_row
+from watersmeet.sinks.postgres.staging import StagedRows, StagingTables, leftovers
 from watersmeet.sinks.postgres.target import (
-    Target,
+    EmptyCheck,
+    TargetTable,
     check_schema,
     check_unchanged,
-    made_or_checked,
+    ensure_table,
+    identity_of,
+    is_as_json,
     result_problems,
+    staged_type,
+    staged_type_of,
     written_columns,
 )
-from watersmeet.sinks.postgres.types import is_as_json, staged_type, staged_type_of
+from watersmeet.sinks.staging import staged_by_tasks
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.postgres import (
-    PostgresOptions,
-    database_of,
-    sink_problems,
-    url_of,
-)
+from watersmeet.spec.options.postgres import PostgresOptions, database_of, sink_problems, url_of
+
+# A table of PostgreSQL: exactly once.
+#
+# Tasks COPY rows into a staging table (`part`), and one transaction on the driver moves those of the
+# attempts that count into the target and writes that the target has the tick (`ledger`). A repeated tick
+# of the same identity finds that, and changes nothing; so does a COMMIT whose answer was lost, which is
+# tried again. Which run may write is looked at in the same transaction, under a lock of a row. Besides a
+# run holds an advisory lock, by which a second one is refused before it begins; should its connection
+# break, the row counts.
+#
+# Rows are inserted; with a PRIMARY KEY they take the places of those of their keys, or take them away
+# (`KeyedRows`). Results that are changes without a key are inserted with their columns ``_diff`` and
+# ``_tick``.
+#
+# Staging tables are unlogged unless it is said otherwise: a server that crashes empties them, which is
+# noticed by the number of rows. They stay for a run, and those of earlier runs are dropped when one
+# begins.
 
 _FIRST_WAIT_S = 30
 """A server is waited for no longer before the first tick."""
@@ -87,13 +107,13 @@ class PostgresSink:
         self._owner: str | None = None
         self._is_locked = False
         self._session = 0  # the server's number of it
-        self._ledger: Ledger | None = None
-        self._target: Target | None = None
-        self._aside: RefusedRows | None = None
+        self._ledger: PostgresLedger | None = None
+        self._target: TargetTable | None = None
+        self._aside: DeadLetterTable | None = None
         self._accepts_target = self._is_other = False
         self._empty_check = EmptyCheck(at_start=not self._key)
         self.server = Server(self._url, spec.name, self._options.max_wait, self._opened)
-        self._stages = Stages(
+        self._stages = StagingTables(
             self.server,
             spec.name,
             self._url,
@@ -114,7 +134,7 @@ class PostgresSink:
     def keyed(self) -> KeyedRows | None:
         return KeyedRows(self._key) if self._key else None
 
-    def leaves_out(self, columns: int) -> LeftOut | None:
+    def leaves_out(self, columns: int) -> Omission | None:
         return None
 
     def accept_target(self) -> None:
@@ -148,21 +168,21 @@ class PostgresSink:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
         ledger = self._ledger = self._do(self._find, "be read", _FIRST_WAIT_S)
         if self._options.has_dead_letters:
-            self._aside = RefusedRows(self._spec.name, ledger.schema, ledger.table)
+            self._aside = DeadLetterTable(self._spec.name, ledger.schema, ledger.table)
         if is_first:
             self._lock(ledger)
 
-        def take(cursor: Cursor) -> Target:
-            unchecked = Target(ledger.schema, ledger.table, {})
+        def take(cursor: Cursor) -> TargetTable:
+            unchecked = TargetTable(ledger.schema, ledger.table, {})
             check_schema(cursor, ledger.schema, self._spec.name)
             there = None
             if owner is not None:
                 ledger.make(cursor)
                 there = identity_of(cursor, unchecked.sql)
                 self._is_other |= ledger.take(cursor, owner, self._run, there, accepts=self._accepts_target)
-            target = made_or_checked(cursor, unchecked, columns, self._spec)
+            target = ensure_table(cursor, unchecked, columns, self._spec)
             if owner is not None:
-                ledger.write_down(cursor, there or identity_of(cursor, target.sql))
+                ledger.record_table(cursor, there or identity_of(cursor, target.sql))
             if self._aside is not None:
                 self._aside.make(cursor)
             return target
@@ -186,10 +206,10 @@ class PostgresSink:
                 resumed,
             )
         except EngineError as error:
-            raise _of_a_table(error) from None
+            raise _with_restore_hint(error) from None
         if newer:
             raise EngineError(
-                f"{ledger.place} has {listed(newer)}, which cannot be removed (sink"
+                f"{ledger.place} has {format_parts(newer)}, which cannot be removed (sink"
                 f' "{self._spec.name}"): they are mixed with other rows. Nothing was written',
                 code="sink-ahead",
                 hint=_RESTORE,
@@ -212,8 +232,9 @@ class PostgresSink:
         elif elsewhere:
             lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
             raise EngineError(
-                f"{ledger.place} has no ticks of {' and '.join((quoted(name) for name, _ in lacking))},"
-                f" but the checkpoint has {listed(lacking)}: the database is older than the checkpoint,"
+                f"{ledger.place} has no ticks of "
+                f"{' and '.join((quote_identifier(name) for name, _ in lacking))},"
+                f" but the checkpoint has {format_parts(lacking)}: the database is older than the checkpoint,"
                 " the table was recreated, or earlier rows went to another place (sink"
                 f' "{self._spec.name}"). Nothing was written',
                 code="sink-behind",
@@ -272,7 +293,7 @@ class PostgresSink:
                 there = self.server.run(show)
                 break
             except Exception as error:
-                if not self.sorts_out(error, insert, tick, attempt):
+                if not self.retries_with_dead_letter(error, insert, tick, attempt):
                     raise self.refusal(error, insert, tick, attempt) from None
         self.shown(insert, tick, attempt, there=there)
         return there
@@ -294,25 +315,25 @@ class PostgresSink:
         cursor.execute(DURABLE)
         assert self._target is not None
         check_unchanged(cursor, self._target, self._spec.name)
-        if self._empty_check.finds_empty(cursor, self._target.oid, self._target.sql) and not self._is_other:
-            self._there().tell_if_emptied(cursor, tick)
+        if self._empty_check.is_emptied(cursor, self._target.oid, self._target.sql) and not self._is_other:
+            self._there().warn_if_emptied(cursor, tick)
         self._move(cursor, staged, insert, tick)
         self._there().add(cursor, insert, tick, identity, staged.rows - staged.refused)
         return True
 
-    def _move(self, cursor: Cursor, staged: Staged, insert: str, tick: int) -> None:
+    def _move(self, cursor: Cursor, staged: StagedRows, insert: str, tick: int) -> None:
         """Staged rows into the target, and those that it refuses aside, if they are to be."""
         target, stage, pieces = self._target, staged.stage, staged.pieces
         assert target is not None
         staged.refused = 0
         if self._aside is not None:
-            staged.refused = self._aside.take_unstaged(cursor, stage, staged.unstaged, insert, tick)
+            staged.refused = self._aside.insert_unstaged(cursor, stage, staged.unstaged, insert, tick)
         if self._aside is not None and staged.one_by_one:
-            staged.refused += self._aside.sort_out(cursor, stage, target, pieces, insert, tick)
+            staged.refused += self._aside.divide_rows(cursor, stage, target, pieces, insert, tick)
         elif pieces:
-            move(cursor, stage, target, pieces, self._spec.name)
+            publish_rows(cursor, stage, target, pieces, self._spec.name)
 
-    def sorts_out(self, error: Exception, insert: str, tick: int, attempt: str) -> bool:
+    def retries_with_dead_letter(self, error: Exception, insert: str, tick: int, attempt: str) -> bool:
         """Whether `show`, which raised this error, puts rows aside when it is called again."""
         staged = self._stages.staged((attempt, insert, tick))
         if self._aside is None or self._target is None or staged is None or staged.one_by_one:
@@ -322,11 +343,11 @@ class PostgresSink:
         staged.one_by_one = True
         return True
 
-    def is_about(self, error: Exception) -> bool:
+    def concerns_table(self, error: Exception) -> bool:
         """Whether the server says of an error that it is about this table: at the end of a transaction it may
         be about any in it."""
         ledger = self._there()
-        return told_table(error) == (ledger.schema, ledger.table)
+        return table_of_error(error) == (ledger.schema, ledger.table)
 
     def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
         """What is said when `show` raised an error."""
@@ -351,18 +372,18 @@ class PostgresSink:
         self.server.close()
         close_idle(self._url)
 
-    def _there(self) -> Ledger:
+    def _there(self) -> PostgresLedger:
         if self._ledger is None:
             raise EngineError("the sink was not prepared", code="internal", hint="please report this bug")
         return self._ledger
 
-    def _find(self, cursor: Cursor) -> Ledger:
+    def _find(self, cursor: Cursor) -> PostgresLedger:
         """The ledger of the target, wherever the server has it."""
         named = self._options.table
         schema = named.schema
         if schema is None:
             ((schema,),) = rows_of(cursor, "SELECT current_schema()::text")
-        return Ledger(self._spec.name, schema or "public", named.table)
+        return PostgresLedger(self._spec.name, schema or "public", named.table)
 
     def _opened(self, cursor: Cursor) -> None:
         """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
@@ -374,7 +395,7 @@ class PostgresSink:
         if self._is_locked and self._ledger is not None:
             rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
 
-    def _lock(self, ledger: Ledger) -> None:
+    def _lock(self, ledger: PostgresLedger) -> None:
         """Raises: EngineError when another run holds the target."""
         beside = Server(self._url, self._spec.name, _FIRST_WAIT_S, lambda cursor: None)
         try:
@@ -392,8 +413,8 @@ class PostgresSink:
         if self._owner is not None:
             session = ledger.fence(cursor, self._owner, self._run)
             if is_own and session != self._session:
-                raise pooled(self._spec.name)
-        before, stored = ledger.ticks_to(cursor, insert, tick)
+                raise pooler_error(self._spec.name)
+        before, stored = ledger.last_ticks(cursor, insert, tick)
         confirmed = max((had for had in self._had.get(insert, ()) if had < tick), default=None)
         if confirmed is not None and (before is None or before < confirmed):
             raise self._behind(insert, confirmed)
@@ -402,7 +423,7 @@ class PostgresSink:
         try:
             check_same(self._spec.name, ledger.place, insert, tick, stored, identity)
         except EngineError as error:
-            raise _of_a_table(error) from None
+            raise _with_restore_hint(error) from None
         return True
 
     def _behind(self, insert: str, tick: int) -> EngineError:
@@ -441,7 +462,7 @@ class PostgresSink:
         what: str,
         insert: str = "",
         tick: int = 0,
-        staged: Staged | None = None,
+        staged: StagedRows | None = None,
     ) -> Exception:
         """What is said of an error of the server's."""
         if not isinstance(error, client().Error):
@@ -458,8 +479,8 @@ class PostgresSink:
                 hint=advice(error) or _CORRECT,
             )
         constraint = constraint_of(error)
-        named = f" (constraint {quoted(constraint)})" if constraint else ""
-        row = None if is_told(error) else self._row_in(staged)
+        named = f" (constraint {quote_identifier(constraint)})" if constraint else ""
+        row = None if has_row_detail(error) else self._row_in(staged)
         return EngineError(
             f'{self._there().place} rejects a row of "{insert}", tick {tick} (sink'
             f' "{self._spec.name}"): {said}{named}{f"; the row: {row}" if row else ""}. Nothing was'
@@ -468,7 +489,7 @@ class PostgresSink:
             hint="change the table or the query, and run again, which repeats the tick",
         )
 
-    def _row_in(self, staged: Staged) -> str | None:
+    def _row_in(self, staged: StagedRows) -> str | None:
         """The row that was refused; None: it cannot be told."""
         assert self._target is not None
         try:
@@ -489,6 +510,54 @@ _RESTORE = (
 )
 
 
-def _of_a_table(error: EngineError) -> EngineError:
+def _with_restore_hint(error: EngineError) -> EngineError:
     """The same where nothing can be set aside: rows of a tick are among others in the table."""
     return EngineError(error.message, code=error.code, hint=_RESTORE)
+
+
+# Rows of several tables of one database, and what else is to be there with them, in one transaction.
+
+Result = TypeVar("Result")
+
+
+def publish_together(
+    sinks: Sequence[tuple[PostgresSink, str]],
+    tick: int,
+    attempt: str,
+    identity: Identity,
+    then: Callable[[Cursor, list[str]], Result],
+) -> Result:
+    """Publish what is staged for all of ``sinks`` (with their inserts), and do ``then``, or nothing of that.
+
+    Args:
+        sinks: of one database and user.
+        then: is given those inserts of which the tables have rows of the tick. It may be called more than
+            once: the answer to a COMMIT may be lost.
+
+    Raises:
+        EngineError: as `Sink.publish`, or what ``then`` raised.
+    """
+    doing = sinks[0]
+
+    def work(cursor: Cursor) -> tuple[list[bool], Result]:
+        nonlocal doing
+        cursor.execute(DURABLE)
+        there = []
+        for doing in sinks:
+            sink, insert = doing
+            there.append(sink.show(cursor, insert, tick, attempt, identity))
+        return there, then(cursor, [insert for (_, insert), has in zip(sinks, there, strict=True) if has])
+
+    while True:
+        try:
+            shown, result = sinks[0][0].server.run(work)
+            break
+        except Exception as error:
+            # What is looked at when a transaction ends may be any of them.
+            again = [sink.retries_with_dead_letter(error, insert, tick, attempt) for sink, insert in sinks]
+            if not any(again):
+                sink, insert = next((one for one in sinks if one[0].concerns_table(error)), doing)
+                raise sink.refusal(error, insert, tick, attempt) from None
+    for (sink, insert), has in zip(sinks, shown, strict=True):
+        sink.shown(insert, tick, attempt, there=has)
+    return result

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from watersmeet.postgres_errors import words
-from watersmeet.postgres_server import LOG, Cursor, Server, quoted, rows_of
+from watersmeet.postgres_server import LOG, Cursor, Server, quote_identifier, rows_of, words
 from watersmeet.sinks.base import StagedPart
-from watersmeet.sinks.postgres.ledger import Ledger
-from watersmeet.sinks.postgres.moving import Pieces, Stage
+from watersmeet.sinks.postgres.ledger import PostgresLedger
+from watersmeet.sinks.postgres.publishing import Pieces, Stage
 
 Attempt = tuple[str, str, int]
 """Attempt, INSERT and tick."""
 
 
 @dataclass
-class Staged:
+class StagedRows:
     """Rows that wait to be published.
 
     Args:
@@ -40,7 +39,7 @@ class Staged:
         return sum(rows for _, rows in [*self.pieces, *self.unstaged])
 
 
-class Stages:
+class StagingTables:
     """See the module.
 
     Args:
@@ -59,13 +58,13 @@ class Stages:
         self._made = 0
         self.tables: dict[tuple[object, ...], Stage] = {}
         self._of: dict[Attempt, Stage] = {}
-        self._staged: dict[Attempt, Staged] = {}
+        self._staged: dict[Attempt, StagedRows] = {}
         self._filled: set[Stage] = set()
 
     def table_for(
         self,
         attempt: Attempt,
-        ledger: Ledger,
+        ledger: PostgresLedger,
         names: Sequence[str],
         types: Sequence[str],
         do: Callable[[Callable[[Cursor], None], str], None],
@@ -89,15 +88,15 @@ class Stages:
             for kind in ("parts", "unstaged")
         )
         stage = self._of[attempt]
-        self._staged[attempt] = Staged(stage, pieces, unstaged)
+        self._staged[attempt] = StagedRows(stage, pieces, unstaged)
         if pieces or unstaged:
             self._filled.add(stage)
 
-    def staged(self, attempt: Attempt) -> Staged | None:
+    def staged(self, attempt: Attempt) -> StagedRows | None:
         """None: nothing was, or it is out."""
         return self._staged.get(attempt)
 
-    def done(self, attempt: Attempt) -> Staged | None:
+    def done(self, attempt: Attempt) -> StagedRows | None:
         """What was staged is out. None: it was before."""
         staged = self._staged.pop(attempt, None)
         if staged is not None:
@@ -114,24 +113,26 @@ class Stages:
     def drop(self) -> None:
         """The run is over."""
         for stage in self.tables.values():
-            self._quietly(f"DROP TABLE IF EXISTS {', '.join(stage.tables)}")
+            self._try_statement(f"DROP TABLE IF EXISTS {', '.join(stage.tables)}")
         self.tables.clear()
 
-    def drop_leftovers(self, ledger: Ledger, named: Iterable[str]) -> None:
+    def drop_leftovers(self, ledger: PostgresLedger, named: Iterable[str]) -> None:
         """Tables for this target that earlier runs left; the target is this run's."""
         for table in named:
-            self._quietly(f"DROP TABLE IF EXISTS {quoted(ledger.schema)}.{quoted(table)}")
+            self._try_statement(
+                f"DROP TABLE IF EXISTS {quote_identifier(ledger.schema)}.{quote_identifier(table)}"
+            )
 
     def _clear(self, stages: Iterable[Stage]) -> None:
         """Empty those of ``stages`` in which no rows wait; one that cannot be is not used any more."""
         waiting, chosen = set(self._of.values()), set(stages)
         for asked, stage in list(self.tables.items()):
             if stage in chosen and stage not in waiting:
-                if not self._quietly(f"TRUNCATE {', '.join(stage.tables)}"):
+                if not self._try_statement(f"TRUNCATE {', '.join(stage.tables)}"):
                     del self.tables[asked]
                 self._filled.discard(stage)
 
-    def _quietly(self, sql: str) -> bool:
+    def _try_statement(self, sql: str) -> bool:
         """Do what may wait for another time; whether it was done. A task that is still writing is not waited
         for."""
 
@@ -147,7 +148,7 @@ class Stages:
         return True
 
 
-def leftovers(cursor: Cursor, ledger: Ledger) -> list[str]:
+def leftovers(cursor: Cursor, ledger: PostgresLedger) -> list[str]:
     """The names of staging tables for this target."""
     sql = """SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname::text = $1 AND starts_with(c.relname::text, $2) AND c.relkind = 'r'"""

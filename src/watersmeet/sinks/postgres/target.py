@@ -1,22 +1,244 @@
-"""The table that rows go to: made where it is not there, or checked, with all that is wrong at once."""
+"""The table that rows go to: created or checked, its types and identity."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
-from watersmeet.postgres_errors import NO_RIGHT, refuses_row, state_of
-from watersmeet.postgres_server import Cursor, quoted, rows_of
-from watersmeet.sinks.postgres.identity import number_of, replaced_error
-from watersmeet.sinks.postgres.types import takes, target_type
+from watersmeet.postgres_server import (
+    NO_RIGHT,
+    Cursor,
+    quote_identifier,
+    refuses_row,
+    rows_of,
+    state_of,
+)
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.postgres import PostgresOptions, name_problem
+from watersmeet.types.sql_type import SqlType
 
-MOST_COLUMNS = 1598
+# Types of results as PostgreSQL has them: in the table, in the table that rows are staged in, and which
+# columns of a table that is there already take which values without losing any.
+
+_SCALARS = {
+    "BOOLEAN": "boolean",
+    "TINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "INT": "integer",
+    "BIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "STRING": "text",
+    "BINARY": "bytea",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp with time zone",
+    "TIMESTAMP_NTZ": "timestamp without time zone",
+}
+_JSON = "jsonb"
+_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+
+_ACCEPTED_TYPES: dict[str, tuple[str, ...]] = {
+    "smallint": ("smallint", "integer", "bigint"),
+    "integer": ("integer", "bigint"),
+    "real": ("real", "double precision"),
+    "text": ("text", "character varying", "uuid", "json", "jsonb"),
+    "jsonb": ("jsonb", "json", "text"),
+}
+"""Beside itself, and numbers without a point as ``numeric``."""
+
+_CAST = ("uuid", "json", "jsonb")
+"""Types to which a text has to be cast. (Other casts would cut what is too long.)"""
+
+_NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
+_MODIFIER = re.compile(r"\(\d+\)")
+_CUT = re.compile(r"character varying\((\d+)\)")
+_KEY_TEXTS = ("text", "character varying")
+
+
+def target_type(kind: SqlType) -> str | None:
+    """The type of a column for such values; None: there is none."""
+    if kind.is_decimal:
+        return f"numeric({kind.digits},{kind.scale})"
+    if kind.name in _SCALARS:
+        return _SCALARS[kind.name]
+    if kind.name == "ARRAY" and kind.parts:
+        (element,) = kind.parts
+        if not element.is_nested:
+            inner = target_type(element)
+            return None if inner is None else f"{inner}[]"
+    return _JSON if kind.is_nested and _is_json(kind) else None
+
+
+def is_as_json(kind: SqlType) -> bool:
+    """It is staged as the text of its JSON: arrays there are of one size in all rows, and hold no arrays."""
+    return target_type(kind) == _JSON
+
+
+def staged_type(kind: SqlType) -> str | None:
+    """The type in which values of a frame are staged."""
+    named = target_type(kind)
+    return "text" if named == _JSON else named if named is None else _NUMERIC.sub("numeric", named)
+
+
+def staged_type_of(kind: pa.DataType) -> str | None:
+    """The same of Arrow's values, which are copied as they are; None: they cannot be."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = None if pa.types.is_nested(kind.value_type) else staged_type_of(kind.value_type)
+        return None if inner is None else f"{inner}[]"
+    if pa.types.is_decimal(kind):
+        return "numeric"
+    if pa.types.is_timestamp(kind):
+        return "timestamp without time zone" if kind.tz is None else "timestamp with time zone"
+    return next((name for is_of, name in _ARROW if is_of(kind)), None)
+
+
+def accepts_type(column: str, kind: SqlType, *, in_key: bool = False) -> bool:
+    """Whether a column of this type (as ``format_type`` writes it) takes all values, each as it is; a text
+    may still be too long for it, or none of its own.
+
+    ``in_key``: values that are not equal do not become equal, either: a UUID's case is gone in its column.
+    """
+    wanted = target_type(kind)
+    if wanted is None:
+        return False
+    if wanted.endswith("[]") or column.endswith("[]"):
+        return wanted.endswith("[]") and column.endswith("[]") and _takes_elements(column[:-2], kind, in_key)
+    numeric = _NUMERIC.fullmatch(column)
+    if numeric is not None and (kind.is_decimal or wanted in _DIGITS):
+        digits, scale = (kind.digits, kind.scale) if kind.is_decimal else (_DIGITS[wanted], 0)
+        if numeric[1] is None:
+            return True
+        return int(numeric[2]) >= scale and int(numeric[1]) - int(numeric[2]) >= digits - scale
+    if column.startswith("timestamp("):  # fewer digits of the second
+        return column.startswith("timestamp(6)") and wanted == column.replace("(6)", "")
+    if in_key and wanted == "text":
+        return column in _KEY_TEXTS
+    plain = _MODIFIER.sub("", column)
+    return plain == wanted or plain in _ACCEPTED_TYPES.get(wanted, ())
+
+
+def _takes_elements(column: str, kind: SqlType, in_key: bool) -> bool:
+    return _CUT.fullmatch(column) is None and accepts_type(column, kind.parts[0], in_key=in_key)
+
+
+def cast_value(value: str, column: str) -> str:
+    """SQL: a staged value as one of the column. Where a text is too long by blanks alone, which the server
+    would cut, it gets something else behind them, so that it is refused."""
+    cut = _CUT.fullmatch(column)
+    if cut is not None:
+        return f"CASE WHEN char_length({value}) > {cut[1]} THEN {value} || '.' ELSE {value} END"
+    plain = _MODIFIER.sub("", column)
+    return f"{value}::{column}" if plain.removesuffix("[]") in _CAST else value
+
+
+def _is_json(kind: SqlType) -> bool:
+    parts = [*kind.parts, *(field.type for field in kind.fields)]
+    return all(_is_json(part) if part.is_nested else target_type(part) is not None for part in parts)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+_ARROW = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "smallint"),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_float64, "double precision"),
+    (_is_text, "text"),
+    (_is_bytes, "bytea"),
+    (pa.types.is_date32, "date"),
+)
+
+
+# Whether the table that has a target's name is the one that the job has written to, and still has its
+# rows.
+#
+# A table is known by the server's system identifier, and the numbers of its database and of itself:
+# another one of its name, or the same in a database that was restored from a dump, has other numbers.
+
+_CONTROL = "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE'), false)"
+_FILES = """SELECT concat(pg_postmaster_start_time(), ' ', pg_relation_filenode($1::bigint::oid), ' ',
+    (SELECT string_agg(pg_relation_filenode(t.relid)::text, ' ')
+    FROM pg_partition_tree($1::bigint::oid::regclass) t)),
+    has_any_column_privilege($1::bigint::oid, 'SELECT') AND NOT row_security_active($1::bigint::oid)"""
+"""What TRUNCATE changes, or a crash of the server (of unlogged tables); and whether rows are seen."""
+
+
+def number_of(cursor: Cursor, table: str) -> int | None:
+    """Return the server's number of a table by its name in SQL, as it is now, whatever the transaction sees
+    otherwise; None: there is none."""
+    ((number,),) = rows_of(cursor, "SELECT to_regclass($1)::oid::bigint", table)
+    return None if number is None else int(number)
+
+
+def identity_of(cursor: Cursor, table: str) -> str | None:
+    """Return what tells a table from any other of its name (given in SQL); None: there is none."""
+    number, server = number_of(cursor, table), ""
+    if number is None:
+        return None
+    if rows_of(cursor, _CONTROL) == [(True,)]:
+        ((server,),) = rows_of(cursor, "SELECT system_identifier::text FROM pg_control_system()")
+    named = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
+    ((database,),) = rows_of(cursor, named)
+    return f"{server}/{database}/{number}"
+
+
+def is_same(written: str, now: str | None) -> bool:
+    """Return whether two identities are of one table; a user may have no right to ask for the server's."""
+    if now is None:
+        return False
+    (server, *numbers), (server_now, *numbers_now) = written.split("/"), now.split("/")
+    return numbers == numbers_now and (server == server_now or not server or not server_now)
+
+
+def replaced_error(table: str, sink: str) -> EngineError:
+    """Return what is said of a table (its name in SQL) that is not the one that the job has written to."""
+    return EngineError(
+        f'the table {table} is not the one that this job wrote to (sink "{sink}"): it was dropped,'
+        " renamed, restored from a dump or moved. Nothing was written",
+        code="sink-replaced",
+        hint="restore the job's table and run again; or, to continue with this table, run with"
+        f" --accept-target {quote_identifier(sink) if ' ' in sink else sink}",
+    )
+
+
+class EmptyCheck:
+    """Look whether others have emptied a table, as by TRUNCATE, which gives it other files.
+
+    Args:
+        at_start: it is also looked at in the first tick of a run.
+    """
+
+    def __init__(self, *, at_start: bool) -> None:
+        self._seen = "" if at_start else None
+
+    def is_emptied(self, cursor: Cursor, number: int, table: str) -> bool:
+        """Return whether a table has no rows, where that is to be looked at now, and can be."""
+        ((files, is_readable),) = rows_of(cursor, _FILES, number)
+        if files == self._seen:
+            return False
+        is_due, self._seen = self._seen is not None and bool(is_readable), files
+        return is_due and not rows_of(cursor, f"SELECT 1 FROM {table} LIMIT 1")
+
+
+# The table that rows go to: made where it is not there, or checked, with all that is wrong at once.
+
+MAX_COLUMNS = 1598
 """Of a result: a table has 1,600, and rows are staged with two more."""
 
 _NO_TABLE = "42P01"
@@ -40,7 +262,7 @@ _KEYS = """SELECT array_agg(a.attname::text), NOT EXISTS (SELECT FROM unnest(i.i
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetTable:
     """The table that rows go to.
 
     Args:
@@ -59,7 +281,7 @@ class Target:
 
     @property
     def sql(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
+        return f"{quote_identifier(self.schema)}.{quote_identifier(self.table)}"
 
     def refuses_row(self, error: BaseException) -> bool:
         """Return whether an error means that the table does not take a row, such as for a policy."""
@@ -96,9 +318,9 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
             hint="remove 'on_rejected', so that the job stops at a rejected row, because a later delete"
             " would not find it",
         )
-    if len(columns) > MOST_COLUMNS:
+    if len(columns) > MAX_COLUMNS:
         yield SpecError(
-            f"{what}: the result has {len(columns):,} columns, but a table can have {MOST_COLUMNS:,}",
+            f"{what}: the result has {len(columns):,} columns, but a table can have {MAX_COLUMNS:,}",
             code="too-many-columns",
             hint="remove some columns, or combine some into a STRUCT",
         )
@@ -117,11 +339,14 @@ def check_schema(cursor: Cursor, schema: str, sink: str) -> None:
         raise SpecError(
             f'postgres sink "{sink}": the schema "{schema}" does not exist',
             code="unknown-schema",
-            hint=f"run CREATE SCHEMA {quoted(schema)}, or use another schema: 'table' = 'schema.name'",
+            hint=f"run CREATE SCHEMA {quote_identifier(schema)}, or use another schema: "
+            "'table' = 'schema.name'",
         )
 
 
-def made_or_checked(cursor: Cursor, target: Target, columns: Sequence[Column], spec: SinkSpec) -> Target:
+def ensure_table(
+    cursor: Cursor, target: TargetTable, columns: Sequence[Column], spec: SinkSpec
+) -> TargetTable:
     """The table with its types: made if it is not there.
 
     Raises:
@@ -149,11 +374,11 @@ def made_or_checked(cursor: Cursor, target: Target, columns: Sequence[Column], s
             hint="; ".join(dict.fromkeys(hint for _, hint in problems)),
         )
     types = {name: type_ for name, type_, *_ in stored}
-    return Target(target.schema, target.table, types, oid, tuple(stored), bool(row_security))
+    return TargetTable(target.schema, target.table, types, oid, tuple(stored), bool(row_security))
 
 
-def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
-    """The table is still what `made_or_checked` saw, and stays so until the end of the transaction.
+def check_unchanged(cursor: Cursor, target: TargetTable, sink: str) -> None:
+    """The table is still what `ensure_table` saw, and stays so until the end of the transaction.
 
     Raises:
         EngineError: it is another one, or a column has changed.
@@ -176,16 +401,16 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
     )
 
 
-def _creation(target: Target, columns: Sequence[Column], key: Sequence[str]) -> str:
-    lines = [f"{quoted(column.name)} {target_type(column.type)}" for column in columns]
+def _creation(target: TargetTable, columns: Sequence[Column], key: Sequence[str]) -> str:
+    lines = [f"{quote_identifier(column.name)} {target_type(column.type)}" for column in columns]
     if key:
-        lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote_identifier, key))})")
     return f"CREATE TABLE {target.sql} ({', '.join(lines)})"
 
 
 def _problems(
     cursor: Cursor,
-    target: Target,
+    target: TargetTable,
     oid: int,
     kind: str,
     stored: Sequence[tuple[Any, ...]],
@@ -202,18 +427,20 @@ def _problems(
     for column in columns:
         wanted = target_type(column.type)
         if column.name not in types:
-            addition = f"ALTER TABLE {target.sql} ADD COLUMN {quoted(column.name)} {wanted}"
+            addition = f"ALTER TABLE {target.sql} ADD COLUMN {quote_identifier(column.name)} {wanted}"
             near = near_names(column.name, list(types)) if types else None
             asks = near is not None and near.startswith("did")
             yield f'it has no column "{column.name}"', near if asks and near else addition
         elif column.name in generated:
             yield f'"{column.name}" is generated', f'leave "{column.name}" out of the query'
-        elif not takes(types[column.name], column.type):
+        elif not accepts_type(types[column.name], column.type):
             yield (
                 f'"{column.name}" is {types[column.name]} there, and {column.type} in the result',
                 f'make it {wanted}, or cast it: CAST("{column.name}" AS …)',
             )
-        elif column.name in spec.primary_key and not takes(types[column.name], column.type, in_key=True):
+        elif column.name in spec.primary_key and not accepts_type(
+            types[column.name], column.type, in_key=True
+        ):
             yield (
                 f'"{column.name}" is {types[column.name]} there, where different texts of a key may become'
                 " one",
@@ -241,7 +468,7 @@ def _problems(
                 'give it one that is deterministic, such as COLLATE "C"',
             )
         if not exact:
-            names = ", ".join(map(quoted, spec.primary_key))
+            names = ", ".join(map(quote_identifier, spec.primary_key))
             yield (
                 f"it has no unique index of ({names}), the PRIMARY KEY of the sink",
                 f"ALTER TABLE {target.sql} ADD PRIMARY KEY ({names})",

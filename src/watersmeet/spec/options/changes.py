@@ -1,7 +1,4 @@
-"""Records that say what becomes of rows: a column of theirs holds what was done, or how often.
-
-Such a column is read, but it is none of the table's: a row that comes and the same row that goes are equal.
-"""
+"""Records that change rows: columns that say how, and primary keys."""
 
 from __future__ import annotations
 
@@ -10,10 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.errors import WatersmeetError, near_names
-from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.change_kinds import TOMBSTONES_US, ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Column, EventTime
-from watersmeet.spec.words import IN_SQL, Words
-from watersmeet.types.sql_type import INTEGERS, STRING
+from watersmeet.spec.option_names import IN_SQL, Words
+from watersmeet.types.sql_type import INTEGERS, PLAIN, STRING, SqlType
+
+# Records that say what becomes of rows: a column of theirs holds what was done, or how often.
+#
+# Such a column is read, but it is none of the table's: a row that comes and the same row that goes are
+# equal.
 
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")
 """What says that a row comes, if ``'op.insert'`` does not. 'u' is not among them: it is an update, whose old
@@ -42,7 +44,7 @@ def change_column(
     """The column that the options name; None: rows only come.
 
     Args:
-        options: by `OPTIONS`, as they are written there.
+        options: by `PRIMARY_KEY_OPTIONS`, as they are written there.
         keyed: the table has a primary key.
         error: makes a problem of a message and a hint.
     """
@@ -189,3 +191,82 @@ def diff_of(change: ChangeColumn, value: Any) -> int | None:
             return None
         return times if abs(times) <= MOST_TIMES else None
     return 1 if str(value) in change.inserts else -1 if str(value) in change.deletes else None
+
+
+# What a PRIMARY KEY, and the options beside it, may say of a source.
+
+SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"
+PRIMARY_KEY_OPTIONS = (SEQUENCE, TOMBSTONES)
+
+
+def primary_key(
+    written: Sequence[str],
+    sequence: str | None,
+    tombstones_us: int | None,
+    columns: Sequence[Column],
+    error: Problem,
+    *,
+    remembers: bool = True,
+    words: Words = IN_SQL,
+) -> PrimaryKey:
+    """The key of a table.
+
+    Args:
+        written: the names of its columns, and of that which orders changes (None: they come in order).
+        tombstones_us: how long deletes are remembered; None: as long as is usual.
+        columns: of the table's rows.
+        error: makes a problem of a message and a hint.
+        remembers: False: deletes are not remembered.
+        words: of those who said it.
+    """
+    names: list[str] = []
+    for name in written:
+        column = _column(words.key, name, columns, error, words)
+        if column.name in names:
+            raise error(f'{words.key} names "{column.name}" twice', "remove one of them")
+        if not _may_be_key(column.type):
+            raise error(
+                f'"{column.name}" is {column.type} and cannot be in a primary key',
+                "use a column of another type, or STRING",
+            )
+        names.append(column.name)
+    what = f"{words.option}{words.sequence}"
+    by = None if sequence is None else _column(what, sequence, columns, error, words)
+    if by is not None and not _is_ordered(by.type):
+        raise error(
+            f'"{by.name}" is {by.type} and cannot order the changes of a key',
+            "name a column that is a number, a TIMESTAMP or a text",
+        )
+    if by is not None and by.name in names:
+        raise error(
+            f'"{by.name}" is in the primary key, so it cannot order the changes of a key',
+            f"name a column in {words.sequence} that grows with each change",
+        )
+    if by is None and (tombstones_us is not None or not remembers):
+        raise error(
+            f"{words.option}{words.tombstones} needs {words.sequence}: without it the job applies"
+            " changes in the order of arrival and stores no deletes",
+            words.such_as(words.sequence, "updated_at"),
+        )
+    if by is None or not remembers:
+        remembered = None
+    else:
+        remembered = TOMBSTONES_US if tombstones_us is None else tombstones_us
+    return PrimaryKey(tuple(names), None if by is None else by.name, remembered)
+
+
+def _column(what: str, name: str, columns: Sequence[Column], error: Problem, words: Words) -> Column:
+    column = next((c for c in columns if c.name.lower() == name.strip().lower()), None)
+    if column is None:
+        near = near_names(name, [c.name for c in columns])
+        hint = hint_of_field(name, words) if is_field(name, columns) else near
+        raise error(f'{what}: unknown column "{name.strip()}"', hint)
+    return column
+
+
+def _may_be_key(type_: SqlType) -> bool:
+    return type_ in PLAIN or type_.is_decimal
+
+
+def _is_ordered(type_: SqlType) -> bool:
+    return type_.is_number or type_.is_time or type_.name in ("STRING", "BINARY")

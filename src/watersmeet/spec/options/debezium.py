@@ -18,7 +18,7 @@ from uuid import UUID
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.values import wrong_value
-from watersmeet.spec.records.counted_times import TimeUnit
+from watersmeet.spec.records.text_records import TimeUnit
 from watersmeet.types.sql_type import (
     BIGINT,
     BINARY,

@@ -1,27 +1,158 @@
-"""What files a source reads and a sink writes: path, format and options, as far as a text tells.
-
-Options are those of Spark's readers and writers that mean something here; others are refused by name,
-whatever the cases of their letters. Each check returns all that it finds.
-"""
+"""Options of file sources and sinks, also in object stores: path, format, types of a format."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from typing import Annotated, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
-from watersmeet.spec.model import Sink, Source
+from watersmeet.spec.model import Column, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_event_field
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
-from watersmeet.spec.options.stored_files import in_store, stored_problems
-from watersmeet.spec.options.values import Use, value_problems, wrong_value
-from watersmeet.spec.records.counted_times import UNIT, unit_problems
+from watersmeet.spec.options.model import ANY_CASE, Endpoint, SystemOptions, Text
+from watersmeet.spec.options.values import Use, lowered, value_problems, wrong_value
+from watersmeet.spec.records.text_records import UNIT, unit_problems
 from watersmeet.spec.secrets import public_option
+from watersmeet.types.sql_type import CALENDAR_INTERVAL, STRING, SqlType
+
+# Which types the records of a format can hold, as Spark reads and writes them.
+
+_NOT_IN_CSV = ("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT", "VOID")
+
+
+def type_problems(source: Source, format_: str) -> list[SpecError]:
+    """Columns that Spark cannot read from such records: it would say so after it has started (CSV), or fail
+    in the first tick, by an error of its own casts (JSON)."""
+    if format_ == "csv":
+        return [
+            _wrong(
+                source,
+                column.name,
+                column.type,
+                "CSV cannot hold such values",
+                "declare it as STRING and parse it in a view",
+            )
+            for column in source.columns
+            if column.type.is_nested or column.type.is_void
+        ]
+    if format_ == "json":
+        return [
+            _wrong(source, column.name, column.type, "keys in JSON are text", "declare MAP<STRING, …>")
+            for column in source.columns
+            if _other_keys(column.type)
+        ]
+    return []
+
+
+def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
+    """Raise for the first column that could not be read again as what it was.
+
+    Raises:
+        SpecError: Spark has no form for such values, or one that nobody reads (``[61 62]``, ``{a -> 1}``).
+    """
+    for column in columns:
+        unheld = column.type == CALENDAR_INTERVAL and format_ in ("parquet", "json", "csv")
+        if unheld or (format_ == "csv" and column.type.name in _NOT_IN_CSV):
+            what = "CSV" if format_ == "csv" else format_.capitalize() if unheld else format_
+            raise SpecError(
+                f'{what} cannot hold column "{column.name}" of type {column.type} ("{sink.name}")',
+                code="type-not-supported",
+                hint="write it as an INTERVAL DAY TO SECOND or YEAR TO MONTH, or as text"
+                if unheld
+                else "write Parquet or JSON, or write the column as text: to_json(…)",
+            )
+
+
+def _other_keys(type_: SqlType) -> bool:
+    """Is there a MAP in it whose keys are no texts?"""
+    return (type_.entry is not None and type_.entry[0] != STRING) or any(map(_other_keys, type_.inner))
+
+
+def _wrong(source: Source, column: str, type_: SqlType, why: str, hint: str) -> SpecError:
+    return SpecError(
+        f'"{source.name}": the column "{column}" cannot be read as {type_}: {why}',
+        code="wrong-types",
+        hint=hint,
+    )
+
+
+# Options of file sinks whose path is in an object store, as far as a text tells.
+
+STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az"}
+"""Schemes of paths, and what clients call them."""
+_CREDENTIALS = "set credentials in the environment of each process, such as AWS_ACCESS_KEY_ID"
+_UNSAFE = re.compile(r"[%?#*\[\]{}\\^`|<>~\x00-\x1f\x7f]|//|/\.{1,2}(/|$)")
+"""In a path: what clients, or readers, take for something else."""
+
+
+class StoredFileOptions(SystemOptions):
+    """The options of a file sink whose path is in an object store."""
+
+    credentials = _CREDENTIALS
+
+    path: Text
+    format: Text = "parquet"
+    compression: Annotated[Literal["snappy", "zstd", "gzip", "none"], ANY_CASE] = "snappy"
+    endpoint: Endpoint = ""
+    region: Text = ""
+
+    @property
+    def url(self) -> str:
+        """The path without a slash at its end, by its client's scheme."""
+        parts = urlsplit(self.path)
+        return f"{STORES[parts.scheme]}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def in_store(path: str) -> bool:
+    """Whether the path is one of an object store."""
+    return urlsplit(path).scheme in STORES
+
+
+def parts_in_store(path: str) -> tuple[str, ...]:
+    """The bucket, and the names between slashes, of a path that is `in_store`; one tuple for one place."""
+    parts = urlsplit(path)
+    return (f"{STORES[parts.scheme]}://{parts.netloc}", *filter(None, parts.path.split("/")))
+
+
+def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+    """What is wrong with the options of a file sink, ``what`` in words, whose path is `in_store`."""
+    yield from StoredFileOptions.problems(what, options, where=" for an object store")
+    given = lowered(options)
+    if given.get("format", "parquet").strip().lower() in ("json", "csv"):
+        yield SpecError(
+            f'{what} writes Parquet to an object store, not "{given["format"].strip()}"',
+            code="format-not-supported",
+            hint="remove 'format', or write to a directory",
+        )
+    path, region = given["path"].strip(), given.get("region", "").strip()
+    parts = urlsplit(path)
+    if not parts.netloc or "@" in parts.netloc or not parts.path.strip("/"):
+        yield SpecError(
+            f"{what}: 'path' must name a directory inside a bucket",
+            code="wrong-option",
+            hint=f"for example 'path' = '{parts.scheme}://bucket/delivered'; {_CREDENTIALS}",
+        )
+    elif _UNSAFE.search(path.split("://", 1)[1].rstrip("/")):
+        yield SpecError(
+            f"{what}: 'path' contains characters that object stores interpret differently",
+            code="wrong-option",
+            hint="use only letters, digits, spaces and - _ . = ! between single slashes",
+        )
+    if region and STORES[parts.scheme] != "s3":
+        yield wrong_value(what, "region", region, "remove it: it is for S3 only")
+
+
+# What files a source reads and a sink writes: path, format and options, as far as a text tells.
+#
+# Options are those of Spark's readers and writers that mean something here; others are refused by name,
+# whatever the cases of their letters. Each check returns all that it finds.
 
 FILE_READER = "file_reader"
 

@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, Field
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import local_path, path_of
-from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.model import STATED, Endpoint, SystemOptions, Text, TickNumber
+from watersmeet.spec.options.values import lowered
 
 CATALOG = "catalog."
 """Options that begin so are the catalog's, by its own names."""

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
-from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.model import ANY_CASE, STATED, Seconds, SystemOptions
+from watersmeet.spec.options.values import lowered
 from watersmeet.spec.secrets import Secret, without_secrets
 
 NAME_BYTES = 63

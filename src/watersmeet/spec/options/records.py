@@ -16,10 +16,8 @@ from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.regular_files import read_bytes
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.values import wrong_value
-from watersmeet.spec.records.avro import BadSchema, parse_avro
-from watersmeet.spec.records.avro_fit import Misfit, fit_avro
-from watersmeet.spec.records.protobuf import BadDescriptor, ProtoSchema, parse_descriptors
-from watersmeet.spec.records.protobuf_fit import fit_protobuf
+from watersmeet.spec.records.avro import BadSchema, Misfit, fit_avro, parse_avro
+from watersmeet.spec.records.protobuf import BadDescriptor, ProtoSchema, fit_protobuf, parse_descriptors
 from watersmeet.spec.records.reading import Reading
 from watersmeet.spec.secrets import public_option
 

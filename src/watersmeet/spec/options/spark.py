@@ -1,12 +1,94 @@
-"""What is read and written by one of Spark's own data sources is told: which, and that one's options."""
+"""Spark's own data sources, and settings of Spark that results rest on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.values import lowered
+
+# Settings of Spark that the rows of a job rest on: they have one value here, and nobody may choose
+# another.
+#
+# Whatever decides what an expression means (time zone, ANSI mode, coercion, parsers) has to be the same
+# in Spark, in the tasks and after a restart. What only decides how fast or where something runs is the
+# user's.
+
+TIME_ZONE = "spark.sql.session.timeZone"
+
+_RAISES = "the job evaluates expressions in ANSI mode and stops where Spark raises an error"
+_NAMES = "the planner compares names case-insensitively"
+_TYPES = "the job would run with other types than planned"
+_TEXT = "Spark would parse the job's SQL differently than the planner"
+
+FIXED: Mapping[str, tuple[str, str]] = {
+    "spark.sql.ansi.enabled": ("true", _RAISES),
+    "spark.sql.storeAssignmentPolicy": ("ANSI", _RAISES),
+    "spark.sql.caseSensitive": ("false", _NAMES),
+    "spark.sql.timestampType": ("TIMESTAMP_LTZ", _TYPES),
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", _TYPES),
+    "spark.sql.preserveCharVarcharTypeInfo": ("false", _TYPES),
+    "spark.sql.functionResolution.sessionOrder": (
+        "second",
+        "your functions would replace functions of Spark with the same name",
+    ),
+    "spark.sql.session.collation.default": ("UTF8_BINARY", "tasks compare text by its bytes"),
+    "spark.sql.mapKeyDedupPolicy": ("EXCEPTION", _RAISES),
+    "spark.sql.icu.caseMappings.enabled": (
+        "true",
+        "upper() and lower() would give other results than in tasks",
+    ),
+    "spark.sql.variable.substitute": ("false", _TEXT),
+    "spark.sql.parser.quotedRegexColumnNames": ("false", _TEXT),
+    "spark.sql.parser.escapedStringLiterals": ("false", _TEXT),
+    "spark.sql.ansi.doubleQuotedIdentifiers": ("false", _TEXT),
+    "spark.sql.parquet.datetimeRebaseModeInRead": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.parquet.int96RebaseModeInRead": ("CORRECTED", "times before 1582 would change"),
+    "spark.sql.parquet.int96RebaseModeInWrite": ("CORRECTED", "times before 1582 would change"),
+    "spark.sql.avro.datetimeRebaseModeInRead": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.avro.datetimeRebaseModeInWrite": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.execution.arrow.useLargeVarTypes": ("false", "tasks need Arrow's regular text types"),
+}
+"""Name -> (the one value, why)."""
+
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+"""That of Parquet's which says nothing else than what tasks write anyway."""
+
+LEGACY = "spark.sql.legacy."
+
+
+def says_how(names: Iterable[str], *beginnings: str) -> bool:
+    """Whether settings of these names tell Spark to read or write in another way than tasks do. Their names
+    begin so; those that have one value here do not count.
+
+    >>> says_how(["spark.sql.parquet.filterPushdown", "spark.app.name"], "spark.sql.parquet.")
+    True
+    """
+    return any(name.startswith(beginnings) and name not in (TIMESTAMPS, *FIXED) for name in names)
+
+
+def problem_of(name: str, value: str) -> tuple[str, str] | None:
+    """(what is wrong, what to do) if a user may not give a setting of Spark this value."""
+    name = name.strip()
+    if name.lower() == TIME_ZONE.lower():
+        return (
+            f"{name} cannot be set for Spark only: the job also evaluates conditions outside of Spark",
+            "use SET time_zone = 'America/New_York', which applies to the whole job",
+        )
+    if name.lower().startswith(LEGACY):
+        return (
+            f"{name} cannot be set: the job does not support Spark's legacy settings",
+            "leave it out",
+        )
+    for fixed, (only, why) in FIXED.items():
+        if name.lower() == fixed.lower() and value.strip().lower() != only.lower():
+            return f"{fixed} = {value} cannot be set: {why}", f"remove it; watersmeet uses {only}"
+    return None
+
+
+# What is read and written by one of Spark's own data sources is told: which, and that one's options.
 
 FORMAT, TABLE = "format", "table"
 _OURS = {"kafka": "Kafka", "json": "File", "csv": "File", "parquet": "File"}

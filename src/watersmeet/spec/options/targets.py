@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import postgres
-from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.files import in_store, local_path, parts_in_store, path_of
 from watersmeet.spec.options.kafka import SINK_OURS, servers_in, topics_in
 from watersmeet.spec.options.kafka_delivery import DeliveryOptions, client_settings, is_exactly_once
 from watersmeet.spec.options.lake import IcebergOptions, catalog_options
-from watersmeet.spec.options.stored_files import in_store, parts_in_store
 
 
 def path_parts(path: str) -> tuple[str, ...]:

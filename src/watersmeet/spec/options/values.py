@@ -1,8 +1,4 @@
-"""Which values the options of Spark's readers, writers and parsers of files can have.
-
-Spark refuses most others when it first reads, some in each record, and a few it passes over in silence. What
-it refuses was found out by asking it; a test asks again.
-"""
+"""Values that options of Spark's readers, writers and parsers can have."""
 
 from __future__ import annotations
 
@@ -15,6 +11,31 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.secrets import public_option
 from watersmeet.spec.time_patterns import pattern_problem
 from watersmeet.spec.time_zones import zone_named
+
+# Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may.
+
+
+def lowered(options: Mapping[str, str]) -> dict[str, str]:
+    """
+    >>> lowered({"multiLine": "True"})
+    {'multiline': 'True'}
+    """
+    return {name.lower(): value for name, value in options.items()}
+
+
+def is_true(options: Mapping[str, str], name: str) -> bool:
+    """Whether a switch is on. ``options``: with names in lower case.
+
+    >>> is_true({"multiline": " True"}, "multiline")
+    True
+    """
+    return options.get(name, "").strip().lower() == "true"
+
+
+# Which values the options of Spark's readers, writers and parsers of files can have.
+#
+# Spark refuses most others when it first reads, some in each record, and a few it passes over in silence.
+# What it refuses was found out by asking it; a test asks again.
 
 
 class Use(Enum):

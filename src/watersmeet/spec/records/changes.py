@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from watersmeet.spec.model import Computed, Expr, Source
+from watersmeet.spec.model import ComputedColumn, Expr, Source
 
 
 def said_by(source: Source) -> str | None:
@@ -14,18 +14,18 @@ def said_by(source: Source) -> str | None:
     return None if source.change_column is None else source.change_column.column
 
 
-def computed_expr(computed: Iterable[Computed], name: str) -> Expr | None:
+def computed_expr(computed: Iterable[ComputedColumn], name: str) -> Expr | None:
     """Return what a column is computed of; None: it is a column of the records."""
     return next((own.expr for own in computed if own.column.name == name), None)
 
 
-def computed_of_key(source: Source) -> tuple[Computed, ...]:
+def computed_of_key(source: Source) -> tuple[ComputedColumn, ...]:
     """Return the computed columns of the primary key, and that of the sequence."""
     named = () if source.primary_key is None else source.primary_key.named
     return tuple(own for own in source.computed if own.column.name in named)
 
 
-def computed_of_changes(source: Source) -> tuple[Computed, ...]:
+def computed_of_changes(source: Source) -> tuple[ComputedColumn, ...]:
     """Return all computed columns that say which change a record is."""
     change = tuple(own for own in source.computed if own.column.name == said_by(source))
     return (*computed_of_key(source), *change)

@@ -1,30 +1,143 @@
-"""A run: an immutable, memory-mapped Arrow file of rows of one arrangement, sorted by slot (`kernel.slots`).
-
-Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order they are
-looked at, `order_of_times` of it uint32, the row numbers in ascending order of that time; per further key by
-which rows are found `FoundBy.prefixes` and `FoundBy.places` (`kernel.match.prefixes`); when only one column
-releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
-here to the end; where the order in which rows came is wanted, `ARRIVAL` uint32, their places in it within the
-run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is made of
-(`state.runs.columns`) in its field's metadata; and, of rows that ASOF joins look for, ``#came`` int64: by
-which of equal times the one that came first is known, in a run that was not merged yet less ``Run.offset``.
-
-By what the rows are sorted within a hash is said by each run (``index``), and release does not depend on it.
-
-Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
-column: a range of ``#order``, which costs what goes. It stays on disk until the run is dropped or merged.
-"""
+"""A run: an immutable Arrow file of rows of one arrangement, sorted by slot; its columns."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
+import pyarrow as pa
+
+from watersmeet.event_time import NEVER, Watermark
 from watersmeet.measure import Measured
 from watersmeet.names import ours
-from watersmeet.state.runs.beside import FoundBy, least_times, order_of_times
-from watersmeet.state.runs.columns import StoredColumn
+from watersmeet.state.runs.heavy_hitters import HeavyKey
+from watersmeet.state.stored_record import FrozenRecord
+
+# Which kept columns a run has, and of what they are made: each says it in the metadata of its field.
+#
+# A query may change between runs of a job in what it keeps. So columns of stored rows are found by what
+# they are made of: their names may be other ones then (those of computed columns are numbered), and there
+# may be more.
+
+_ORIGIN = b"watersmeet.origin"
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A kept column. ``origin``: a digest of what it is made of: columns of one origin hold the same values;
+    ``text``: what it is, for people."""
+
+    name: str
+    origin: str
+    text: str
+
+
+def null_column(name: str) -> str:
+    """The stored column that is TRUE where the event time ``name`` is NULL."""
+    return ours(f"null:{name}")
+
+
+@lru_cache(maxsize=1_000)
+def with_origins(
+    names: tuple[str, ...], types: tuple[pa.DataType, ...], columns: tuple[StoredColumn, ...]
+) -> pa.Schema:
+    """The schema of columns of these names and types, with the origins of those that have one."""
+    origins = {column.name: {_ORIGIN: column.origin.encode()} for column in columns}
+    fields = zip(names, types, strict=True)
+    return pa.schema([pa.field(name, kind, metadata=origins.get(name)) for name, kind in fields])
+
+
+def origins_in(schema: pa.Schema) -> dict[str, list[str]]:
+    """Per origin the columns of a run that are of it."""
+    names_by_origin: dict[str, list[str]] = {}
+    for field in schema:
+        if field.metadata is not None and _ORIGIN in field.metadata:
+            names_by_origin.setdefault(field.metadata[_ORIGIN].decode(), []).append(field.name)
+    return names_by_origin
+
+
+def missing_columns(schema: pa.Schema, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
+    """Those of the columns that a run has not."""
+    held = origins_in(schema)
+    return [column for column in columns if column.origin not in held]
+
+
+def choose_columns(
+    schema: pa.Schema, columns: Sequence[StoredColumn], internal: Collection[str]
+) -> list[tuple[str, str]]:
+    """(name, the run's name for it) of these columns, all of them there, then of those of the run that are
+    neither ``internal`` nor of any origin. Raises: KeyError when one of them is not there."""
+    held = origins_in(schema)
+    pairs = []
+    for column in columns:
+        names = held[column.origin]
+        pairs.append((column.name, column.name if column.name in names else names[0]))
+    held_names = {*internal, *(name for names in held.values() for name in names)}
+    return [*pairs, *((name, name) for name in schema.names if name not in held_names)]
+
+
+# The columns that a run may have beside those that are kept (see `state.runs.layout`).
+
+_PREFIXES, _PLACES = "prefixes:", "places:"
+
+
+@cache
+def order_of_times(column: str) -> str:
+    """The places of rows in the order of an event time."""
+    return ours(f"order:{column}")
+
+
+@cache
+def least_times(column: str) -> str:
+    """The least of an event time from a place on, in the order of another."""
+    return ours(f"least:{column}")
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """A further key by which rows are found. ``label``: a digest of what its columns are; ``columns``:
+    kept ones."""
+
+    label: str
+    columns: tuple[str, ...]
+
+    @property
+    def prefixes(self) -> str:
+        """The upper bits of its hashes."""
+        return ours(f"{_PREFIXES}{self.label}")
+
+    @property
+    def places(self) -> str:
+        """Beside each of `prefixes` the place of its row."""
+        return ours(f"{_PLACES}{self.label}")
+
+
+def is_of_key(column: str) -> bool:
+    """It is one of these two, of whatever key."""
+    return column.startswith((ours(_PREFIXES), ours(_PLACES)))
+
+
+# A run: an immutable, memory-mapped Arrow file of rows of one arrangement, sorted by slot
+# (`kernel.slots`).
+#
+# Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order
+# they are looked at, `order_of_times` of it uint32, the row numbers in ascending order of that time; per
+# further key by which rows are found `FoundBy.prefixes` and `FoundBy.places` (`kernel.match.probe`);
+# when only one column releases and there are other event times, ``#least:<other>`` int64: in that order,
+# the least ``other`` from here to the end; where the order in which rows came is wanted, `ARRIVAL`
+# uint32, their places in it within the run. Then the kept columns, event times as int64 without NULLs,
+# each with the digest of what it is made of (`state.runs.layout`) in its field's metadata; and, of rows
+# that ASOF joins look for, ``#came`` int64: by which of equal times the one that came first is known, in
+# a run that was not merged yet less ``Run.offset``.
+#
+# By what the rows are sorted within a hash is said by each run (``index``), and release does not depend
+# on it.
+#
+# Releasing is not writing: a row is released when one of its times is below the arrangement's limit for
+# that column: a range of ``#order``, which costs what goes. It stays on disk until the run is dropped or
+# merged.
 
 SLOT = ours("slot")
 ARRIVAL = ours("arrival")
@@ -51,7 +164,7 @@ class RunLayout:
     ties: Literal["ascending", "descending"] | None = None
     watched: tuple[str, ...] = ()
     columns: tuple[StoredColumn, ...] = ()
-    found_by: tuple[FoundBy, ...] = ()
+    found_by: tuple[RunKey, ...] = ()
     counts_keys: bool = False
     key: tuple[str, ...] = ()
 
@@ -83,3 +196,42 @@ class RunLayout:
         """The index of that name; the first one for None, or for a name of an earlier version's."""
         measured = next((index for index in self.indexes if index.name == name), None)
         return measured or next(iter(self.indexes), None)
+
+
+# What a manifest says of a run: enough to pass it over unread.
+
+
+class Run(FrozenRecord):
+    """What a manifest says of a run. ``index``: the name of what its rows are sorted by (within a hash);
+    ``spans``: least and greatest of each event time and of each index that it could have; ``base``,
+    ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
+    of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
+    ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
+    task). ``stands_for``: how many rows of its side, where the run's are partial aggregates, or deletes that
+    are remembered: none. ``keys``: how many different keys its rows have, and of each further key by which
+    they are found, where that is counted (by 32 bits of hashes). ``heavy``: see
+    `state.runs.heavy_hitters`."""
+
+    name: str
+    rows: int
+    nbytes: int
+    checksum: int
+    tick: int
+    index: str | None
+    base: int
+    shift: int
+    low: int
+    high: int
+    spans: dict[str, tuple[int, int]]
+    group: str
+    level: int = 0
+    origin: tuple[int, str, int] | None = None
+    offset: int = 0
+    stands_for: int | None = None
+    keys: tuple[int, ...] = ()
+    heavy: tuple[HeavyKey, ...] = ()
+
+
+def whole_run_released(run: Run, releasing: Sequence[str], limits: Mapping[str, Watermark]) -> bool:
+    """Whether every row of the run is below the limit of one column: the run can be dropped unread."""
+    return any(run.spans[column][1] < limits.get(column, NEVER) for column in releasing)

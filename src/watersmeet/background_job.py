@@ -1,0 +1,238 @@
+"""A job that runs in a thread of its own, and what is asked of it meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import wraps
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, without_hidden
+from watersmeet.observe.listeners import Listener
+from watersmeet.observe.notebook import Displays, running_page
+from watersmeet.observe.progress import RecentTicks, TickReport
+from watersmeet.observe.reports import ObservedTick, account_of, integer_times
+from watersmeet.observe.row_accounting import Account
+from watersmeet.observe.rows import Result
+from watersmeet.observe.watermark_holders import WaitingInput
+from watersmeet.running import RunSettings, check_before_java, run_planned
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.spec.connectors import MEMORY
+
+if TYPE_CHECKING:
+    from watersmeet.plan.model.job import JobPlan
+    from watersmeet.spec.model import Job
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+STARTING, RUNNING, STOPPED, FINISHED, FAILED = "starting", "running", "stopped", "finished", "failed"
+
+
+class StartedJob:
+    """A job that was started; it goes on until it is stopped, is at the end of its input, or fails. Made by
+    `Job.start`. `await_termination` raises what it failed with; if nobody waits, that is printed to stderr.
+
+    Attributes:
+        notices: what a person should know and did not stop the job, in order.
+
+    >>> from watersmeet import StartedJob, WatersmeetError, files, job, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> def run_for(seconds: float) -> str:
+    ...     started: StartedJob = job(clicks.to_sink(files("out/clicks"))).start()
+    ...     started.await_termination(timeout=seconds)
+    ...     started.stop()
+    ...     return started.status
+    >>> try:  # it has no place for its state: no thread is begun, nor Spark
+    ...     run_for(60)
+    ... except WatersmeetError as error:
+    ...     print(error.code)
+    no-checkpoint
+    """
+
+    def __init__(
+        self,
+        description: Job,
+        plan: JobPlan,
+        settings: RunSettings,
+        *,
+        on_tick: Callable[[TickReport], None] | None = None,
+        notices: Iterable[str] = (),
+    ) -> None:
+        self.notices = list(notices)
+        self._stop = threading.Event()
+        self._within = threading.local()
+        settings = replace(
+            settings,
+            frames={name: self._of_a_table(frame) for name, frame in settings.frames.items()},
+            functions={name: self._of_a_tick(function) for name, function in settings.functions.items()},
+            is_background=True,
+            stop=self._stop,
+            on_notice=self.notices.append,
+        )
+        check_before_java(description, plan, settings, servers=False)
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._waiting, self._lock = 0, threading.Lock()
+        self._result: Any = None
+        self._recent = RecentTicks()
+        self._integers = integer_times(plan)
+        sinks = (*description.sinks, *(insert.sink for insert in description.inserts))
+        self._in_memory = {sink.name for sink in sinks if sink.connector == MEMORY}
+        self._displays = Displays(self._repr_html_, self.__repr__)
+        self._last: ObservedTick | None = None
+        self._told = on_tick
+
+        def work() -> None:
+            try:
+                watcher = _Within(self._begun.set, self._report)
+                self._result = run_planned(description, plan, settings, watchers=[watcher])
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._end()
+
+        self._thread = threading.Thread(target=work, name=f"watersmeet {settings.checkpoint}", daemon=True)
+        self._thread.start()
+
+    def _end(self) -> None:
+        """Mark the job as ended; print what it failed with, unless `await_termination` will raise it."""
+        with self._lock:
+            self._ended.set()
+            is_raised = self._waiting > 0
+        error = self._error
+        if error is not None and not is_raised:
+            text = str(error) if isinstance(error, WatersmeetError) else "".join(format_exception(error))
+            shown = printable(without_hidden(text))
+            print(f"{self._thread.name}: the job has failed\n{shown}", file=sys.stderr)
+        self._displays.update(at_once=True)
+
+    def _report(self, report: TickReport, result: ObservedTick) -> None:
+        self._last = result
+        self._recent.add(report)
+        self._displays.update()
+        if self._told is not None:
+            self._of_a_tick(self._told)(report)
+
+    def _of_a_tick(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+        """The same, with its parameters; what it asks of this job while it runs cannot wait for the job."""
+
+        @wraps(function)
+        def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+            self._within.tick = True
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._within.tick = False
+
+        return called
+
+    def _of_a_table(self, frame: Any) -> Any:
+        """The same; what makes frames of a table is called in a tick, too."""
+        return self._of_a_tick(frame) if callable(frame) else frame
+
+    @property
+    def status(self) -> str:
+        """starting, running, stopped, finished (its input had an end), or failed."""
+        if not self._ended.is_set():
+            return RUNNING if self._begun.is_set() else STARTING
+        if self._error is not None:
+            return FAILED
+        return STOPPED if self._result.stopped else FINISHED
+
+    @property
+    def progress(self) -> TickReport | None:
+        """The last tick: rows, watermarks, what is kept, seconds. None before the first one."""
+        return self._recent.last
+
+    @property
+    def account(self) -> Account | None:
+        """Where every row that came in has gone, since the job's first tick. None before the first one."""
+        last = self._last
+        return None if last is None else account_of(last)
+
+    def result(self, name: str | None = None) -> Result:
+        """The rows that a memory sink has got until now, as Arrow, pandas or Polars has them.
+
+        Args:
+            name: of the sink; None: there is one.
+
+        Raises:
+            WatersmeetError: there is no such memory sink, or its rows are no table.
+        """
+        if name is None and len(self._in_memory) == 1:
+            (name,) = self._in_memory
+        if name not in self._in_memory:
+            said = "it has several" if name is None and self._in_memory else f'none is named "{name}"'
+            raise SpecError(
+                f"result() needs the name of a memory sink of the job: {said}",
+                code="no-result",
+                hint=near_names(name or "", sorted(self._in_memory)) or "relation.to_sink(ws.memory('name'))",
+            )
+        return Result(name, MemorySink.table(name))
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End it after the tick in hand; whether it has ended within ``timeout`` seconds (None: until it
+        has; called by ``on_tick`` or a function that gets rows, which are waited for, at once). It goes on
+        from there when it is started again."""
+        self._stop.set()
+        return False if self._in_tick else self._joined(timeout)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
+        if self._in_tick:
+            raise SpecError(
+                "await_termination() cannot be called from the job's own on_tick or function: the job"
+                " waits for them",
+                code="bad-argument",
+                hint="call stop(), which ends the job after this tick",
+            )
+        with self._lock:
+            self._waiting += 1
+        try:
+            self._joined(timeout)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                ended = self._ended.is_set()
+        if ended and self._error is not None:
+            raise self._error
+        return ended
+
+    def exception(self) -> BaseException | None:
+        """What it failed with; None, if it has not."""
+        return self._error
+
+    @property
+    def _in_tick(self) -> bool:
+        return getattr(self._within, "tick", False)
+
+    def _joined(self, timeout: float | None) -> bool:
+        self._thread.join(timeout)
+        return self._ended.is_set()
+
+    def __repr__(self) -> str:
+        return f"<StartedJob {self.status}>"
+
+    def _repr_html_(self) -> str:
+        return running_page(self.status, self._recent, self._integers, list(self.notices), self._error)
+
+    def _ipython_display_(self) -> None:
+        self._displays.show()
+
+
+class _Within(Listener):
+    """Tells a started job of its run."""
+
+    def __init__(self, begun: Callable[[], None], ticked: Callable[[TickReport, ObservedTick], None]) -> None:
+        self._begun, self._ticked = begun, ticked
+
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
+        self._begun()
+
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
+        self._ticked(report, result)

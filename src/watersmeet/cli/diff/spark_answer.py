@@ -1,0 +1,88 @@
+"""Batch answers made by Spark, over the rows that a job has read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from watersmeet.cli.diff.source_rows import SourceFiles
+from watersmeet.diff.bags import AS_IT_IS, quote_identifier, text, types_of
+from watersmeet.diff.dialect import SparkSql
+from watersmeet.diff.statement import AT, PART
+from watersmeet.errors import SpecError, raise_all
+from watersmeet.spec.model import Job, Sink
+
+
+def check_servers(
+    read: Mapping[str, SourceFiles], sinks: Sequence[Sink], settings: Mapping[str, str]
+) -> None:
+    """Ask the Kafka brokers of what is compared, before Java starts.
+
+    Args:
+        sinks: those whose topics are read.
+        settings: of the job, for Spark.
+
+    Raises: WatersmeetError, with all that do not answer.
+    """
+    from watersmeet.runtime.spark.preflight.run import collect_errors, uses_socks_proxy
+    from watersmeet.runtime.spark.preflight.servers import WaitPolicy, check_brokers, check_topics
+
+    if uses_socks_proxy(settings):
+        return
+    sources = [of.source for of in read.values() if of.ends]
+    checks = [
+        *(partial(check_topics, source, WaitPolicy()) for source in sources),
+        *(partial(check_brokers, sink, WaitPolicy(), 0.0) for sink in sinks if sink.traits.log),
+    ]
+    raise_all([problem for check in checks for problem in collect_errors(check)])
+
+
+class SparkAnswers:
+    """A session, with all sources of a plan as views, but those whose rows are taken back: what these hold is
+    told by DuckDB alone."""
+
+    def __init__(self, job: Job, read: Mapping[str, SourceFiles], settings: Mapping[str, str]) -> None:
+        from watersmeet.runtime.spark.batch import Batch
+        from watersmeet.runtime.spark.job import session
+
+        kafka = any(of.ends for of in read.values())
+        self._spark = session.start(
+            session.build_session_settings(
+                master=settings.get("master"),
+                conf=dict(job.settings),
+                jars=settings.get("jars"),
+                kafka=kafka,
+                time_zone=job.options.time_zone,
+            )
+        )
+        batch = Batch(self._spark, PART, AT)
+        for of in read.values():
+            if of.source.changes or of.source.compared:
+                continue
+            if of.source.traits.files:
+                batch.files(of.source, of.files, of.urls, of.asked)
+            elif of.named:
+                raise SpecError(
+                    f"--input {of.source.name}: only DuckDB reads files of a {of.source.connector} source,"
+                    " and this query needs Spark",
+                    code="not-compared",
+                    hint="remove --input, or write the files as Parquet with the declared columns",
+                )
+            else:
+                batch.topics(of.source, of.ends, of.asked)
+        self._batch = batch
+        self.dialect = SparkSql(batch.tables)
+
+    def answer(self, db: Any, sql: str, folder: str) -> str:
+        """A relation of DuckDB with what a statement gives; times as they are in UTC. ``folder``: where its
+        rows are kept."""
+        self._batch.write(sql, folder)
+        files = f"read_parquet({text(f'{folder}/*.parquet')}, {AS_IT_IS})"
+        columns = [
+            f"timezone('UTC', {quote_identifier(name)}) AS {quote_identifier(name)}"
+            if kind == "TIMESTAMP WITH TIME ZONE"
+            else quote_identifier(name)
+            for name, kind in types_of(db, files).items()
+        ]
+        return f"(SELECT {', '.join(columns)} FROM {files} r)"

@@ -1,1 +1,0 @@
-"""A tick as the driver sees it: what is decided between the tasks, and what is remembered."""

@@ -1,1 +1,0 @@
-"""What a node's tasks reported, put together: the state after a tick."""

@@ -1,1 +1,0 @@
-"""What tasks do by kind of node: joins of all kinds, look-ups, windows."""

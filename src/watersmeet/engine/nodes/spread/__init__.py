@@ -1,1 +1,0 @@
-"""Work of a join that tasks share otherwise than by hashes alone."""

@@ -1,1 +1,0 @@
-"""Surfaces: SQL text and case files become `watersmeet.spec` objects. No planning, no execution."""

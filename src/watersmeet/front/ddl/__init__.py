@@ -1,1 +1,0 @@
-"""Declarations and settings: CREATE and SET."""

@@ -1,1 +1,0 @@
-"""SELECT: names, items, joins, views, windows, aggregates."""

@@ -1,1 +1,0 @@
-"""The text itself: dialect, tokens, places, precedence of operators."""

@@ -1,1 +1,0 @@
-"""Types: as people write them, and of expressions, as far as that is known without Spark."""

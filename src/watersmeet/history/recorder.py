@@ -1,0 +1,191 @@
+"""A run's history, from what the run tells of itself while it goes on."""
+
+from __future__ import annotations
+
+import platform
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
+
+from watersmeet.errors import printable, without_hidden
+from watersmeet.history import segments
+from watersmeet.history.plan_document import Drawing, SideFiles, limits_of
+from watersmeet.history.points import OFFSET, Figures, figures_of, subject_of
+from watersmeet.history.sampled import TickSampler
+from watersmeet.history.writer import HistoryWriter
+from watersmeet.observe.listeners import Listener
+from watersmeet.observe.progress import TickReport
+from watersmeet.observe.reports import ObservedTick, integer_columns
+from watersmeet.observe.watermark_holders import WaitingInput
+from watersmeet.plan.explain import explain
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Job
+from watersmeet.spec.secrets import public_setting
+from watersmeet.state.store import Store
+
+MAX_NOTICES = 100
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """What is written down of a run when it begins: ``settings`` of the run and of Spark, as they may be
+    shown; ``explained``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are
+    integers; ``late_files``, ``broken_files``: where late rows are, and records that do not parse."""
+
+    plan: JobPlan
+    settings: Mapping[str, str]
+    explained: str
+    integer_times: tuple[str, ...]
+    late_files: SideFiles | None = None
+    broken_files: SideFiles | None = None
+
+    @classmethod
+    def of(cls, job: Job, plan: JobPlan) -> RunDescription:
+        every = (*job.run.items(), *job.settings.items())
+        settings = {name: public_setting(name, value) for name, value in every}
+        integers = {subject_of("time", *names) for names in integer_columns(plan)}
+        files = (SideFiles.of_job(job, setting) for setting in ("late_output", "broken_output"))
+        return cls(plan, settings, explain(plan), tuple(sorted(integers)), *files)
+
+
+class EndedRunReport(Protocol):
+    """What is read of how a run ended."""
+
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def stopped(self) -> bool: ...
+
+
+class HistoryRecorder(Listener):
+    """What a run tells, kept beside the state. Begins when the run holds its checkpoint (`started`): a run
+    that does not come so far leaves nothing.
+
+    Args:
+        store: gives the store of the state, once the run has begun.
+        clock: returns the time in µs since 1970.
+    """
+
+    def __init__(
+        self, store: Callable[[], Store], about: RunDescription, clock: Callable[[], int] | None = None
+    ) -> None:
+        self._place = store
+        self._say: Callable[[str], None] = lambda _: None
+        self._about = about
+        self._clock = clock or _now_us
+        self._looks = TickSampler(about.plan)
+        self._not_looked_at: tuple[ObservedTick, int] | None = None
+        self._notices: list[str] = []
+        self._told: dict[tuple[str, str], str] = {}
+        self._read: dict[tuple[str, str], int | None] = {}
+        self._keeping: HistoryWriter | None = None
+        self._store: Store | None = None
+        self._run: str | None = None
+
+    @contextmanager
+    def recording_run(self, say: Callable[[str], None]) -> Iterator[Callable[[EndedRunReport], None]]:
+        """Around the run; what it gives is called with how the run ended. ``say``: is told, once, that the
+        history cannot be written."""
+        self._say = say
+        outcomes: list[EndedRunReport] = []
+        try:
+            yield outcomes.append
+        except Exception as error:
+            self._end("failed", error)
+            raise
+        except BaseException:  # Ctrl-C before the run could take it for a wish to stop
+            self._end("stopped")
+            raise
+        for outcome in outcomes:
+            self._end("stopped" if outcome.stopped else "finished" if outcome.finished else "caught up")
+
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
+        self._store = self._place()
+        self._keeping = HistoryWriter(self._store, self._say)
+        try:
+            self._run = segments.begin(self._store, uuid.uuid4().hex[:8], self._begun())
+        except Exception as error:  # it is for people: no job ends by it
+            self._say(f"the history of the job cannot be written: {error}")
+
+    def _begun(self) -> segments.RunStart:
+        about = self._about
+        return segments.RunStart(
+            started_us=self._clock(),
+            version=_version(),
+            machine=platform.node(),
+            settings=about.settings,
+            plan=about.explained,
+            integer_times=about.integer_times,
+            drawing=Drawing.of_plan(about.plan),
+            limits=limits_of(about.plan),
+            late_files=about.late_files,
+            broken_files=about.broken_files,
+        )
+
+    def notice(self, said: str) -> None:
+        if len(self._notices) < MAX_NOTICES:
+            self._notices.append(printable(without_hidden(said)))
+
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
+        if self._keeping is None:
+            return
+        try:
+            figures = figures_of(report, result)
+            told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
+            self._told = {words[:2]: words[2] for words in figures.told}
+            now_us, looked = self._clock(), Figures()
+            self._not_looked_at = result, now_us
+            if self._looks.is_due(result):
+                looked, self._not_looked_at = self._looks.figures(result), None
+            levels = {**self._drop_unchanged_offsets(figures.levels), **looked.levels}
+            self._keeping.add(result.tick, now_us, Figures(figures.amounts, levels, told, looked.keys))
+        except Exception as error:  # it is for people: no job ends by it
+            self._say(
+                f"the history of the job has no more ticks of this run: {type(error).__name__}: {error}"
+            )
+            self._keeping.close()
+            self._keeping = None
+
+    def _drop_unchanged_offsets(
+        self, levels: Mapping[tuple[str, str], int | None]
+    ) -> dict[tuple[str, str], int | None]:
+        """Without how far parts of sources were read that are where they were."""
+        read = {name: level for name, level in levels.items() if name[1].startswith(f"{OFFSET} ")}
+        same = {name for name, level in read.items() if self._read.get(name) == level}
+        self._read = read
+        return {name: level for name, level in levels.items() if name not in same}
+
+    def _end(self, how: str, error: BaseException | None = None) -> None:
+        if self._keeping is not None:
+            self._record_last_tick()
+            self._keeping.close()
+        if self._store is None or self._run is None:
+            return
+        told = None if error is None else printable(without_hidden(str(error)))
+        ended = segments.RunEnd(ended_us=self._clock(), how=how, error=told, notices=tuple(self._notices))
+        try:
+            segments.end(self._store, self._run, ended)
+        except Exception as problem:  # see `started`
+            self._say(f"the history of the job cannot be written: {problem}")
+
+    def _record_last_tick(self) -> None:
+        """What is known of the last tick is not to be older than that."""
+        if self._not_looked_at is not None and self._keeping is not None:
+            result, now_us = self._not_looked_at
+            with suppress(Exception):  # see `tick`
+                self._keeping.add(result.tick, now_us, self._looks.figures(result))
+
+
+def _version() -> str:
+    try:
+        return version("watersmeet")
+    except PackageNotFoundError:  # it runs from a source tree
+        return "none"
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,112 @@
+"""Who watches a run: a terminal, a log, metrics, spans. Each is told the same, in the same order, by the
+thread that runs the job, which waits for it:
+
+    (shown_at) ── started ── tick_begins, tick ── tick_begins, tick ── … ── ended
+
+A notice may come at any time, from other threads too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from watersmeet.observe.progress import TickReport
+from watersmeet.observe.reports import ObservedHolder, ObservedTick, Reporter, waiting_inputs
+from watersmeet.observe.watermark_holders import WaitingInput
+from watersmeet.plan.model.job import JobPlan
+
+Ended = TypeVar("Ended")
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """The run that is watched. ``job``: its name, that of its checkpoint directory; ``trigger_s``: seconds
+    between ticks, 0: as soon as there are rows."""
+
+    job: str
+    plan: JobPlan
+    trigger_s: float
+
+
+class Listener:
+    """One that watches a run; it overrides what it wants to be told."""
+
+    def announce_page(self, url: str, access: str) -> None:
+        """A browser sees the run there, from before its start to its end. Only if that was asked for.
+        ``access``: who may see it, in words, which hold no secret."""
+
+    def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
+        """The first tick comes next. ``waiting``: inputs whose watermarks wait for silent partitions;
+        ``before``: what the last tick before this run has come to, if there was one."""
+
+    def tick_begins(self, tick: int) -> None:
+        """A tick is begun."""
+
+    def tick(self, report: TickReport, result: ObservedTick) -> None:
+        """It is committed. ``result``: what the report was made from, with the account."""
+
+    def notice(self, said: str) -> None:
+        """What a person should know and does not stop the job."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over. ``error``: what it failed with; None: it was stopped, or has come to its end."""
+
+
+class ListenerGroup:
+    """Tells several watchers what an engine tells of a run."""
+
+    def __init__(self, watchers: Iterable[Listener]) -> None:
+        self._watchers = tuple(watchers)
+        self._reporter = Reporter(self._ticked)
+
+    def announce_page(self, url: str, access: str) -> None:
+        for watcher in self._watchers:
+            watcher.announce_page(url, access)
+
+    def start(
+        self, holdings: Mapping[str, Mapping[str, Sequence[ObservedHolder]]], before: ObservedTick | None
+    ) -> None:
+        waiting = waiting_inputs(holdings)
+        for watcher in self._watchers:
+            watcher.started(waiting, before)
+
+    def begin(self, tick: int) -> None:
+        for watcher in self._watchers:
+            watcher.tick_begins(tick)
+
+    def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
+        self._reporter.behind(backlog)
+
+    def tick(self, result: ObservedTick, seconds: float, phases: Mapping[str, float]) -> None:
+        self._reporter(result, seconds, phases)
+
+    def notice(self, said: str) -> None:
+        for watcher in self._watchers:
+            watcher.notice(said)
+
+    def end(self, error: BaseException | None) -> None:
+        for watcher in self._watchers:
+            watcher.ended(error)
+
+    def _ticked(self, report: TickReport) -> None:
+        assert self._reporter.last is not None
+        for watcher in self._watchers:
+            watcher.tick(report, self._reporter.last)
+
+
+def run_with_listeners(watchers: Iterable[Listener], run: Callable[[ListenerGroup], Ended]) -> Ended:
+    """What ``run`` gives, which tells ``watchers`` of itself; how it ended they are told here. One that is
+    interrupted is stopped."""
+    watching = ListenerGroup(watchers)
+    try:
+        result = run(watching)
+    except Exception as error:
+        watching.end(error)
+        raise
+    except BaseException:
+        watching.end(None)
+        raise
+    watching.end(None)
+    return result

@@ -1,0 +1,273 @@
+"""The page over HTTP: of a job that runs in any process, or has ended, from the history beside its state.
+
+Read only, and of one job. Every request needs the token, for any user of this machine can reach the port.
+Whoever asks for the page by another name than it is served under is refused, so that no page of somebody
+else's reaches it through a browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar, TypeVarTuple
+
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from watersmeet.errors import StateError
+from watersmeet.history.reader import HistoryReader, JobHistory
+from watersmeet.page.document import Document, document_of, samples_of
+from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
+from watersmeet.page.questions import AnswerError, QuestionRunner
+from watersmeet.spec.monitoring import AccessToken, is_equal
+
+STATIC = dict.fromkeys(STYLES, "text/css") | dict.fromkeys(SCRIPTS, "text/javascript")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+COOKIE = "watersmeet"
+NO_TOKEN_SHOWN = (
+    "this page asks for a token: open the link that the command printed, or add ?token= and what is in the"
+    " file that it named; a program sends Authorization: Bearer TOKEN"
+)
+HISTORY_POLL_S = 2.0
+
+Made = TypeVar("Made")
+Given = TypeVarTuple("Given")
+
+
+class PageFeed:
+    """What the page is told of a job: from its history, which is looked at every `HISTORY_POLL_S` seconds
+    while somebody looks at the page, once for all who do.
+
+    Args:
+        asker: is asked about its rows.
+        is_held: tells whether a process holds the checkpoint; None: nobody knows.
+    """
+
+    def __init__(
+        self,
+        reader: HistoryReader,
+        title: str,
+        look_s: float = HISTORY_POLL_S,
+        asker: QuestionRunner | None = None,
+        is_held: Callable[[], bool | None] = lambda: None,
+    ) -> None:
+        self._reader = reader
+        self._is_held = is_held
+        self._was_held: bool | None = None
+        self.held: bool | None = None
+        self.title = title
+        self.asker = asker
+        self.look_s = look_s
+        self._lock = threading.Lock()
+        self._past: JobHistory | None = None
+        self._looked = float("-inf")
+        self._whole: tuple[object, str] | None = None
+
+    def past(self, now: float) -> JobHistory:
+        """The history, as it was at most `look_s` seconds ago. ``now``: seconds, that only grow."""
+        with self._lock:
+            return self._read(now)
+
+    def document(self, now: float) -> str:
+        """The document of that, as JSON; but for the clock it is made once for all who ask."""
+        with self._lock:
+            past = self._read(now)
+            if self._whole is None or self._whole[0] != self.state(past):
+                self._whole = self.state(past), self.updates_after(past)
+            return f'{self._whole[1][:-1]},"now":{time.time()}}}'
+
+    def updates_after(self, past: JobHistory, after: int = 0) -> str:
+        """The document of a history, as JSON: of time lines what came after that clock (µs)."""
+        return json.dumps(_document(past, self, after), separators=(",", ":"))
+
+    def state(self, past: JobHistory) -> object:
+        """What changes when the document does."""
+        return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None, self.held
+
+    def _read(self, now: float) -> JobHistory:
+        if self._past is None or now - self._looked >= self.look_s:
+            is_held, was_held = self._is_held(), self._was_held
+            self._past, self._looked = self._reader.read(), now
+            runs = self._past.runs
+            # a run releases its checkpoint just before it writes how it ended
+            is_ending = was_held and is_held is False and bool(runs) and runs[-1].ended is None
+            self._was_held, self.held = is_held, is_ending or is_held
+        return self._past
+
+
+def _document(past: JobHistory, feed: PageFeed, after: int) -> Document:
+    """With samples of the rows that the last run has set aside, and how rows can be asked for."""
+    begun = past.runs[-1].begun if past.runs else None
+    files = () if begun is None else dict.fromkeys((begun.late_files, begun.broken_files))
+    samples = [row for of in files for row in samples_of(of)]
+    asked = None if feed.asker is None else feed.asker.job.document
+    document = document_of(past, feed.title, after, is_held=feed.held)
+    return {**document, "samples": samples, "why": asked}
+
+
+def app_of(feed: PageFeed, hosts: list[str], token: AccessToken | None, port: int) -> Starlette:
+    """Make the page an application.
+
+    Args:
+        hosts: the names under which it may be asked for.
+        token: what has to be known to see it; None: nothing.
+        port: where it listens, for which a browser keeps a cookie.
+    """
+
+    async def index(_: Request) -> Response:
+        # It is made while the browser loads the scripts; who asks for it is told what went wrong.
+        _run_in_thread(feed.document, _clock()).add_done_callback(
+            lambda made: made.cancelled() or made.exception()
+        )
+        return HTMLResponse(served_page(feed.title))
+
+    async def document(_: Request) -> Response:
+        try:
+            return Response(await _run_in_thread(feed.document, _clock()), media_type="application/json")
+        except StateError as error:
+            return PlainTextResponse(error.message, 503)
+
+    async def events(request: Request) -> Response:
+        after = _number(request.headers.get("last-event-id") or request.query_params.get("after"))
+        return EventSourceResponse(_news(after), ping=15)
+
+    async def _news(after: int) -> AsyncIterator[dict[str, Any]]:
+        seen: object = None
+        while True:
+            try:
+                whole = await _run_in_thread(feed.past, _clock())
+            except StateError as error:
+                yield {"event": "problem", "data": json.dumps(error.message)}
+                seen = None
+                await asyncio.sleep(feed.look_s)
+                continue
+            if feed.state(whole) != seen:
+                seen = feed.state(whole)
+                more = await _run_in_thread(feed.updates_after, whole, after)
+                after = max(after, whole.until_us)
+                yield {"id": str(after), "event": "more", "data": more}
+            await asyncio.sleep(feed.look_s)
+
+    async def why(request: Request) -> Response:
+        return await _asked(request, _question_of(request))
+
+    async def inputs(request: Request) -> Response:
+        return await _asked(request, None)
+
+    async def _asked(request: Request, question: Mapping[str, Any] | None) -> Response:
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return PlainTextResponse("pages of others may not ask", 403)
+        if feed.asker is None:
+            return PlainTextResponse("there is no such page", 404)
+        try:
+            return JSONResponse(await feed.asker.told(question, lambda: _wait_for_disconnect(request)))
+        except AnswerError as error:
+            return PlainTextResponse(error.words, error.status)
+        except asyncio.CancelledError:  # the page ends, and does not wait for it
+            return PlainTextResponse("the page has ended", 503)
+
+    async def file(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return PlainTextResponse("there is no such page", 404)
+        return Response(static(name), media_type=STATIC[name])
+
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+        Middleware(_TokenGuard, token=token, cookie=f"{COOKIE}-{port}"),
+        Middleware(GZipMiddleware, compresslevel=3),
+    ]
+    routes = [
+        Route("/", index),
+        Route("/document.json", document),
+        Route("/events", events),
+        Route("/why.json", why),
+        Route("/inputs.json", inputs),
+        Route("/{name}", file),
+    ]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+def _question_of(request: Request) -> dict[str, Any]:
+    """As `Asker.told` wants it."""
+    said = request.query_params
+    return {
+        "input": said.get("input", ""),
+        "query": said.get("query") or None,
+        "time": said.get("time") or None,
+        "keys": said.getlist("key"),
+    }
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    """Ends when the browser has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _run_in_thread(work: Callable[[*Given], Made], *given: *Given) -> asyncio.Future[Made]:
+    return asyncio.get_running_loop().run_in_executor(None, work, *given)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 19 else 0
+
+
+class _TokenGuard:
+    """Asks for the token, and sets `HEADERS`.
+
+    A program sends it in a header each time. A browser sends it once, in the query of the link, and a cookie
+    from then on. Cookies go to all ports of a host, and so to servers of other users: the cookie is named
+    after the port, and does not reveal the token.
+    """
+
+    def __init__(self, app: ASGIApp, token: AccessToken | None, cookie: str) -> None:
+        self._app = app
+        self._token = token
+        self._cookie = cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                names = {name for name, _ in message.get("headers", ())}
+                told = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *(h for h in told if h[0] not in names)]
+            await send(message)
+
+        refusal = None if self._token is None else self._refusal(Request(scope), self._token)
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request, token: AccessToken) -> Response | None:
+        """The answer to a request that has neither header nor cookie; None: it has one of them."""
+        cookie, shown = token.derive(self._cookie), request.cookies.get(self._cookie, "")
+        if token.is_in_header(request.headers.get("authorization")) or is_equal(shown, cookie):
+            return None
+        if request.url.path == "/" and token.is_known(request.query_params.get("token")):
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self._cookie, cookie, httponly=True, samesite="lax")
+            return response
+        return PlainTextResponse(NO_TOKEN_SHOWN, 401, {"WWW-Authenticate": "Bearer"})

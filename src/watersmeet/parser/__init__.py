@@ -1,0 +1,1 @@
+"""Parse SQL text into a description of a job."""

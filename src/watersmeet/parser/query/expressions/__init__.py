@@ -1,0 +1,1 @@
+"""Check expressions for what Spark would reject."""

@@ -1,0 +1,1 @@
+"""Tokens, dialect and positions in a job's text."""

@@ -1,0 +1,1 @@
+"""Types of expressions in a job's text."""

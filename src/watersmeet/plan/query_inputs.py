@@ -1,0 +1,147 @@
+"""What the names of a query mean: inputs in order, the unit of each column, which columns are event times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.event_time import DAY_US, Side
+from watersmeet.spec.model import Column, Expr, Input
+from watersmeet.spec.time_zones import UTC
+from watersmeet.types.sql_type import DATE, SqlType
+
+Ref = tuple[str, str]
+"""(alias, column)."""
+
+
+class Unit(Enum):
+    """What a value of an expression counts; the value itself is held in µs, or plain for integers."""
+
+    INTEGER = "integer"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    INTERVAL = "interval"
+    DAYS = "days"
+    WEEKS = "weeks"
+    HOURS = "hours"
+    MINUTES = "minutes"
+    SECONDS = "seconds"
+    MILLIS = "milliseconds"
+    MICROS = "microseconds"
+    NUMBER = "number"
+    OTHER = "other"
+
+    @property
+    def is_time(self) -> bool:
+        return self in (Unit.TIMESTAMP, Unit.DATE)
+
+    @property
+    def is_count(self) -> bool:
+        """A whole number that counts time."""
+        return self in _SCALES and not self.is_time
+
+    @property
+    def scale(self) -> int:
+        """What a plain 1 is worth when it is added."""
+        return _SCALES.get(self, 1)
+
+
+_SCALES = {
+    Unit.DATE: DAY_US,
+    Unit.WEEKS: 7 * DAY_US,
+    Unit.DAYS: DAY_US,
+    Unit.HOURS: 3_600_000_000,
+    Unit.MINUTES: 60_000_000,
+    Unit.SECONDS: 1_000_000,
+    Unit.MILLIS: 1_000,
+    Unit.MICROS: 1,
+}
+
+
+def unit_of_type(type_: SqlType) -> Unit:
+    """What values of a type count."""
+    if type_.is_integer:
+        return Unit.INTEGER
+    if type_.is_time:
+        return Unit.DATE if type_ == DATE else Unit.TIMESTAMP
+    return Unit.NUMBER if type_.is_number else Unit.OTHER
+
+
+@dataclass(frozen=True)
+class JoinInputs:
+    """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
+    left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
+    join. ``time_zone``: the job's."""
+
+    in_order: tuple[Input, ...]
+    split: int = 1
+    joined: frozenset[Side] = frozenset()
+    time_zone: str = UTC
+
+    def input(self, alias: str) -> Input:
+        return next(i for i in self.in_order if i.alias == alias)
+
+    def position(self, alias: str) -> int:
+        return next(n for n, i in enumerate(self.in_order) if i.alias == alias)
+
+    def side(self, alias: str) -> Side:
+        return Side.LEFT if self.position(alias) < self.split else Side.RIGHT
+
+    def inputs_of_side(self, side: Side) -> tuple[Input, ...]:
+        return self.in_order[: self.split] if side is Side.LEFT else self.in_order[self.split :]
+
+    def column_name(self, ref: Ref) -> str:
+        """The name of a column among those of its side: as declared for an input, ``alias.column`` for the
+        rows of a join."""
+        return name_of(ref) if self.side(ref[0]) in self.joined else ref[1]
+
+    def column(self, ref: Ref) -> Column:
+        column = self.input(ref[0]).column(ref[1])
+        assert column is not None, f"unresolved column {ref}"
+        return column
+
+    def joined_column(self, ref: Ref) -> Column:
+        """Return a column, under the name that it has in rows of a join."""
+        return replace(self.column(ref), name=name_of(ref))
+
+    def unit(self, ref: Ref) -> Unit:
+        return unit_of_type(self.column(ref).type)
+
+    def is_event_time(self, ref: Ref) -> bool:
+        return ref[1] in self.input(ref[0]).event_times
+
+    def mentioned(self, expr: Expr) -> list[str]:
+        """The aliases that ``expr`` mentions, in the order of the query."""
+        aliases = {alias for alias, _ in refs(expr)}
+        return [i.alias for i in self.in_order if i.alias in aliases]
+
+    def sides(self, expr: Expr) -> list[Side]:
+        """The sides that ``expr`` mentions, the left one first."""
+        sides = {self.side(alias) for alias, _ in refs(expr)}
+        return [side for side in Side if side in sides]
+
+
+def refs(expr: Expr) -> list[Ref]:
+    """The columns that ``expr`` mentions, each once, in order of appearance."""
+    return list(dict.fromkeys((column.table, column.name) for column in expr.find_all(exp.Column, bfs=False)))
+
+
+def name_of(ref: Ref) -> str:
+    return f"{ref[0]}.{ref[1]}" if ref[0] else ref[1]
+
+
+def check_event_times(inputs: JoinInputs) -> list[PlanError]:
+    """Event-time columns whose type cannot be an event time."""
+    return [
+        PlanError(
+            f"{i.alias}.{column} is {inputs.column((i.alias, column)).type}, which cannot be an event time",
+            code="wrong-types",
+            hint="cast the column to TIMESTAMP, DATE or an integer type in a view",
+        )
+        for i in inputs.in_order
+        for column in i.event_times
+        if inputs.unit((i.alias, column)) in (Unit.OTHER, Unit.NUMBER)
+    ]

@@ -1,0 +1,1 @@
+"""The driver's half of a tick: watermarks, limits, commits, restore."""

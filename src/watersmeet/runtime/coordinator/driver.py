@@ -1,0 +1,258 @@
+"""The tick's driver: what one process decides between the tasks. Pure but for the store.
+
+    restore ──> begin ──> BegunTick ──> RunningTick ──> ConcludedTick ──> commit        (`open_tick`)
+
+Between two ticks it answers what the next one would do: whether it is due, who is held, what is silent.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.coordinator.input_watermarks import (
+    FIRST_WORK,
+    InputStates,
+    ingest_fields,
+    raise_late_thresholds,
+)
+from watersmeet.runtime.coordinator.ledger import CommittedState, Ledger
+from watersmeet.runtime.coordinator.merge_policy import compute_released_byte_limits
+from watersmeet.runtime.coordinator.restore.changed_queries import (
+    check_columns,
+    check_not_finished,
+    check_same_job,
+    identify_queries,
+    with_changed,
+)
+from watersmeet.runtime.coordinator.restore.plan_for_state import check_plan_for_state
+from watersmeet.runtime.coordinator.restore.retry import again_if_moved_on
+from watersmeet.runtime.coordinator.results import find_broken_reporters
+from watersmeet.runtime.coordinator.retained_runs import incomplete_runs
+from watersmeet.runtime.coordinator.run_context import RunContext, TickSettings
+from watersmeet.runtime.coordinator.shapes import job_shapes
+from watersmeet.runtime.coordinator.table_reads import SnapshotReader, Snapshots, TableReader, Tables
+from watersmeet.runtime.coordinator.tick_phases import StartedTick
+from watersmeet.runtime.messages.work import TickStart, read_work
+from watersmeet.spec.model import NullTime
+from watersmeet.state.manifest import Manifest, load_newest
+from watersmeet.state.store import Store
+from watersmeet.state.verification import verify_files
+from watersmeet.watermark.alignment import SourceDrift
+from watersmeet.watermark.holders import WatermarkHolder
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a store holds of a job when a run begins, checked against the job's plan.
+
+    Args:
+        context: what all ticks of the run share.
+        committed: what its first tick goes on from.
+        said: what there is to say of queries that came, went or changed.
+    """
+
+    context: RunContext
+    committed: CommittedState
+    said: tuple[str, ...] = ()
+
+    @property
+    def store(self) -> Store:
+        return self.context.store
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Return the newest one; None before the first tick."""
+        return self.committed.manifest
+
+    @property
+    def tick(self) -> int:
+        """Return the number of the last committed tick; 0 before the first."""
+        return self.committed.tick
+
+    def load_pending_settings(self) -> str | None:
+        """Return the digest of the settings with which the next tick was begun; None when no node of it was
+        run, so that nothing can have come of it."""
+        store = self.context.store
+        names = store.names("work")
+        first = [n for n in names if n.startswith(f"work/{self.tick + 1}-") and n.endswith(FIRST_WORK)]
+        return read_work(store, first[-1]).settings if first else None
+
+    def forget_begun(self) -> None:
+        """Forget what an earlier run decided about the next tick: nothing of it went out, and this run is set
+        in another way."""
+        for name in self.context.store.names("work"):
+            self.context.store.delete(name)
+
+
+@again_if_moved_on
+def restore(
+    plan: JobPlan,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    settings: TickSettings | None = None,
+    *,
+    started_us: int | None = None,
+    tables: Mapping[str, TableReader] | None = None,
+    snapshots: Mapping[str, SnapshotReader] | None = None,
+) -> Restored:
+    """Load the newest state, if any, and check that it belongs to this plan and is whole.
+
+    Args:
+        schemas: per ``query/alias`` the kept columns in native Arrow types; see `node_shapes`.
+        started_us: the clock now: idle times start here (None: with the first tick).
+        tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
+        snapshots: what reads the tables that are compared, per source.
+
+    Raises:
+        StateError: the state is of another query, other sources, lacks columns, or is damaged.
+    """
+    settings = settings or TickSettings()
+    store.check()
+    store.sweep()
+    manifest = load_newest(store)
+    if manifest is not None:
+        check_same_job(manifest, plan, may_change=settings.change_queries)
+        check_plan_for_state(plan, manifest)
+        verify_files(manifest, store)
+    shapes = job_shapes(plan, schemas, zoned=settings.zoned)
+    context = RunContext(
+        plan,
+        store,
+        settings,
+        shapes,
+        InputStates(plan, started_us),
+        Tables(tables or {}),
+        Snapshots(snapshots or {}, plan, shapes),
+        identify_queries(plan),
+        compute_released_byte_limits(plan),
+        find_broken_reporters(plan, shapes) if settings.keep_broken else frozenset(),
+    )
+    if manifest is None:
+        return Restored(context, CommittedState())
+    changed = with_changed(manifest, plan, shapes, store, zoned=settings.zoned)
+    check_columns(changed.manifest, shapes, store)
+    incomplete = incomplete_runs(shapes, changed.manifest, store)
+    committed = CommittedState(changed.manifest, changed.begins, tuple(changed.contents), incomplete)
+    return Restored(context, committed, tuple(changed.said))
+
+
+class TickDriver:
+    """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
+
+    Args:
+        restored: what the store holds.
+        owner: the id of the state; None: the one that it has.
+        repeats: an earlier run began the next tick and may have put out a part of it. What that run decided
+            about partitions (which there are, which are idle) and about tables counts, not the clock of this
+            one.
+
+    ``ledger``: what is committed.
+    """
+
+    def __init__(self, restored: Restored, owner: str | None = None, *, repeats: bool = False) -> None:
+        self.context = context = restored.context
+        self.plan, self.store, self.shapes = context.plan, context.store, context.shapes
+        self.settings, self.inputs, self.said = context.settings, context.inputs, restored.said
+        stored_owner = "" if restored.manifest is None else restored.manifest.owner
+        self.ledger = Ledger(
+            context.store,
+            restored.committed,
+            context.shapes,
+            stored_owner if owner is None else owner,
+            context.settings.keep_ticks,
+        )
+        if repeats:
+            following = restored.tick + 1
+            context.inputs.idleness.repeat(context.store, following)
+            context.tables.repeat(context.store, following)
+            context.snapshots.repeat(context.store, following, context.settings.digest)
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Return the last committed one; None before the first tick."""
+        return self.ledger.newest.manifest
+
+    @property
+    def tick(self) -> int:
+        """Return the number of the last committed tick; 0 before the first."""
+        return self.ledger.newest.tick
+
+    @property
+    def is_finished(self) -> bool:
+        """Return True if the job's input has ended, so that no tick may follow."""
+        return self.manifest is not None and self.manifest.finished
+
+    def retained(self) -> dict[str, dict[str, int]]:
+        """Return the rows in the state as of the last tick, per query and alias."""
+        retained: dict[str, dict[str, int]] = {}
+        for query in self.plan.queries:
+            nodes = self.ledger.newest.query(query.name).nodes
+            rows_by_side = {name: a.retained for node in nodes for name, a in node.arrangements.items()}
+            retained[query.name] = {side.name: rows_by_side.get(side.name, 0) for side in query.sides}
+            for own, maker, there in query.shared_inputs:
+                retained[query.name][own] = retained[maker][there]
+        return retained
+
+    def begin(self, clock_us: int, *, tasks: int = 1, ordered: bool = False) -> StartedTick:
+        """Begin the next tick, again if it was begun and not committed.
+
+        Args:
+            clock_us: its one clock.
+            tasks: in about how many tasks a node is run that has much to do.
+            ordered: rows leave in the order in which they came in: each node is one task.
+        """
+        before = self.ledger.newest
+        check_not_finished(before.manifest)
+        inputs = self.inputs.at(before.manifest, clock_us)
+        late = {
+            query.name: raise_late_thresholds(query, inputs[query.name], before.query(query.name).late_below)
+            for query in self.plan.queries
+        }
+        start = TickStart(
+            tick=before.tick + 1,
+            attempt=uuid.uuid4().hex,
+            clock_us=clock_us,
+            flush_rows=self.settings.flush_rows,
+            flush_bytes=self.settings.flush_bytes,
+            null_fails=self.plan.queries[0].options.on_null_time is NullTime.FAIL,
+            ordered=ordered,
+            tasks=tasks,
+            placing=self.settings.placing,
+            **ingest_fields(self.plan, self.shapes, before.manifest, late),
+        )
+        return StartedTick(self.context, self.ledger, before, start, inputs, late)
+
+    def look(self, clock_us: int) -> None:
+        """Say that the engine is looking at its sources, at this clock.
+
+        Of the time between two looks no more than half of an idle timeout counts as silence: see
+        `tracker.pause`. An engine that never says so is always looking.
+        """
+        self.inputs.idleness.look(clock_us)
+
+    def waiting(
+        self, clock_us: int, unread: Mapping[str, Collection[str]]
+    ) -> dict[str, dict[str, tuple[WatermarkHolder, ...]]]:
+        """Return, per query and alias, the declared partitions that never had a row and have none to read."""
+        return self.inputs.waiting(self.manifest, clock_us, unread)
+
+    def is_due(self, clock_us: int) -> bool:
+        """Return True if a tick without rows would move a watermark: a partition goes idle at this clock."""
+        return not self.is_finished and self.inputs.would_advance(self.manifest, clock_us)
+
+    def is_table_read_due(self, clock_us: int) -> bool:
+        """Return True if a tick at this clock would read a table that may have changed, to compare it."""
+        return not self.is_finished and self.context.snapshots.is_due(self.manifest, clock_us)
+
+    def held(self) -> dict[str, SourceDrift]:
+        """Return the paused sources: those that are further ahead of others than ``max_drift``."""
+        return self.inputs.ahead_of(self.manifest)
+
+    def close(self) -> None:
+        """Let nothing of the last tick go on: called before another run may begin."""
+        self.ledger.close()

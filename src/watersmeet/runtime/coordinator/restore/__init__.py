@@ -1,0 +1,1 @@
+"""Restore a job's state: checks, changed queries and sources, moved files."""

@@ -1,0 +1,314 @@
+"""Results of a tick and of each query, and the counts that make them up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from watersmeet.event_time import Watermark
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import SnapshotPlan, UpsertPlan
+from watersmeet.plan.order.forecast import MeasuredSide
+from watersmeet.runtime.coordinator.explicit_watermarks import RegressiveAdvance
+from watersmeet.runtime.coordinator.measurements import measured_sides
+from watersmeet.runtime.coordinator.node_cost import KeyShare
+from watersmeet.runtime.messages.reports import (
+    BrokenFile,
+    FileReport,
+    IngestReport,
+    NodeReport,
+    SplitKey,
+    lower_min,
+)
+from watersmeet.runtime.messages.shapes import NodeShape
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.store import Traffic
+from watersmeet.watermark.alignment import SourceDrift
+from watersmeet.watermark.holders import WatermarkHolder
+from watersmeet.watermark.lateness import LateBy, sum_by_column
+from watersmeet.watermark.tracker import PartitionState
+
+# Counts and least times of a tick, put together over tasks and ticks.
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Records of a source that did not parse in a tick.
+
+    Attributes:
+        text: the first characters of one.
+        is_all: whether no record that is to be a row parsed; heartbeats and their like are to be none.
+        files: those of which no such record parsed, by their names.
+        is_cut: there may be more of them.
+    """
+
+    rows: int
+    text: str
+    is_all: bool
+    files: tuple[BrokenFile, ...] = ()
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class RoundedDecimals:
+    """Rows of a source in a tick with decimals that were rounded: how many, and a column with its value.
+    ``of_files``: the source reads files."""
+
+    rows: int
+    text: str
+    of_files: bool = True
+
+
+@dataclass(frozen=True)
+class FutureRows:
+    """Rows of a source in a tick whose time is too far ahead of the clock: how many, and the last time of an
+    event-time column of theirs, in µs since 1970."""
+
+    rows: int
+    column: str
+    time_us: int
+
+
+def sum_lateness(
+    before: Mapping[str, Mapping[str, LateBy]],
+    late: Sequence[tuple[str, Mapping[str, LateBy]]],
+    query: QueryPlan,
+) -> dict[str, dict[str, LateBy]]:
+    """How late the rows were that were late since the job's start, per alias and column; ``late``: in this
+    tick, by alias."""
+    totals = {
+        side.name: sum_by_column(
+            [before.get(side.name, {}), *(late_by for alias, late_by in late if alias == side.name)]
+        )
+        for side in query.alone.sides
+    }
+    return {alias: late_by for alias, late_by in totals.items() if late_by}
+
+
+def add_counts(
+    before: Mapping[str, Mapping[str, int]], counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """The counts of a tick on top of those before, per alias."""
+    total = {alias: dict(rows) for alias, rows in before.items()}
+    for alias, rows in counts.items():
+        total[alias] = sum_counts([total.get(alias, {}), rows])
+    return total
+
+
+def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The numbers of all parts, added up by what they count."""
+    sums: dict[str, int] = {}
+    for what, number in (item for part in parts for item in part.items()):
+        sums[what] = sums.get(what, 0) + number
+    return sums
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """What a tick read, per source.
+
+    Attributes:
+        rows: of all sources, how many. Rows count once however many branches take them, broken records and
+            rows that are no part of a branch's stream, too.
+        broken, far_ahead, rounded: of the sources that had such rows.
+    """
+
+    rows: dict[str, int]
+    broken: dict[str, Broken]
+    far_ahead: dict[str, FutureRows]
+    rounded: dict[str, RoundedDecimals]
+
+
+def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
+    """Sum up what tasks tell. Every branch of a source counts all of its rows, so one of them says how many
+    there were."""
+    sources = {place: source for source, place in find_branches(plan).items()}
+    read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {}, {})
+    broken, skipped, texts = Counter[str](), Counter[str](), dict[str, str]()
+    files = {source.name for source in plan.sources if source.traits.files}
+    of_files: dict[str, list[FileReport]] = {}
+    for report in reports:
+        source = sources.get((report.arrangement, report.branch))
+        if source is None:
+            continue
+        read.rows[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+        skipped[source] += report.counts.get("skipped", 0)
+        if report.files is not None:
+            of_files.setdefault(source, []).append(report.files)
+        if rows := report.counts.get("broken", 0):
+            broken[source] += rows
+            texts.setdefault(source, report.broken_text)
+        if report.rounded:
+            others_rounded = read.rounded.get(
+                source, RoundedDecimals(0, report.rounded_text, source in files)
+            )
+            read.rounded[source] = replace(others_rounded, rows=others_rounded.rows + report.rounded)
+        if rows := report.counts.get("ahead", 0):
+            column, time_us = max(report.furthest.items(), key=lambda last: last[1])
+            others = read.far_ahead.get(source, FutureRows(0, column, time_us))
+            last = others if others.time_us > time_us else FutureRows(0, column, time_us)
+            read.far_ahead[source] = FutureRows(others.rows + rows, last.column, last.time_us)
+    for source, rows in broken.items():
+        is_all = rows + skipped[source] == read.rows[source]
+        read.broken[source] = Broken(rows, texts[source], is_all, *_broken_files(of_files.get(source, [])))
+    return read
+
+
+def _broken_files(reports: Sequence[FileReport]) -> tuple[tuple[BrokenFile, ...], bool]:
+    """Return the files of which no task has read a record that parses, and whether there may be others."""
+    if any(report.parsed is None for report in reports):
+        return (), True  # of a file that several tasks read it is not known
+    parsed = {number for report in reports for number in report.parsed or ()}
+    files: dict[int, BrokenFile] = {}
+    for report in reports:
+        for number, file in report.broken.items():
+            if number not in parsed:
+                rows = files[number].rows if number in files else 0
+                files[number] = file.model_copy(update={"rows": rows + file.rows})
+    by_name = sorted(files.values(), key=lambda file: file.name)
+    return tuple(by_name), any(report.is_cut for report in reports)
+
+
+def find_branches(plan: JobPlan) -> dict[str, tuple[str, int]]:
+    """Return per source one of the branches that read it: ``query/alias``, and its number there."""
+    branches: dict[str, tuple[str, int]] = {}
+    for query in plan.queries:
+        for side in query.sides:
+            for number, branch in side.ingested:
+                branches.setdefault(branch.source.name, (f"{query.name}/{side.name}", number))
+    return branches
+
+
+def find_broken_reporters(plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]]) -> frozenset[str]:
+    """Return of each table one arrangement: that whose tasks write records down that are no rows."""
+    tellers: dict[str, str] = {}
+    for query in plan.queries:
+        for node in (*query.every(SnapshotPlan), *query.every(UpsertPlan)):
+            ((_, branch),) = node.sides[0].sources
+            side = shapes[query.name][node.number].sides[0]
+            tellers.setdefault(branch.source.name, side.arrangement)
+    return frozenset(tellers.values())
+
+
+def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
+    """What became of the rows that a tick brought, but for those that are kept, per alias."""
+    counts: dict[str, dict[str, int]] = {side.name: {} for side in query.alone.accounted}
+    for report in reports:
+        name, _, alias = report.arrangement.rpartition("/")
+        if name == query.name:
+            for what, rows in report.counts.items():
+                if what != "kept":
+                    counts[alias][what] = counts[alias].get(what, 0) + rows
+    return counts
+
+
+def compute_min_times_out(reports: Iterable[NodeReport]) -> dict[str, int]:
+    """Per watermark key the least time of the rows that left a node."""
+    least: dict[str, int] = {}
+    for key, time in (item for report in reports for item in report.least_out.items()):
+        lower_min(least, key, time)
+    return least
+
+
+def count_unknown_padded(reports_of_nodes: Iterable[Iterable[NodeReport]]) -> int:
+    """Rows of padded sides, joined ones too, that left in a tick and may have had a partner."""
+    sides = (side for reports in reports_of_nodes for report in reports for side in report.sides)
+    return sum(side.counts.get("unknown", 0) for side in sides)
+
+
+# What is known of a tick, and of each query, when it is over.
+
+INGEST, DRIVER = "ingest", "driver"
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Of one query and tick. ``risen_watermarks``: output watermarks that rose; ``output_watermarks``,
+    ``input_watermarks``: all of them per key; ``raise_late_thresholds``: likewise, rows of the tick below
+    were late; ``state``: retained rows per alias; ``counts``: of this tick,
+    per alias (see `runtime.tasks.ingest` and matched, padded, released_unmatched, retained); ``account``: the
+    same, since the start of the job;
+    ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
+    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
+    ``find_regressive_advances``: explicit advances that were below their watermarks (see `Options.lenient`);
+    ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
+    columns that the query keeps). ``shed_joined``: rows that joins made for others and that were shed,
+    since the start, by the inputs that are joined in them; ``newly_shed_joined``: in this tick. ``heavy``:
+    the heaviest keys of what is kept, per side that has some; ``split``: the keys that all tasks shared in
+    this tick, per side that tells of them.
+    ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
+
+    risen_watermarks: Mapping[str, Watermark]
+    output_watermarks: Mapping[str, Watermark]
+    input_watermarks: Mapping[str, Watermark]
+    state: Mapping[str, int]
+    counts: Mapping[str, Mapping[str, int]]
+    account: Mapping[str, Mapping[str, int]]
+    rows_out: int
+    total_rows_out: int
+    matches: int
+    state_bytes: int
+    late_below: Mapping[str, Watermark] = field(default_factory=dict)
+    missing_deletes: tuple[tuple[str, str], ...] = ()
+    shed_joined: Mapping[str, int] = field(default_factory=dict)
+    newly_shed_joined: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, Mapping[str, LateBy]] = field(default_factory=dict)
+    holding: Mapping[str, tuple[WatermarkHolder, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+    advances_back: tuple[RegressiveAdvance, ...] = ()
+    heavy: Mapping[str, tuple[KeyShare, ...]] = field(default_factory=dict)
+    split: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TickResult:
+    """``rows_in``: rows read in this tick, per source; ``broken``: those of them that did not parse,
+    ``far_ahead``: those with a time too far ahead, ``rounded``: those with decimals that were rounded, of
+    sources that had some; see `RowsRead`. ``held``: the
+    sources that are not to be read in the next one. ``tasks``: per query in how many tasks its nodes were
+    run, the most of them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's.
+    ``traffic``: with the store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its
+    tasks; what is done behind the back of a tick counts to the next one. Empty where nobody counts. ``read``:
+    per source and part of it (``files``, or a topic's partition) how far it was read by then: of files the
+    number of Spark's lists of them, of a partition the offset behind the last record. ``began``: of parts of
+    which this tick read the first, or went on elsewhere than reading had ended, where that was. Both empty
+    where nobody knows. ``seconds``: how long its parts took, on Spark."""
+
+    tick: int
+    clock_us: int
+    queries: Mapping[str, QueryResult]
+    finished: bool
+    rows_in: Mapping[str, int]
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+    far_ahead: Mapping[str, FutureRows] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedDecimals] = field(default_factory=dict)
+    held: Mapping[str, SourceDrift] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)
+    state: Manifest | None = field(default=None, repr=False, compare=False)
+    read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    began: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    def measured(self) -> dict[str, dict[str, MeasuredSide]]:
+        """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is
+        asked for."""
+        if self.state is None:
+            return {}
+        return {name: measured_sides(self.state, query) for name, query in self.state.queries.items()}
+
+    def partitions(self) -> dict[str, dict[str, list[Mapping[str, PartitionState]]]]:
+        """Per query, input that it reads itself and branch the partitions that are known, by name."""
+        queries = {} if self.state is None else self.state.queries
+        return {
+            name: {
+                alias: [branch.partitions for branch in read.branches] for alias, read in query.inputs.items()
+            }
+            for name, query in queries.items()
+        }
+
+
+def count_shed_rows(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Of counts or an account, the rows that were shed per alias, where there are any."""
+    return {alias: of["shed"] for alias, of in counts.items() if of.get("shed")}

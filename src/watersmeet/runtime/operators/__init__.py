@@ -1,0 +1,1 @@
+"""The tasks' half of each operator."""

@@ -1,0 +1,172 @@
+"""A join of which every task has one side whole (hint BROADCAST): the other side is spread by position.
+
+A task owns an equal part of every run of both sides: for what is released, padded, merged. It looks its part
+of the spread side up in all rows of the broadcast one. So each pair is found once, whatever its key, and a
+spread row's owner knows all its matches.
+
+A broadcast row may be matched in any task. What a task learns of such rows, its own or not, it reports as
+marks, and the driver unites those of all tasks for the ticks to come. An owner that has to know at once, for
+its row leaves in this tick, or moves to a merged run where others cannot mark it, asks for a match among all
+that they may have found it by: the tick's new rows of the spread side, and for a new row the old ones, too.
+Those are few rows: the ones that nobody knew a match of, and that this task has found none for.
+
+Of hot keys (`runtime.operators.spread`) one side is broadcast likewise: only rows of these are asked for.
+
+By a SEMI join whose left side is broadcast a row leaves with its first match, and only one task may say that
+it is the first: there the owner looks its rows up in all rows of the other side (`existence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.event_time import Mask, Side
+from watersmeet.kernel.gather import join_batches, reorder_rows
+from watersmeet.kernel.match.pairs import find
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.slots import TIME_BITS
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.runtime.messages.shapes import JoinShape
+from watersmeet.runtime.operators.existence import are_retained
+from watersmeet.runtime.tasks.partition import Everything, Nothing, OwnedRows, TaskPartition
+from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.state.marks import MarkWriter, read_marks
+from watersmeet.state.runs.writer import sort_rows
+
+
+@dataclass(frozen=True)
+class WholeSide:
+    """All ``rows`` of a side that a task looks through: its own, and those that others own. ``near``: the
+    rows of the other side that may match the latter; ``buckets``: the upper halves of their hashes (None:
+    any)."""
+
+    rows: SideSlice
+    near: OwnedRows
+    buckets: frozenset[int] | None = None
+
+    def around(self, piece: RunSlice) -> RunSlice:
+        """The piece of these rows in which a task's own one is."""
+        return next(
+            other
+            for other in [*self.rows.old, *self.rows.new_runs]
+            if other.name == piece.name and other.start <= piece.start and piece.stop <= other.stop
+        )
+
+    def shared(self, piece: RunSlice, rows: Rows) -> Rows:
+        """Of rows of a task's own piece those that other tasks look through, too."""
+        if self.buckets is None:
+            return rows
+        buckets = np.array(sorted(self.buckets))
+        return rows[np.isin(piece.rows.slots[rows] >> np.int64(TIME_BITS), buckets)]
+
+
+@dataclass(frozen=True)
+class _UnmatchedRows:
+    """Rows of a task's own piece of a run, by number within it, of which no match is known."""
+
+    piece: RunSlice
+    rows: Rows
+
+
+def build_whole_slice(shape: JoinShape, share: TaskPartition, side: Side) -> SideSlice:
+    """A side, whole."""
+    everything = Everything()
+    return SideSlice(shape.side(side), share.work.side(side), share.store, everything, everything)
+
+
+def settle_broadcast_marks(
+    shape: JoinShape, share: TaskPartition, side: Side, own: SideSlice, whole: WholeSide, marks: MarkWriter
+) -> None:
+    """Make the marks of ``own`` right for rows that leave in this tick or are merged. What was found of any
+    rows of the broadcast ``side`` (the marks of ``whole``) goes to ``marks``."""
+    share.report.side(side).together = True
+    for piece, rows in whole.rows.list_new_matches():
+        piece.mark_matched(rows)
+    merged = own.work.list_merged_runs()
+    for piece in [*whole.rows.old, *whole.rows.new_runs]:
+        if piece.touched and piece.name not in merged:
+            _report(share, piece, marks)
+    asked: dict[bool, list[_UnmatchedRows]] = {}
+    for pieces, is_new in ((own.old, False), (own.new_runs, True)):
+        asked[is_new] = []
+        for piece in pieces:
+            if piece.name in merged:
+                rows = np.flatnonzero(piece.run.live(own.work.old_limits, piece.start, piece.stop))
+            else:
+                rows = np.sort(own.released(piece, is_new=is_new))
+            if not len(rows):
+                continue
+            matched, around = piece.marks("matched"), whole.around(piece)
+            if around.touched:
+                first = piece.start - around.start
+                matched |= around.marks("matched")[first : first + len(matched)]
+            unknown = whole.shared(piece, rows[~matched[rows]])
+            if len(unknown):
+                asked[is_new].append(_UnmatchedRows(piece, unknown))
+    _find_matches(shape, share, side, own, whole.near, asked[False], asked[True])
+    for piece in own.old:
+        if piece.name in merged and piece.marks("matched").any():
+            piece.touched.add("matched")  # they go with the rows
+
+
+def _report(share: TaskPartition, piece: RunSlice, marks: MarkWriter) -> None:
+    """The marks of a whole piece that this task adds to those that are stored."""
+    stored = read_marks(share.store, "matched", piece.live.marks.get("matched", ()), piece.start, piece.stop)
+    added = piece.marks("matched") & ~stored
+    rows = np.flatnonzero(added)
+    if len(rows):
+        first, end = int(rows[0]), int(rows[-1]) + 1
+        marks.add(piece.name, "matched", piece.start + first, added[first:end])
+
+
+def _find_matches(
+    shape: JoinShape,
+    share: TaskPartition,
+    side: Side,
+    own: SideSlice,
+    near: OwnedRows,
+    old: Sequence[_UnmatchedRows],
+    new: Sequence[_UnmatchedRows],
+) -> None:
+    """Mark those of the rows that have a match."""
+    if not old and not new:
+        return
+    work = share.work.side(side.other)
+    other = SideSlice(shape.side(side.other), work, share.store, near if new else Nothing(), near)
+    for asked, pieces in ((old, other.new_runs), (new, [*other.new_runs, *other.old])):
+        if not asked or not pieces:
+            continue
+        needles, order = _sort_together(own, asked)
+        hits = np.zeros(len(needles), dtype=np.bool_)
+        for piece in pieces:
+            hits |= _find_matched_needles(shape, needles, side, piece)
+        matched = np.zeros(len(needles), dtype=np.bool_)
+        matched[order] = hits
+        start = 0
+        for asking in asked:
+            end = start + len(asking.rows)
+            asking.piece.marks("matched")[asking.rows[matched[start:end]]] = True
+            start = end
+
+
+def _sort_together(own: SideSlice, asked: Sequence[_UnmatchedRows]) -> tuple[SortedRows, Rows]:
+    """The rows of all pieces in one order, and the places that they had one after the other."""
+    pieces = [asking.piece.batch() for asking in asked]
+    starts = np.cumsum([0, *(piece.num_rows for piece in pieces)])
+    chosen = np.concatenate([start + asking.rows for start, asking in zip(starts, asked, strict=False)])
+    batch = reorder_rows(join_batches(pieces, 0), chosen)
+    slots = np.concatenate([asking.piece.rows.slots[asking.rows] for asking in asked])
+    return sort_rows(batch, slots, own.task.layout, own.work.index)
+
+
+def _find_matched_needles(shape: JoinShape, needles: SortedRows, side: Side, piece: RunSlice) -> Mask:
+    """Which of the needles have a match in a piece of the other side, as a task that looks up has it."""
+    if not shape.kind.hides_right:
+        return piece.has_match(shape.condition, needles, side)
+    hits = np.zeros(len(needles), dtype=np.bool_)
+    for needle, row in find(shape.condition, needles, side, piece.looked_up):
+        hits[needle[are_retained(piece, row)]] = True
+    return hits

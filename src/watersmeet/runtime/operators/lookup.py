@@ -1,0 +1,87 @@
+"""A join with a table as of the tick: the tick's rows of the left side are looked up in a copy of the table,
+go out with what they found, and are not retained.
+
+With equality keys a task owns a hash range of the rows and of the copy. Without, it takes its share of the
+rows and looks at the whole copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
+from watersmeet.kernel.match.pairs import Search, candidates, has_match
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.runtime.messages.shapes import LookupShape
+from watersmeet.runtime.messages.work import SideWork
+from watersmeet.runtime.tasks.matches import ProbedPiece, emit_matches
+from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
+from watersmeet.runtime.tasks.results import NO_ROWS, count, emit_rows, pad, pad_files
+from watersmeet.runtime.tasks.side import NewRows, RunSlice, SideSlice
+from watersmeet.spec.model import JoinKind
+from watersmeet.state.manifest import LiveRun
+
+
+def lookup_rows(shape: LookupShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
+    """Rows with their partners; then those of a padded side that found none."""
+    own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
+    left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
+    if left.new is not None:
+        new = left.new if shape.left.keys else left.new.share(share.partition, share.partitions)
+        rows, hits = new.rows, new.matched
+        yield from _join_rows(shape, new, _open_table_slices(shape, share, own), share)
+        report = share.report.sides[0]
+        matched = int(hits.sum())
+        count(report, "matched", matched)
+        count(report, "padded" if shape.left.padded else "released_unmatched", len(rows) - matched)
+        if shape.left.padded and matched < len(rows):
+            yield from pad(shape, Side.LEFT, rows.batch, new.order_by_arrival(np.flatnonzero(~hits)))
+    for batch, first, end in pad_files(share.work.sides[0], share.store, share.partition, share.partitions):
+        yield from pad(shape, Side.LEFT, batch, np.arange(first, end))
+
+
+def _open_table_slices(shape: LookupShape, share: TaskPartition, own: HashRange) -> list[RunSlice]:
+    """The slices of the copy that may hold partners."""
+    copy = share.work.table
+    runs = [] if copy is None else [LiveRun(run=run) for run in copy.runs]
+    work = SideWork(runs=runs, new_runs=[], pads=[], old_limits={}, new_limits={})
+    return SideSlice(shape.table, work, share.store, own, own).old
+
+
+def _join_rows(
+    shape: LookupShape, new: NewRows, table: list[RunSlice], share: TaskPartition
+) -> Iterator[pa.RecordBatch]:
+    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Marks those that do."""
+    rows, report = new.rows, share.report
+    if shape.kind.hides_right:
+        for piece in table:
+            if share.is_bounded:
+                share.count_candidates(candidates(shape.condition, rows, Side.LEFT, piece.rows))
+            new.matched |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
+        if shape.kind is JoinKind.SEMI and new.matched.any():
+            report.matches += int(new.matched.sum())
+            yield from emit_rows(
+                shape, rows.batch, new.order_by_arrival(np.flatnonzero(new.matched)), None, NO_ROWS
+            )
+        return
+
+    def hit(rows: Rows) -> None:
+        new.mark_matched(rows)
+        share.matched(len(rows))
+
+    def begin(piece: RunSlice) -> Search | None:
+        search = Search.of(shape.condition, rows, Side.LEFT, piece.rows)
+        if search is not None and share.is_bounded:
+            share.count_candidates(search.candidates)
+        return search
+
+    pieces = [ProbedPiece(partial(begin, piece), _mark_nothing) for piece in table]
+    yield from emit_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)
+
+
+def _mark_nothing(rows: Rows) -> None:
+    """Rows of a table have no marks."""

@@ -1,0 +1,106 @@
+"""Numbers and bytes of records as values of declared types; what a type does not hold marks the record."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.runtime.records.cursor import Bytes, BytesCursor, Ints
+from watersmeet.spec.records.avro import DAY_US, FIRST_DAY, LAST_DAY
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import SqlType
+
+OUT_OF_RANGE = "a number is too large"
+NO_DAY = "a time is outside of the years 1 to 9999"
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def to_arrow_type(type_: SqlType) -> pa.DataType:
+    """As Spark hands it over, and takes it."""
+    if type_.name == "TIMESTAMP":
+        return pa.timestamp("us", "UTC")
+    if type_.fields:
+        return pa.struct([(field.name, to_arrow_type(field.type)) for field in type_.fields])
+    if type_.element is not None:
+        return pa.list_(to_arrow_type(type_.element))
+    if type_.entry is not None:
+        return pa.map_(*(to_arrow_type(part) for part in type_.entry))
+    plain = in_arrow(type_)
+    assert plain is not None, type_
+    return plain
+
+
+def convert_integers(cursor: BytesCursor, at: Ints, numbers: Ints, to: SqlType, logical: str) -> pa.Array:
+    """Of whole numbers."""
+    if to.name == "INT":
+        return pa.array(_check_range(cursor, at, numbers, -(2**31), 2**31 - 1, OUT_OF_RANGE).astype(np.int32))
+    if to.name == "DOUBLE":
+        return pa.array(numbers.astype(np.float64))
+    if to.is_decimal:
+        return pa.array(numbers).cast(pa.decimal128(38, 0)).cast(to_arrow_type(to))
+    if to.name == "DATE":
+        days = _check_range(cursor, at, numbers, FIRST_DAY, LAST_DAY, NO_DAY)
+        return pa.array(days.astype(np.int32)).cast(pa.date32())
+    if to.is_time:
+        return _convert_times(cursor, at, numbers, to, logical)
+    return pa.array(numbers)
+
+
+def _convert_times(cursor: BytesCursor, at: Ints, numbers: Ints, to: SqlType, logical: str) -> pa.Array:
+    unit = logical.rpartition("-")[2]
+    least, most = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
+    if unit == "millis":
+        numbers = _check_range(cursor, at, numbers, least // 1000, most // 1000, NO_DAY) * 1000
+    elif unit == "nanos":
+        numbers = numbers // 1000
+    return pa.array(_check_range(cursor, at, numbers, least, most, NO_DAY)).cast(to_arrow_type(to))
+
+
+def _check_range(cursor: BytesCursor, at: Ints, numbers: Ints, least: int, most: int, why: str) -> Ints:
+    wrong = (numbers < least) | (numbers > most)
+    if not wrong.any():
+        return numbers
+    cursor.fail(at[wrong], why)
+    return np.where(wrong, 0, numbers)
+
+
+def read_decimal(
+    cursor: BytesCursor, at: Ints, start: Ints, sizes: Ints, digits: int, scale: int, to: SqlType
+) -> pa.Array:
+    """A DECIMAL of bytes, the highest first, in two's complement."""
+    sizes = np.where(cursor.is_good(at), sizes, 0)
+    empty = cursor.is_good(at) & (sizes == 0)
+    cursor.fail(at[empty], "a decimal has no bytes")
+    sign = np.where((sizes > 0) & (cursor.data[start] > 0x7F), 0xFF, 0).astype(np.uint8)
+    places = start[:, None] + sizes[:, None] - 1 - np.arange(16)
+    inside = places >= start[:, None]
+    little = np.where(inside, cursor.data[np.where(inside, places, 0)], sign[:, None]).astype(np.uint8)
+    long = sizes > 16  # more bytes are right if they only repeat the sign
+    for row in np.flatnonzero(long):
+        more = cursor.data[start[row] : start[row] + sizes[row] - 16]
+        if (more != sign[row]).any() or (little[row, 15] > 0x7F) != (sign[row] == 0xFF):
+            cursor.fail(at[row : row + 1], OUT_OF_RANGE)
+            little[row] = 0
+    plain = pa.decimal128(38, scale)
+    array = pa.Array.from_buffers(plain, len(at), [None, pa.py_buffer(little.tobytes())])
+    least, most = (pa.scalar(Decimal((sign, (9,) * digits, -scale)), plain) for sign in (1, 0))
+    wrong = pc.or_(pc.greater(array, most), pc.less(array, least))
+    if pc.any(wrong).as_py():
+        cursor.fail(at[wrong.to_numpy(zero_copy_only=False)], OUT_OF_RANGE)
+        array = pc.if_else(wrong, pa.scalar(Decimal(0), plain), array)
+    return array.cast(to_arrow_type(to))
+
+
+def format_uuids(raw: Bytes) -> pa.Array:
+    """Texts of 16 bytes each."""
+    hexes = np.empty((len(raw), 32), np.uint8)
+    hexes[:, 0::2], hexes[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+    texts = np.full((len(raw), 36), ord("-"), np.uint8)
+    texts[:, [n for n in range(36) if n not in (8, 13, 18, 23)]] = hexes
+    offsets = np.arange(len(raw) + 1, dtype=np.int32) * 36
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts.tobytes())]
+    return pa.Array.from_buffers(pa.string(), len(raw), buffers)

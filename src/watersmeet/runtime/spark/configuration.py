@@ -1,0 +1,52 @@
+"""How Spark is set, asked for in few calls: PySpark takes six calls of Java for each setting. There are a
+hundred, and each job asks several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from watersmeet.runtime.files.long_lines import MAX_BYTES, SHARE
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_known: WeakKeyDictionary[SparkContext, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def context_settings(context: SparkContext) -> Mapping[str, str]:
+    """All settings of a Spark context, by name. They stay as they are while it lives, but for the path of
+    the warehouse, which Spark makes a URL when it first needs it."""
+    settings = _known.get(context)
+    if settings is None:
+        settings = _known[context] = dict(context.getConf().getAll())
+    return settings
+
+
+def count_driver_cores(context: SparkContext) -> int:
+    """How many cores Spark has where this process is: on a cluster those that were asked for the driver."""
+    if str(context.master).startswith("local"):
+        return int(context.defaultParallelism)
+    return int(context_settings(context).get("spark.driver.cores", "1"))
+
+
+def list_setting_names(session: SparkSession) -> list[str]:
+    """The names of all settings of a session, as it is set now."""
+    java: Any = session.sparkContext._jvm
+    conf: Any = session.conf
+    names: str = java.java.lang.String.join("\n", conf._jconf.getAllAsJava().keySet())
+    return names.split("\n")
+
+
+def max_line_bytes(spark: SparkSession) -> int:
+    """Return the bytes of a line that the Java that reads files has memory for."""
+    context: Any = spark.sparkContext
+    if context._jsc.sc().isLocal():
+        memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
+    else:
+        own = context_settings(context).get("spark.executor.memory", "1g")
+        memory = int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(own)) << 20
+    return min(memory // SHARE, MAX_BYTES)

@@ -1,0 +1,113 @@
+"""A file of the classes that Spark loads, parsed and verified, from which a driver's JVM takes them: class-
+data sharing (JEP 350) spares half of what its start costs.
+
+``watersmeet prepare`` makes it, in the user's cache directory, one per Java and Spark. A JVM that finds one
+made by another Java, with other jars or a heap that it does not fit, passes over it. It holds code: it is
+taken only where nobody else can have written it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import platformdirs
+import pyspark
+from pyspark.find_spark_home import _find_spark_home
+
+from watersmeet.runtime.spark.job.java_command import JARS_BY_CLASSES
+
+OPTION, ARCHIVE_OPTION = "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"
+_SILENT = "-Xlog:cds*=off"
+"""What does not fit is no news: all runs as well without."""
+
+_CACHE_FOLDER = "classes"
+
+STAGING_PREFIX = ".making-"
+"""How directories there begin in which a file is made."""
+
+
+def options(told: str = "") -> str:
+    """Of the driver's JVM; none where there is no file, or ``told``, all its other options, names one."""
+    if OPTION in told or ARCHIVE_OPTION in told:
+        return ""
+    if not cache_folder().is_dir():
+        return ""  # as nearly always: what it would be called need not be known
+    path = archive_path()
+    return f'{OPTION}="{path}" {_SILENT}' if path is not None and is_complete(path) and _is_ours(path) else ""
+
+
+def archive_path() -> Path | None:
+    """Where the file for this Java and this Spark is, or would be; None: there is no Java."""
+    java = _find_java()
+    return None if java is None else cache_folder() / f"{_digest_classes(java)}.jsa"
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the file has the size that it was kept with: a JVM dies of one that was cut off. Nor can it be
+    told of one with a colon in its path, which would stand for two."""
+    try:
+        return path.stat().st_size == int(_size_file(path).read_text()) and os.pathsep not in str(path)
+    except (OSError, ValueError):
+        return False
+
+
+def store_archive(made: Path, path: Path) -> None:
+    """Put a file that was made into its place, for this user alone. It is all there before it is found, also
+    if power goes."""
+    made.chmod(0o600)
+    with made.open("rb+") as written:
+        os.fsync(written.fileno())
+    os.replace(made, path)
+    _size_file(path).write_text(str(path.stat().st_size))
+
+
+def remove() -> int:
+    """Delete what is kept, and what was not made to its end. Returns how many files were found by jobs."""
+    files = list(cache_folder().glob("*.jsa"))
+    for one in [*files, *map(_size_file, files)]:
+        one.unlink(missing_ok=True)
+    for left in cache_folder().glob(f"{STAGING_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return len(files)
+
+
+def _size_file(path: Path) -> Path:
+    return path.with_suffix(".size")
+
+
+def cache_folder() -> Path:
+    return platformdirs.user_cache_path("watersmeet", appauthor=False) / _CACHE_FOLDER
+
+
+def _find_java() -> Path | None:
+    """The one that PySpark starts."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    return Path(os.path.realpath(java)) if java and os.path.exists(java) else None
+
+
+def _digest_classes(java: Path) -> str:
+    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars, with which of
+    them come first on the class path: with another order a JVM passes over the file."""
+    spark = Path(_find_spark_home())
+    jars = sorted((jar.name, jar.stat().st_size) for jar in (spark / "jars").glob("*.jar"))
+    release = java.parent.parent / "release"
+    said = release.read_bytes() if release.exists() else str(java.stat().st_mtime_ns).encode()
+    made_of = repr((str(java), said, str(spark.resolve()), pyspark.__version__, jars, JARS_BY_CLASSES))
+    return hashlib.blake2b(made_of.encode(), digest_size=12).hexdigest()
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether nobody but this user, or root, can have written the file, or put it there."""
+    for one in (path, path.parent):
+        try:
+            told = os.lstat(one)
+        except OSError:
+            return False
+        if told.st_uid not in (0, os.geteuid()) or told.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return stat.S_ISREG(os.lstat(path).st_mode)

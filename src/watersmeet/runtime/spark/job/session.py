@@ -1,0 +1,417 @@
+"""The Spark session: what a tick needs of it, and what makes ticks cheap.
+
+What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's defaults:
+
+* Python workers behind Unix sockets (Spark 4.1 and newer): 45 ms per job with Python in it. Over loopback
+  TCP each such job waits for a delayed ACK.
+* Hadoop's local file systems without checksum files, and renames by the one that asks for no status: 100 ms.
+  Without Hadoop's native library every file made, renamed or looked at forks a process (``chmod``,
+  ``stat``), and a tick makes four files before its own: offsets, commit, and a log per file source.
+* The JVM's optimising compiler held back (`COMPILER`): it took nearly half of the JVM's time in the first
+  dozen ticks, for code that runs for milliseconds a tick. Executors of a cluster have the same options: each
+  has to compile by itself what one process compiles once.
+* Only the quick compiler where no rows pass through Java (`tick.reading.java_rows`): 12.8 CPU seconds instead
+  of 15.6 for twelve ticks of 100,000 rows a side with the start, and no more in ticks 67 to 89 either. And a
+  heap that begins small (`SMALL_HEAP`), which takes 170 MB less of ticks of 1,000 rows. Else its young
+  generation stays small where cores are few (`SERIAL_COLLECTOR`).
+* A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
+  and a second per worker, once. Where the first tick needs it, it starts while the job is planned (`early`).
+* No notes of which line of Python called each method of a frame (four calls of Java for one), for messages
+  that watersmeet words itself; for them PySpark loads IPython, too, where that is installed.
+
+And no task waits for a place: by default one that prefers an executor (of Kafka's partitions, of a file's
+blocks) would wait for it for 3 s, several ticks long, beside others that have nothing to do.
+
+This module reads no plan and starts no query.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+from pyspark import __version__
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import EngineError
+from watersmeet.parallel import own_cores
+from watersmeet.runtime.spark.configuration import context_settings
+from watersmeet.runtime.spark.job import class_archive, gateway
+from watersmeet.runtime.spark.job.external_session import hold_java, load_submit_settings
+from watersmeet.runtime.spark.job.signals import keep_ctrl_c_ignored
+from watersmeet.runtime.spark.job.warmup import load_planner, start_workers
+from watersmeet.runtime.spark.start_failures import JARS_VARIABLE, VARIABLES, explain_start_failure
+from watersmeet.spec.options.spark import FIXED, TIME_ZONE, problem_of
+from watersmeet.spec.time_zones import UTC
+
+LONGEST_SOCKET_FOLDER = 60
+"""Paths of Unix sockets end at 108 bytes; Spark adds a file name to the folder."""
+
+ROWS_PER_BATCH = 100_000
+BYTES_PER_BATCH = 64 << 20
+"""Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+LANGUAGE = "-Duser.language=en"
+"""Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
+COLLECTOR = "-XX:+UseParallelGC"
+SMALL_HEAP = "-XX:+UseSerialGC -XX:InitialHeapSize=64m -XX:MaxNewSize=12m"
+"""Where no rows pass through Java its heap stays small: one thread collects it, it begins so, and what a tick
+leaves behind goes through a young generation of no more than it needs."""
+SMALL_FREE_RATIO = "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+"""Of that heap, in percent. A JVM does not start with a least share above the greatest: where the user says
+one, both are the user's."""
+_SHARES = ("HeapFreeRatio", "-Xminf", "-Xmaxf")
+SERIAL_COLLECTOR = "-XX:+UseSerialGC -XX:InitialHeapSize=256m -XX:MaxNewSize=128m"
+"""Rows that pass through Java live for moments. Where few cores make them, one thread collects them as fast
+as they come, and a young generation that may not grow takes 300 to 500 MB less."""
+MAX_SERIAL_CORES = 4
+COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""The optimising compiler comes ten times later than by default: only to what stays hot."""
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Where no rows pass through Java, its optimising compiler takes more than it saves. Place for code as with
+both: for one alone Java takes a fifth of it."""
+_ONE_PROCESS = re.compile(r"local(\[.*\])?")
+"""Masters by which Spark is one process."""
+LOG_LEVEL = "FATAL"
+OFF = logging.CRITICAL + 1
+
+
+def build_session_settings(
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jars: str | None = None,
+    kafka: bool = False,
+    time_zone: str = UTC,
+    java_rows: bool = True,
+    submitted: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Spark's configuration for a job: ours, then what the user asks for.
+
+    Args:
+        submitted: what ``spark-submit`` was asked for; ``master`` and ``conf`` go before it.
+        jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
+        kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
+        time_zone: that of the job.
+        java_rows: rows of the job pass through Java (`tick.reading.java_rows`).
+
+    Raises:
+        EngineError: ``conf`` sets what rows rest on.
+    """
+    _refuse_fixed((conf or {}).items(), "", time_zone)
+    _refuse_fixed(submitted.items(), " (it is set by spark-submit or its files)", time_zone)
+    asked = {**submitted, **({"spark.master": master} if master else {}), **(conf or {})}
+    defaults = {
+        "spark.master": "local[*]",
+        "spark.app.name": "watersmeet",
+        "spark.pyspark.python": sys.executable,
+        "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": str(_supports_unix_sockets()).lower(),
+        "spark.python.daemon.module": "watersmeet.runtime.spark.tick.daemon",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        TIME_ZONE: time_zone,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
+        **{name: only for name, (only, _) in FIXED.items()},
+        "spark.locality.wait": "0s",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # stopping waits for a request to Kafka that is under way, and without a broker that is for minutes
+        "spark.sql.streaming.stopTimeout": "8s",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
+        "spark.log.level": LOG_LEVEL,
+    }
+    used_master = asked.get("spark.master") or defaults["spark.master"]
+    if used_master.startswith("local"):
+        defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
+    if _ONE_PROCESS.fullmatch(used_master):  # Spark draws a secret for it; other users reach loopback, too
+        defaults["spark.authenticate"] = "true"
+    local = local_jars(jars)
+    if local:
+        defaults["spark.jars"] = ",".join(local)
+    elif kafka:
+        defaults["spark.jars.packages"] = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
+    for name in ("spark.jars", "spark.jars.packages"):
+        if name in defaults and asked.get(name):
+            asked[name] = f"{defaults[name]},{asked[name]}"
+    return {**defaults, **asked, **_java_options(asked, java_rows)}
+
+
+def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
+    """Ours, then what the user asks for: the last one counts. But a JVM that is told of two collectors does
+    not start, and of two archives of classes one would be lost: ours give way to the user's, wherever those
+    are named."""
+    compiler = COMPILER if java_rows else QUICK_COMPILER
+    own = {name: asked.get(name, "") for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS)}
+    told = {name: f"{asked.get(name.replace('extra', 'default'), '')} {own[name]}" for name in own}
+    told[JAVA_OPTIONS] += "".join(f" {os.environ.get(name, '')}" for name in VARIABLES)
+    ours = {
+        JAVA_OPTIONS: (
+            _collector_options(java_rows, told[JAVA_OPTIONS]),
+            compiler,
+            class_archive.options(told[JAVA_OPTIONS]),
+        ),
+        EXECUTOR_OPTIONS: (COLLECTOR, compiler),
+    }
+    return {
+        name: " ".join(filter(None, ["" if "GC" in told[name] else collector, *others, own[name], LANGUAGE]))
+        for name, (collector, *others) in ours.items()
+    }
+
+
+def _collector_options(java_rows: bool, told: str) -> str:
+    """The driver's, with the heap that it begins with. ``told``: by the user."""
+    if not java_rows:
+        return SMALL_HEAP if any(share in told for share in _SHARES) else f"{SMALL_HEAP} {SMALL_FREE_RATIO}"
+    return SERIAL_COLLECTOR if own_cores() <= MAX_SERIAL_CORES else COLLECTOR
+
+
+def local_jars(jars: str | None) -> list[str]:
+    """Paths of the jars that were named. Raises: EngineError for one that is not there."""
+    named = jars or os.environ.get(JARS_VARIABLE, "")
+    paths: list[str] = []
+    for part in filter(None, (jar.strip() for jar in named.split(","))):
+        path = Path(os.path.expanduser(part))
+        archives = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
+        if not archives:
+            raise EngineError(
+                f'there are no jars at "{part}"',
+                code="jars-missing",
+                hint="use a directory of jars, such as those of Spark's Kafka connector, or paths of"
+                " jars separated by commas",
+            )
+        paths.extend(str(jar.resolve()) for jar in archives)
+    return paths
+
+
+def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str, time_zone: str) -> None:
+    for name, value in conf:
+        if (name, value) == (TIME_ZONE, time_zone):  # the job's own, said once more
+            continue
+        problem = problem_of(name, value)
+        if problem is not None:
+            raise EngineError(f"{problem[0]}{where}", code="fixed-setting", hint=problem[1])
+
+
+def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
+    """A session with ``conf`` (see `build_session_settings`); the one that runs, if there is one, in the
+    job's time zone.
+
+    Args:
+        workers: Python workers are started with it; else when they are first needed.
+
+    Raises:
+        EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
+            rows rest on.
+    """
+    gateway.forget_dead()
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        hold_fixed(running, conf[TIME_ZONE])
+        hold_java(running.sparkContext._jvm)
+        return running
+    is_submitted = bool(load_submit_settings())
+    _prepare_environment(conf)
+    builder: Any = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    _silence_loggers()
+    with _open_java_output() as words, keep_ctrl_c_ignored():
+        try:
+            gateway.launch(conf, _choose_java_output(words, conf))
+            session: SparkSession = builder.getOrCreate()
+        except EngineError:
+            raise
+        except (Exception, SystemExit) as error:  # PySpark ends the process where it misses a library
+            gateway.adopt_gateway(None)  # a gateway that died would be taken for a live one
+            words.seek(0)
+            raise explain_start_failure(error, conf, words.read().decode(errors="replace")) from None
+        except BaseException as interrupt:
+            gateway.end_half_started(interrupt)
+            raise
+    others = [setting for setting in context_settings(session.sparkContext).items() if setting[0] not in conf]
+    try:
+        _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)", conf[TIME_ZONE])
+    except EngineError:
+        session.stop()
+        raise
+    if is_submitted:
+        hold_java(session.sparkContext._jvm)
+    session.sparkContext.setLogLevel(conf["spark.log.level"])
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
+    load_planner(session)
+    if workers and str(session.sparkContext.master).startswith("local"):
+        start_workers(session)
+    return session
+
+
+_java_output: list[IO[bytes]] = []
+"""What the JVM says that was begun."""
+
+
+@contextmanager
+def prestart_java(conf: Mapping[str, str]) -> Iterator[None]:
+    """Within, Java starts for `start` with the same ``conf``, which need not be asked for: whatever is done
+    first need not be waited for."""
+    gateway.forget_dead()
+    if SparkSession.getActiveSession() is not None:
+        yield
+        return
+    with tempfile.TemporaryFile() as words:
+        _prepare_environment(conf)
+        gateway.start_ahead(conf, _choose_java_output(words, conf))
+        _java_output.append(words)
+        try:
+            yield
+        finally:
+            _java_output.clear()
+            gateway.end_unused()
+
+
+def _open_java_output() -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(_java_output[0]) if _java_output else tempfile.TemporaryFile()
+
+
+def _choose_java_output(words: IO[bytes], conf: Mapping[str, str]) -> IO[bytes] | None:
+    """Who takes what the JVM says; None: standard error, where its log is wanted."""
+    return words if conf["spark.log.level"] == LOG_LEVEL else None
+
+
+def _prepare_environment(conf: Mapping[str, str]) -> None:
+    # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    _let_workers_import()
+
+
+def find_session() -> SparkSession | None:
+    """The session that this process has, whichever thread made it."""
+    gateway.forget_dead()
+    session = SparkSession._instantiatedSession
+    return None if session is None or session.sparkContext._jsc is None else session
+
+
+def clone_session(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """A session of the same application as one that the user has, with its functions, and with the settings
+    of ``conf`` that a session can have. The user's own stays as it is; who listens to its streams listens to
+    this one's.
+
+    Raises:
+        EngineError: its Java process reads names of files in another encoding than UTF-8, or its workers are
+            of another Python than this process.
+    """
+    context = running.sparkContext
+    hold_java(context._jvm)
+    if str(context.master).startswith("local"):
+        _check_python(str(context.pythonExec))
+    theirs: Any = running._jsparkSession
+    session = SparkSession(context, theirs.cloneSession())
+    _use_same_names(running, session)
+    for name, value in conf.items():
+        if name.startswith("spark.sql.") and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    streams: Any = session._jsparkSession.streams()
+    for listener in theirs.streams().listListeners():
+        streams.addListener(listener)
+    return session
+
+
+def _use_same_names(running: SparkSession, session: SparkSession) -> None:
+    """Names of tables mean what they mean to the user, whose USE of another catalog a clone does not have."""
+    wanted = running.catalog.currentCatalog()
+    if session.catalog.currentCatalog() != wanted:
+        session.catalog.setCurrentCatalog(wanted)
+        session.catalog.setCurrentDatabase(running.catalog.currentDatabase())
+
+
+def _check_python(worker: str) -> None:
+    """That tasks, on this machine, find what this process has."""
+    theirs = shutil.which(worker)
+    if theirs is None or not _is_same_python(theirs, sys.executable):
+        raise EngineError(
+            f"the Spark session runs its Python workers with {theirs or worker}, not with"
+            f" {sys.executable}, which has watersmeet",
+            code="other-python",
+            hint="before creating the session, set os.environ['PYSPARK_PYTHON'] = sys.executable",
+        )
+
+
+def _is_same_python(one: str, other: str) -> bool:
+    """Whether they are one, with the same packages, as python and python3 of an environment are."""
+    return os.path.dirname(os.path.abspath(one)) == os.path.dirname(
+        os.path.abspath(other)
+    ) and os.path.realpath(one) == os.path.realpath(other)
+
+
+def end_java(session: SparkSession, patience_s: float = 120) -> None:
+    """Stop a session that this process has started, and wait until its JVM has ended."""
+    started = gateway.current_gateway()
+    java = started.proc
+    session.stop()
+    started.shutdown()
+    java.stdin.close()  # it ends with the process that started it
+    java.wait(patience_s)
+
+
+def hold_fixed(session: SparkSession, time_zone: str) -> None:
+    """Let a session that runs already mean by expressions what the job does."""
+    session.conf.set(TIME_ZONE, time_zone)
+    for name, (only, _) in FIXED.items():
+        session.conf.set(name, only)
+
+
+def _silence_loggers() -> None:
+    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it. Before they
+    are first called: Ctrl-C may come while Spark starts."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(OFF)
+    logging.getLogger("py4j").setLevel(OFF)
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+def _file_manager() -> str:
+    package = "org.apache.spark.sql.execution.streaming"
+    if tuple(int(part) for part in __version__.split(".")[:2]) >= (4, 1):
+        package += ".checkpointing"
+    return f"{package}.FileSystemBasedCheckpointFileManager"
+
+
+def _supports_unix_sockets() -> bool:
+    return len(tempfile.gettempdir()) <= LONGEST_SOCKET_FOLDER and sys.platform != "win32"
+
+
+def _let_workers_import() -> None:
+    """Workers import this package from where this process did, installed or not."""
+    (folder,) = sys.modules["watersmeet"].__path__
+    root = str(Path(folder).resolve().parent)
+    paths = [folder_path for folder_path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder_path]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])

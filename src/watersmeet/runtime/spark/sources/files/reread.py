@@ -1,0 +1,116 @@
+"""The files of a source that a job has read, read once more in this process, with where in Spark's log of the
+source each stands; and those that no tick has read yet.
+
+A file that was changed or has gone since is not read: what it had is not known any more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from watersmeet.errors import EngineError
+from watersmeet.runtime.spark.checkpoint.spark_positions import SOURCES
+from watersmeet.runtime.spark.sources.files.first_rows import FirstRows, read_file_rows
+from watersmeet.runtime.spark.sources.files.inference import order_files
+from watersmeet.runtime.spark.sources.files.listing import format_path, read_file_stat, to_local_path
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import path_of
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileRead
+from watersmeet.state.store import Store
+
+
+@dataclass
+class RereadFiles:
+    """``read``: path, place in the log, and rows of each file that was read, in the order in which records
+    of a primary key count; ``unread``: path and rows of the others; ``missing``: what cannot be read again,
+    in words, and its place in the log."""
+
+    read: list[tuple[str, int, FirstRows]] = field(default_factory=list)
+    unread: list[tuple[str, FirstRows]] = field(default_factory=list)
+    missing: list[tuple[str, int]] = field(default_factory=list)
+
+
+def reread_files(
+    source: Source,
+    store: Store,
+    host: Mapping[str, Any],
+    time_zone: str,
+    needed: frozenset[str],
+    tick_of: Callable[[int], int],
+) -> RereadFiles:
+    """All files of a source.
+
+    Args:
+        host: of the newest manifest in the store.
+        tick_of: which tick read what stands at a place in the log.
+        needed: the columns that must be there.
+
+    Raises:
+        StateError: a list of files is damaged.
+        EngineError: only Spark knows how a file is read, which is named.
+    """
+    again = RereadFiles()
+    seen: set[str] = set()
+    before: tuple[int, str] | None = None
+    for order, file in sorted(
+        ((_file_order(file, tick_of), file) for file in _read(source, store, host)), key=lambda own: own[0]
+    ):
+        path = to_local_path(file.path)
+        is_unordered, before = order == before, order
+        if path is None:
+            again.missing.append((f"{unquote(file.path)} is on another file system", file.batch))
+            continue
+        if path in seen:
+            continue
+        seen.add(path)
+        now = read_file_stat(path)
+        if now != (file.size, file.changed_ns):
+            what = "no longer exists" if now is None else "was changed after it was read"
+            again.missing.append((f"{format_path(path)} {what}", file.batch))
+        elif is_unordered and source.primary_key is not None:
+            words = (
+                "has the name and modification time of another file, so the order of their rows is unknown"
+            )
+            again.missing.append((f"{format_path(path)} {words}", file.batch))
+        elif file.size:
+            again.read.append(
+                (format_path(path), file.batch, read_file_rows(source, path, time_zone, needed=needed))
+            )
+    options = {name.lower(): value for name, value in source.options.items()}
+    try:
+        there = order_files(source, path_of(source.options), options, hint=None)
+    except EngineError:  # they cannot be listed here: then none is said not to be read yet
+        there = []
+    for listed in there:
+        if listed.path not in seen:
+            rows = read_file_rows(source, listed.path, time_zone, needed=needed)
+            again.unread.append((format_path(listed.path), rows))
+    return again
+
+
+def _file_order(file: FileRead, tick_of: Callable[[int], int]) -> tuple[int, str]:
+    return tick_of(file.batch), tick_order_text(file, file.time_ms)
+
+
+def tick_order_text(file: FileRead, time_ms: int) -> str:
+    """By which the files of a tick are in order, whose records of a primary key count by the time of change,
+    in milliseconds, and then by name: the text that `sources.frames` makes. ``time_ms``: that of the file."""
+    path = to_local_path(file.path)
+    return f"{time_ms * 1000!s:0>20} {os.path.basename(file.path if path is None else path)}"
+
+
+def _read(source: Source, store: Store, host: Mapping[str, Any]) -> Iterator[FileRead]:
+    """In the order in which they were read; those that were found changed later are named once more."""
+    names = list(host.get(SOURCES, ()))
+    name = f"{source.connector} {source.name}"
+    if name not in names:
+        return
+    number = names.index(name)
+    for file in file_lists.read(store, file_lists.lists_of(host)):
+        if file.source == number and file.batch >= 0:
+            yield file

@@ -1,0 +1,517 @@
+"""What Kafka's brokers say of the topics of a job, and whether these are still the ones it read."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.errors import EngineError, WatersmeetError, near_names
+from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ
+from watersmeet.runtime.spark.sources import kafka
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.kafka import is_another_topic, servers_text, topics_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# What Kafka's brokers are asked beside Spark's reading: which partitions there are, which have unread
+# rows.
+#
+# By the client's admin calls, in Spark's Java process.
+
+ADMIN_TIMEOUT_MS = 15_000
+POLL_TIMEOUT_MS = 2_000
+ANSWER_TIMEOUT_MS = 4_000
+"""After which it is said that brokers do not answer."""
+
+_PARTITION = re.compile(r"\(partition=(\d+), leader=")
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) -> the offset of the first row that was not read."""
+
+
+class Brokers:
+    """The brokers of a job's Kafka sources; other sources are passed over."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+        self._spark = spark
+        self._sources = sources
+
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that its topics have now. Raises: EngineError as `find_partitions`."""
+        return {source.name: find_partitions(self._spark, source) for source in self._kafka(self._sources)}
+
+    def away(self) -> bool:
+        """Whether one of the brokers does not answer."""
+        return any(
+            _find_non_empty_partitions(self._spark, source) is None for source in self._kafka(self._sources)
+        )
+
+    def list_silent_servers(self) -> dict[str, list[str]]:
+        """Of which none answers, whatever topics it has: servers -> names of the sources."""
+        by_servers: dict[str, list[Source]] = {}
+        for source in self._kafka(self._sources):
+            by_servers.setdefault(servers_text(source.options), []).append(source)
+        return {
+            servers: [source.name for source in sources]
+            for servers, sources in by_servers.items()
+            if not _is_reachable(self._spark, sources[0])
+        }
+
+    def unread(self, names: Collection[str], offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Of the sources so named, those partitions that have rows behind what was read; see
+        `find_unread_partitions`.
+
+        Args:
+            offsets: Spark's text per source of the job, in the plan's order.
+        """
+        return {
+            source.name: self._list_new_partitions(source)
+            if text == NOTHING_READ
+            else find_unread_partitions(self._spark, source, text)
+            for source, text in zip(self._sources, offsets, strict=True)
+            if source.name in names and source.traits.log
+        }
+
+    def _list_new_partitions(self, source: Source) -> tuple[str, ...]:
+        """Of a source that came to the job."""
+        partitions = _find_non_empty_partitions(self._spark, source)
+        return tuple(topics_in(source.options)) if partitions is None else partitions
+
+    def list_unread_at_start(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that have rows for a run that begins now. A source is left out when that
+        cannot be told.
+
+        Args:
+            offsets: as for `find_unread_partitions`; None: nothing was read yet.
+        """
+        partitions_to_read: dict[str, tuple[str, ...]] = {}
+        for number, source in enumerate(self._sources):
+            if not source.traits.log:
+                continue
+            start = kafka.reader_options(source).get("startingOffsets", "earliest").strip().lower()
+            if offsets is not None and offsets[number] != NOTHING_READ:
+                partitions_to_read[source.name] = find_unread_partitions(self._spark, source, offsets[number])
+            elif start == "earliest" and "startingTimestamp" not in kafka.reader_options(source):
+                partitions = _find_non_empty_partitions(self._spark, source)
+                if partitions is not None:
+                    partitions_to_read[source.name] = partitions
+        return partitions_to_read
+
+    def list_read_partitions(self, offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Per source the partitions that Spark's offsets name: those that it reads, new ones among them."""
+        return {
+            source.name: tuple(_name_partitions(source, _parse_offsets(text)))
+            for source, text in zip(self._sources, offsets, strict=True)
+            if source.traits.log and text != NOTHING_READ
+        }
+
+    @staticmethod
+    def _kafka(sources: Iterable[Source]) -> list[Source]:
+        return [source for source in sources if source.traits.log]
+
+
+def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
+    """The partitions that the broker has, as rows name them.
+
+    Raises:
+        EngineError: the broker does not answer, or a topic is not there; both are named.
+    """
+    topics = topics_in(source.options)
+    servers = servers_text(source.options)
+    jvm: Any = spark.sparkContext._jvm
+    asked = admin_properties(jvm, source, ADMIN_TIMEOUT_MS)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
+    except TypeError:
+        raise EngineError(
+            "Spark's Kafka connector is not loaded",
+            code="kafka-connector-missing",
+            hint="add its jars: --jars DIR, SET jars = 'DIR', or the environment variable"
+            " WATERSMEET_SPARK_JARS",
+        ) from None
+    except Exception as error:
+        raise unreachable_error(source, servers, str(error)) from None
+    try:
+        topic_names = [str(name) for name in admin.listTopics().names().get()]
+        for topic in topics:
+            if topic not in topic_names:
+                raise EngineError(
+                    f'Kafka source "{source.name}": the topic "{topic}" does not exist at {servers}',
+                    code="topic-missing",
+                    hint=near_names(topic, topic_names) or "the broker has no topics",
+                )
+        partitions = _list_partitions(jvm, admin, topics)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise unreachable_error(source, servers, str(error)) from None
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(1))
+    return tuple(_name_partitions(source, dict.fromkeys(partitions, 0)))
+
+
+def find_unread_partitions(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]:
+    """The partitions that have rows behind ``offsets`` (Spark's JSON of the source), as rows name them; also
+    those that it does not name yet. When the broker does not answer: all, for they may have some."""
+    read = _parse_offsets(offsets)
+    jvm: Any = spark.sparkContext._jvm
+    client = jvm.org.apache.kafka
+    try:
+        admin = client.clients.admin.AdminClient.create(admin_properties(jvm, source, POLL_TIMEOUT_MS))
+    except Exception:
+        return tuple(_name_partitions(source, read))
+    try:
+        wanted = jvm.java.util.HashMap()
+        for topic, number in read:
+            wanted.put(client.common.TopicPartition(topic, number), client.clients.admin.OffsetSpec.latest())
+        ends = admin.listOffsets(wanted).all().get()
+        behind = {
+            (topic, number): end
+            for (topic, number), end in read.items()
+            if ends.get(client.common.TopicPartition(topic, number)).offset() > end
+        }
+        new = [
+            partition
+            for partition in _list_partitions(jvm, admin, topics_in(source.options))
+            if partition not in read
+        ]
+        return tuple(_name_partitions(source, behind | dict.fromkeys(new, 0)))
+    except Exception:
+        return tuple(_name_partitions(source, read))
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _is_reachable(spark: SparkSession, source: Source) -> bool:
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        asked = admin_properties(jvm, source, ANSWER_TIMEOUT_MS)
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
+    except Exception:
+        return False
+    try:
+        admin.describeCluster().clusterId().get()
+    except Exception:
+        return False
+    else:
+        return True
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _find_non_empty_partitions(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
+    """The partitions that have rows; None when the broker does not answer."""
+    jvm: Any = spark.sparkContext._jvm
+    client = jvm.org.apache.kafka
+    try:
+        admin = client.clients.admin.AdminClient.create(admin_properties(jvm, source, POLL_TIMEOUT_MS))
+    except Exception:
+        return None
+    try:
+        partitions = _list_partitions(jvm, admin, topics_in(source.options))
+        ends: list[list[int]] = []
+        for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
+            wanted = jvm.java.util.HashMap()
+            for topic, number in partitions:
+                wanted.put(client.common.TopicPartition(topic, number), spec)
+            got = admin.listOffsets(wanted).all().get()
+            ends.append(
+                [got.get(client.common.TopicPartition(*partition)).offset() for partition in partitions]
+            )
+        full = [partition for partition, first, last in zip(partitions, *ends, strict=True) if last > first]
+        return _name_partitions(source, dict.fromkeys(full, 0))
+    except Exception:
+        return None
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _list_partitions(jvm: Any, admin: Any, topics: Sequence[str]) -> list[tuple[str, int]]:
+    descriptions = admin.describeTopics(to_java_list(jvm, topics)).allTopicNames().get()
+    return [(topic, number) for topic in topics for number in list_partition_numbers(descriptions.get(topic))]
+
+
+def to_java_list(jvm: Any, texts: Sequence[str]) -> Any:
+    made = jvm.java.util.ArrayList()
+    for text in texts:
+        made.add(text)
+    return made
+
+
+def list_partition_numbers(description: Any) -> list[int]:
+    """The numbers of a topic's partitions, as its description has them. They are not iterated over: that ends
+    with an exception of Java's, about which PySpark asks Java seventy times. They are taken from what the
+    description says of itself, or one by one, should another client say it in other words."""
+    partitions = description.partitions()
+    numbers = [int(number) for number in _PARTITION.findall(partitions.toString())]
+    if len(numbers) == partitions.size():
+        return numbers
+    return [int(partitions.get(place).partition()) for place in range(partitions.size())]
+
+
+def _parse_offsets(offsets: str) -> Offsets:
+    return {
+        (topic, int(number)): int(end)
+        for topic, ends in json.loads(offsets).items()
+        for number, end in ends.items()
+    }
+
+
+def _name_partitions(source: Source, partitions: Offsets) -> tuple[str, ...]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return kafka.partition_names(source, by_topic)
+
+
+def admin_properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
+    """What an admin client for the source is told."""
+    properties = jvm.java.util.Properties()
+    for name, value in kafka.reader_options(source).items():
+        if name.startswith("kafka."):
+            properties.setProperty(name.removeprefix("kafka."), value)
+    properties.setProperty("request.timeout.ms", str(timeout_ms))
+    properties.setProperty("default.api.timeout.ms", str(timeout_ms))
+    return properties
+
+
+def unreachable_error(source: Source, servers: str, detail: str) -> EngineError:
+    """For an admin call that failed with ``detail``."""
+    reason = "does not answer" if "Timeout" in detail else "cannot be used"
+    return EngineError(
+        f'Kafka source "{source.name}": the broker at {servers} {reason}',
+        code="kafka-unreachable",
+        hint="check 'bootstrap.servers', and that the broker is running and reachable",
+    )
+
+
+# Whether Kafka's topics still are those that a job has read, and still have what it is to read next.
+#
+# A topic that was deleted and made again has the old one's name and another id: offsets mean other rows
+# in it. Rows go before they are read when they expire, and when a broker comes back without the newest
+# ones. Each is refused, with how many rows are gone; whoever says so (``--accept-loss``) goes on without
+# them.
+
+_LOST_ROWS_CODES = ("topic-missing", "offsets-expired")
+"""Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""
+
+TopicIds = dict[str, dict[str, str]]
+"""Source -> topic -> id."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Rows of a source that the job can read no more. ``error``: the refusal; ``offsets``: Spark's text from
+    which the source goes on without them."""
+
+    source: str
+    error: EngineError
+    offsets: str
+
+
+class Topics:
+    """Of a job's Kafka sources. Its connections stay open: `close` them."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._sources = [(n, source) for n, source in enumerate(sources) if source.traits.log]
+        self._admins: dict[str, Any] = {}
+        self._wanted: dict[str, Any] = {}
+        """Names of topics as Java has them: what is asked for is the same each time."""
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            admin.close(self._jvm.java.time.Duration.ofSeconds(0))
+        self._admins.clear()
+
+    def ids(self) -> TopicIds:
+        """What the topics are now. Raises: EngineError when a broker does not answer or a topic is gone."""
+        return {
+            source.name: {topic: described[0] for topic, described in self._describe_topics(source).items()}
+            for _, source in self._sources
+        }
+
+    def check(self, seen: Mapping[str, Mapping[str, str]]) -> None:
+        """Whether the topics are those that were ``seen`` before their rows were read.
+
+        Raises:
+            EngineError: one was deleted, and made again or not.
+        """
+        for _, source in self._sources:
+            ids = {topic: described[0] for topic, described in self._describe_topics(source).items()}
+            replaced = _find_recreated_topics(seen.get(source.name, {}), ids)
+            if replaced:
+                raise _topic_recreated_error(
+                    source, replaced, "while the job was running; nothing of this tick was written"
+                )
+
+    def losses(self, seen: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
+        """What of the sources is gone before it was read, and how each could go on.
+
+        Args:
+            offsets: Spark's text per source of the job, in the plan's order.
+
+        Raises:
+            EngineError: a broker does not answer, or a topic is not there.
+        """
+        losses = []
+        for number, source in self._sources:
+            if offsets[number] == NOTHING_READ:
+                continue
+            read: dict[str, dict[str, int]] = json.loads(offsets[number])
+            described = self._describe_topics(source)
+            replaced = _find_recreated_topics(
+                seen.get(source.name, {}), {t: description[0] for t, description in described.items()}
+            )
+            first, last = self._ends(
+                source, {topic: description[1] for topic, description in described.items()}
+            )
+            gone, go_on = [], {}
+            for topic, ends in read.items():
+                if topic in replaced or topic not in described:
+                    go_on[topic] = {str(n): first[topic, n] for n in described.get(topic, ("", []))[1]}
+                    continue
+                go_on[topic] = {}
+                for name, end in ends.items():
+                    place = topic, int(name)
+                    if place not in first:
+                        gone.append(f"partition {name} of {topic} no longer exists")
+                    elif first[place] > end:
+                        rows = first[place] - end
+                        gone.append(
+                            f"partition {name} of {topic} begins at offset {first[place]:,}, but the"
+                            f" job has only read up to {end:,}: {rows:,} rows have expired"
+                        )
+                        go_on[topic][name] = first[place]
+                    elif last[place] < end:
+                        gone.append(
+                            f"partition {name} of {topic} ends at offset {last[place]:,}, but the job"
+                            f" has read up to {end:,}: the broker has lost its last"
+                            f" {end - last[place]:,} rows, and new rows get their offsets"
+                        )
+                        go_on[topic][name] = last[place]
+                    else:
+                        go_on[topic][name] = end
+            error = None
+            if replaced:
+                error = _topic_recreated_error(source, replaced, "since the last run of the job")
+            elif gone:
+                error = _rows_expired_error(source, gone)
+            if error is not None:
+                losses.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
+        return losses
+
+    def told(
+        self,
+        error: WatersmeetError,
+        seen: Mapping[str, Mapping[str, str]],
+        offsets: Sequence[str] | None,
+    ) -> WatersmeetError:
+        """``error``, or what the brokers know of it where Spark could not read rows: topics, and how many.
+        Arguments as of `losses`; None: nothing was read yet."""
+        if error.code not in _LOST_ROWS_CODES:
+            return error
+        try:
+            if offsets is None:
+                self.check(seen)
+            else:
+                accept_losses(self.losses(seen, offsets), ())
+        except WatersmeetError as more:
+            return more
+        return error
+
+    def _describe_topics(self, source: Source) -> dict[str, tuple[str, list[int]]]:
+        """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
+        topics, servers = topics_in(source.options), servers_text(source.options)
+        until = time.monotonic() + ADMIN_TIMEOUT_MS / 1000
+        if source.name not in self._wanted:
+            self._wanted[source.name] = to_java_list(self._jvm, topics)
+        wanted = self._wanted[source.name]
+        while True:
+            try:
+                descriptions = self._admin(source).describeTopics(wanted).allTopicNames().get()
+                of_topics = [descriptions.get(topic) for topic in topics]
+                told = [(str(of.topicId().toString()), list_partition_numbers(of)) for of in of_topics]
+                return dict(zip(topics, told, strict=True))
+            except Exception as error:
+                if "UnknownTopicOrPartition" in str(error):
+                    raise EngineError(
+                        f'Kafka source "{source.name}": a topic of {", ".join(topics)} no longer'
+                        f" exists at {servers}",
+                        code="topic-missing",
+                        hint="check whether the topic was deleted. Once it is created again,"
+                        f" --accept-loss {source.name} continues with the new one. Nothing of this"
+                        " tick was written, and the state is intact",
+                    ) from None
+                if time.monotonic() > until:
+                    raise unreachable_error(source, servers, str(error)) from None
+
+    def _ends(
+        self, source: Source, partitions: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """The first and the last offsets of partitions."""
+        client = self._jvm.org.apache.kafka
+        ends: list[dict[tuple[str, int], int]] = []
+        for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
+            wanted = self._jvm.java.util.HashMap()
+            places = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+            for topic, number in places:
+                wanted.put(client.common.TopicPartition(topic, number), spec)
+            try:
+                got = self._admin(source).listOffsets(wanted).all().get()
+            except Exception as error:
+                raise unreachable_error(source, servers_text(source.options), str(error)) from None
+            ends.append(
+                {place: int(got.get(client.common.TopicPartition(*place)).offset()) for place in places}
+            )
+        return ends[0], ends[1]
+
+    def _admin(self, source: Source) -> Any:
+        if source.name not in self._admins:
+            properties = admin_properties(self._jvm, source, ADMIN_TIMEOUT_MS)
+            self._admins[source.name] = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(
+                properties
+            )
+        return self._admins[source.name]
+
+
+def accept_losses(losses: Sequence[Loss], sources: Collection[str]) -> dict[str, str]:
+    """Of the sources whose losses were accepted, from where they go on. Raises: the other losses."""
+    refused = [loss.error for loss in losses if loss.source not in sources]
+    if refused:
+        raise refused[0]
+    return {loss.source: loss.offsets for loss in losses}
+
+
+def _find_recreated_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [topic for topic, was in before.items() if is_another_topic(was, now.get(topic))]
+
+
+def _topic_recreated_error(source: Source, topics: Sequence[str], when: str) -> EngineError:
+    return EngineError(
+        f'Kafka source "{source.name}": topic "{", ".join(topics)}" was deleted and created again {when};'
+        " the job's offsets are those of the old one",
+        code="topic-made-again",
+        hint=f"run with --accept-loss {source.name} to read the new topic from its beginning (unread"
+        " rows of the old topic are lost, and rows below the watermark count as late); or start"
+        " over with a new checkpoint directory and an empty sink",
+    )
+
+
+def _rows_expired_error(source: Source, what: Sequence[str]) -> EngineError:
+    return EngineError(
+        f'Kafka source "{source.name}": Kafka deleted rows before the job read them: {"; ".join(what)}',
+        code="offsets-expired",
+        hint=f"restore the topic and run again; or run with --accept-loss {source.name}, which"
+        " continues without those rows. To prevent this, raise the topic's retention or run the"
+        " job more often",
+    )

@@ -1,0 +1,72 @@
+"""Expressions and names as Spark SQL text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from watersmeet.spec.model import Expr
+
+
+def quote_name(name: str) -> str:
+    """``name`` in backticks.
+
+    >>> quote_name("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def find_mentioned_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the names of columns that are in one of these expressions, as `to_spark_sql` writes them.
+
+    >>> find_mentioned_names(["a", "b"], ["`b` + 1"])
+    ['b']
+    """
+    return [name for name in names if any(quote_name(name) in text for text in texts)]
+
+
+def literal(text: str) -> str:
+    """``text`` as a string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def only_utf8(text: str) -> str:
+    """The text, NULL where its bytes are no UTF-8: Spark's parsers would put U+FFFD in their place,
+    and tell nobody. ``text``: an expression."""
+    return f"IF(is_valid_utf8({text}), {text}, NULL)"
+
+
+def bind_value(name: str, value: str, body: str) -> str:
+    """Return ``body``, in which ``name`` stands for ``value``; both are expressions.
+
+    The value stands in the plan once and is evaluated once, however often the body names it: an expression
+    that repeats a long one can take Spark's analyser seconds.
+
+    >>> bind_value("t", "trim(line)", "concat(t, t)")
+    'get(transform(array(trim(line)), t -> concat(t, t)), 0)'
+    """
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
+
+
+def options_map(options: Mapping[str, str]) -> str:
+    """Options of a parser as the argument of ``from_json`` and its like.
+
+    >>> options_map({"mode": "PERMISSIVE"})
+    "map('mode', 'PERMISSIVE')"
+    """
+    return f"map({', '.join(f'{literal(k)}, {literal(v)}' for k, v in sorted(options.items()))})"
+
+
+def to_spark_sql(expr: Expr) -> str:
+    """The expression for Spark's parser, columns in backticks."""
+    return expr.transform(_quote).sql(dialect="spark")
+
+
+def _quote(node: Expr) -> Expr:
+    if isinstance(node, exp.Column):
+        for part in node.parts:
+            if isinstance(part, exp.Identifier):
+                part.set("quoted", True)
+    return node

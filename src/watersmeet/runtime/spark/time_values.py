@@ -1,0 +1,163 @@
+"""Times in text and numbers as Spark SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from watersmeet.expressions.times import APART, read_pattern
+from watersmeet.expressions.typed_tree import UnsupportedExpression
+from watersmeet.runtime.spark.sql_text import options_map
+from watersmeet.spec.records.text_records import DAYS, TimeUnit
+from watersmeet.spec.time_zones import UTC
+from watersmeet.types.sql_type import DATE, TIMESTAMP_NTZ, SqlType
+
+# Times that records count, as Spark SQL: numbers of days and of parts of a second, or texts.
+#
+# Spark's own JSON reader takes a number in the place of a TIMESTAMP for seconds, and none for a DATE; its
+# CSV reader takes none for either. Where a source says the unit of its numbers (``timestamp.unit``), its
+# timestamps are read as texts (`written_types`), and made of them here.
+
+_DAY_S, _DAY_US = 86_400, "86400000000L"
+WHOLE = "^-?[0-9]+$"
+"""A pattern of whole numbers."""
+
+
+def time_sql(text: str, kind: SqlType, unit: TimeUnit, parser: Mapping[str, str]) -> str:
+    """Return the time that a text is, as SQL; NULL: it is none.
+
+    Args:
+        text: an expression: a number, which may have a fraction or an exponent, or a time in words.
+        kind: TIMESTAMP or TIMESTAMP_NTZ.
+        unit: what the number counts, since 1970 (in UTC; NTZ: by the wall clock). What is less than a
+            microsecond is cut off.
+        parser: options of Spark's JSON parser, by which other texts are read.
+    """
+    number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
+    us = f"try_cast(floor({number}) AS BIGINT)"
+    first, end = (day * _DAY_S * 1_000_000 for day in (DAYS.start, DAYS.stop))
+    with_fraction = _micros_to_time(us, kind, first, end - 1, us)
+    return f"""CASE WHEN {text} RLIKE '{WHOLE}' THEN {convert_number_to_time(text, kind, unit)}
+        WHEN {text} RLIKE '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN {with_fraction}
+        ELSE {parsed_text_sql(text, kind, parser)} END"""
+
+
+def parsed_text_sql(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
+    """Return the date or time that Spark's JSON parser, with these options, reads in a text; NULL: none."""
+    options = options_map({**parser, "mode": "PERMISSIVE"})
+    return f"from_json(to_json(named_struct('v', {text})), 'v {kind}', {options}).v"
+
+
+def convert_number_to_time(text: str, kind: SqlType, unit: TimeUnit | None) -> str:
+    """Return the date or time that a whole number counts; NULL: none of the years 1 to 9999.
+
+    Args:
+        unit: of a time; None: the number says nothing. A DATE is a number of days.
+    """
+    number = f"try_cast({text} AS BIGINT)"
+    if kind == DATE:
+        day = f"date_from_unix_date(CAST({number} AS INT))"
+        return f"IF({number} BETWEEN {DAYS.start} AND {DAYS.stop - 1}, {day}, NULL)"
+    if unit is None:
+        return "NULL"
+    per_second = unit.per_second
+    first, last = DAYS.start * _DAY_S * per_second, DAYS.stop * _DAY_S * per_second - 1
+    if per_second > 1_000_000:
+        parts = f"{per_second // 1_000_000}L"
+        us = f"(({number} - pmod({number}, {parts})) div {parts})"
+        first, last = max(first, -(2**63) + per_second), min(last, 2**63 - 1)
+    else:
+        us = f"({number} * {1_000_000 // per_second}L)"
+    return _micros_to_time(us, kind, first, last, number)
+
+
+def _micros_to_time(us: str, kind: SqlType, first: int, last: int, number: str) -> str:
+    """The time so many microseconds after 1970 began, where a number is within bounds; else NULL."""
+    made = _wall_clock(us) if kind == TIMESTAMP_NTZ else f"timestamp_micros({us})"
+    return f"IF({number} BETWEEN {first}L AND {last}L, {made}, NULL)"
+
+
+def _wall_clock(us: str) -> str:
+    """The TIMESTAMP_NTZ so many microseconds after 1970 began, on no clock that is ever put back."""
+    of_day = f"pmod({us}, {_DAY_US})"
+    days = f"CAST(({us} - {of_day}) div {_DAY_US} AS INT)"
+    seconds = f"CAST(CAST({of_day} AS DECIMAL(18, 0)) / 1000000BD AS DECIMAL(18, 6))"
+    return f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval({days}, 0, 0, {seconds})"
+
+
+# Texts of times by the patterns of a source ('timestampFormat' and the like), where it is certain here
+# what Spark reads: those patterns that `to_timestamp` knows, in years of four digits.
+
+DATE_FORMAT, TIMESTAMP_FORMAT, NTZ_FORMAT = "dateformat", "timestampformat", "timestampntzformat"
+FORMATS = (DATE_FORMAT, TIMESTAMP_FORMAT, NTZ_FORMAT)
+
+Reader = Callable[[str], datetime | None]
+"""A text as the clock on the wall showed it; None: it is not certain here."""
+
+
+@dataclass(frozen=True)
+class TimeFormats:
+    """How a source writes times; a format that is None is Spark's default. ``time_zone``: of times that name
+    none."""
+
+    time_zone: str = UTC
+    date: Reader | None = None
+    timestamp: Reader | None = None
+    ntz: Reader | None = None
+
+
+def time_formats(options: Mapping[str, str], time_zone: str) -> TimeFormats:
+    """Return the formats that options name.
+
+    Args:
+        options: of the source, with names in lower case; their patterns are known (`knows_format`).
+    """
+    date, timestamp, ntz = (pattern_reader(options[name]) if name in options else None for name in FORMATS)
+    return TimeFormats(time_zone, date, timestamp, ntz)
+
+
+def knows_format(name: str, value: str) -> bool:
+    """Return whether an option is a format of times whose pattern is known here."""
+    return name in FORMATS and pattern_reader(value) is not None
+
+
+@lru_cache
+def pattern_reader(pattern: str) -> Reader | None:
+    """Return what reads texts of a pattern of Java's; None where only Spark knows the pattern."""
+    try:
+        pieces = read_pattern(pattern).split(APART)
+    except UnsupportedExpression:
+        return None
+    letters = [piece[1] for piece in pieces if piece[0] == "#"]
+    expression = re.compile("".join(map(_expression, pieces)), re.IGNORECASE | re.ASCII | re.DOTALL)
+
+    def read(text: str) -> datetime | None:
+        match = expression.fullmatch(text)
+        if match is None:
+            return None
+        fields = dict(zip(letters, match.groups(), strict=True))
+        micros = fields.get("S", "").ljust(6, "0")[:6]
+        year, month, day, hour, minute, second = (
+            int(fields.get(x, low)) for x, low in _DEFAULT_FIELDS.items()
+        )
+        try:
+            return datetime(year, month, day, hour, minute, second, int(micros))
+        except ValueError:
+            return None
+
+    return read
+
+
+_DEFAULT_FIELDS = {"y": 1970, "M": 1, "d": 1, "H": 0, "m": 0, "s": 0}
+
+
+def _expression(piece: str) -> str:
+    letters = piece[1:]
+    if piece[0] == "=":
+        return re.escape(letters)
+    if letters[0] == "S":
+        return f"([0-9]{{1,{len(letters)}}})"
+    return f"([0-9]{{{len(letters)}}})" if len(letters) > 1 else "([0-9]{1,2})"

@@ -1,0 +1,211 @@
+"""Splits of files that tasks read, their assignment to tasks, and broken records in them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import one_batch, size
+from watersmeet.runtime.messages.reports import BrokenFile, FileReport
+from watersmeet.types.sql_type import SqlType
+
+# A part of a file that tasks read by Arrow, what is said where they may not, and how rows come.
+
+ROWS = 100_000
+"""At most so many in a batch."""
+
+BYTES = 64 << 20
+"""And about so many, unless one row has more."""
+
+
+class UnsupportedFile(Exception):
+    """A file whose rows Arrow might read otherwise than Spark, or not at all. Its text: why."""
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """What of a file begins in its bytes [``start``, ``end``); None: at its end, or behind it. What is not
+    cut is a row group of Parquet, or a line."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some of the file may be of another part."""
+        return self.start > 0 or self.end is not None
+
+    def has(self, offset: int) -> bool:
+        """Whether what begins there is of this part. Whatever a file says, each piece is of one."""
+        return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
+
+
+class FileReadPlan(Protocol):
+    """How the files of a source are read."""
+
+    def rows_of(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+        """The rows of a part in their order, in batches of at most `ROWS` rows and about `BYTES`.
+
+        Args:
+            wanted: the declared columns that are wanted, by name.
+
+        Raises:
+            NotPlain: Spark is to read the file. Batches that were given before count for nothing then.
+        """
+        ...
+
+
+def regroup_rows(part: FileSplit, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part as its reader has them, in batches of at most `ROWS` rows and about `BYTES`.
+
+    Raises:
+        NotPlain: also where the reader raises something else.
+    """
+    try:
+        yield from _regroup_batches(batches)
+    except (UnsupportedFile, EngineError):
+        raise
+    except Exception as error:  # whatever a damaged file leads to: Spark says what is wrong with it
+        raise UnsupportedFile(f"{part.path}: {type(error).__name__}: {error}") from None
+
+
+@contextmanager
+def name_column_in_errors(part: FileSplit, column: str) -> Iterator[None]:
+    """What is refused within is of a column. Raises: NotPlain, also in the place of what Arrow raises."""
+    try:
+        yield
+    except (UnsupportedFile, pa.ArrowException) as error:
+        raise UnsupportedFile(f"{part.path}: {column}: {error}") from None
+
+
+def _regroup_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are neither small nor large."""
+    held: list[pa.RecordBatch] = []
+    rows = held_bytes = 0
+    pieces = (batch.slice(at, ROWS) for batch in batches for at in range(0, max(batch.num_rows, 1), ROWS))
+    for batch in pieces:
+        batch_bytes = size(batch.columns)
+        if held and (rows + batch.num_rows > ROWS or held_bytes + batch_bytes > BYTES):
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
+        held.append(batch)
+        rows, held_bytes = rows + batch.num_rows, held_bytes + batch_bytes
+    if held:
+        yield one_batch(held)
+
+
+# Which task reads which files of a tick, and which parts of large ones.
+
+MIN_SPLIT_BYTES = 1 << 20
+"""Of files that are worth one more task."""
+
+MAX_SPLIT_BYTES = 128 << 20
+"""Of a part; as Spark has it (``spark.sql.files.maxPartitionBytes``)."""
+
+OPEN_BYTES = 64 << 10
+"""What opening a file costs, as bytes that are read."""
+
+SplitAssignment = list[list[tuple[int, FileSplit]]]
+"""Per task its parts, each with the number of its source, in the order of the files."""
+
+
+def assign_splits(files: Sequence[tuple[int, str, int]], cores: int) -> SplitAssignment:
+    """Files, each with the number of its source and its size, shared out evenly.
+
+    >>> files = [(0, "a", 3 << 20), (0, "b", 9), (1, "c", 9)]
+    >>> [[part.path for _, part in task] for task in assign_splits(files, 2)]
+    [['a'], ['b', 'c']]
+    """
+    total = sum(nbytes + OPEN_BYTES for _, _, nbytes in files)
+    wanted = min(MAX_SPLIT_BYTES, max(MIN_SPLIT_BYTES, -(-total // max(cores, 1))))
+    pieces: list[tuple[int, int, int, FileSplit]] = []  # size, place, source, part
+    for source, path, nbytes in files:
+        count = max(1, nbytes // wanted) if nbytes > wanted else 1
+        edges = [nbytes * number // count for number in range(count)]
+        ends: list[int | None] = [*edges[1:], None]
+        for start, end in zip(edges, ends, strict=True):
+            own = (nbytes if end is None else end) - start + OPEN_BYTES
+            pieces.append((own, len(pieces), source, FileSplit(path, start, end)))
+    tasks = max(1, min(len(pieces), -(-total // wanted)))
+    heap = [(0, number) for number in range(tasks)]
+    shares: list[list[tuple[int, int, FileSplit]]] = [[] for _ in range(tasks)]
+    for own, place, source, part in sorted(pieces, key=lambda piece: (-piece[0], piece[1])):
+        filled, number = heapq.heappop(heap)
+        shares[number].append((place, source, part))
+        heapq.heappush(heap, (filled + own, number))
+    by_place = [sorted(share, key=lambda piece: piece[0]) for share in shares if share]
+    in_order = sorted(by_place, key=lambda share: share[0][0])
+    return [[(source, part) for _, source, part in share] for share in in_order]
+
+
+# Which files of a tick have broken records, and which of them have others, too.
+
+MAX_NAMED = 100
+"""Files with broken records alone that a task names."""
+MAX_PARSED = 2_000
+"""Files with other records that it tells of: Spark gives a task 32 files, or pieces of them."""
+MAX_TEXTS = 3
+"""Files of which it tells a record."""
+
+
+@dataclass
+class FileCounter:
+    """Counts the broken records of each file of one source within one task.
+
+    Rows come file by file; a file may be cut into several tasks, and so the driver decides
+    (`runtime.coordinator.results`).
+
+    Args:
+        text: shows a broken record.
+    """
+
+    text: Callable[[pa.Scalar], str]
+    report: FileReport = field(default_factory=FileReport)
+    _parsed: set[int] = field(default_factory=set)
+
+    def add(self, files: pa.Array) -> None:
+        """Take the numbers of the files of rows that are not broken, int64[n]."""
+        self._parsed.update(files.take(_find_file_starts(files)).to_pylist())
+
+    def add_broken(self, files: pa.Array, names: pa.Array, records: pa.Array) -> None:
+        """Take broken records: the number of the file of each, its name, and its text."""
+        firsts = _find_file_starts(files)
+        ends = [*firsts[1:].tolist(), len(files)]
+        for first, end in zip(firsts.tolist(), ends, strict=True):
+            number, broken = files[first].as_py(), self.report.broken
+            if number in broken:
+                broken[number].rows += end - first
+            elif number in self._parsed:
+                continue
+            elif len(broken) < MAX_NAMED or self._drop_parsed():
+                text = self.text(records[first]) if len(broken) < MAX_TEXTS else ""
+                broken[number] = BrokenFile(name=names[first].as_py(), rows=end - first, text=text)
+            else:
+                self.report.is_cut = True
+
+    def finish(self) -> FileReport | None:
+        """Return what the driver is told; None: nothing is known of files."""
+        self._drop_parsed()
+        self.report.parsed = sorted(self._parsed) if len(self._parsed) <= MAX_PARSED else None
+        return self.report if self._parsed or self.report.broken else None
+
+    def _drop_parsed(self) -> bool:
+        """Drop files that have other records, too; whether there were some."""
+        both = self._parsed & self.report.broken.keys()
+        for number in both:
+            del self.report.broken[number]
+        return bool(both)
+
+
+def _find_file_starts(files: pa.Array) -> np.ndarray:
+    """Return the places where another file begins."""
+    numbers = files.to_numpy()
+    return np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))

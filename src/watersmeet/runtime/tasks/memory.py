@@ -1,0 +1,77 @@
+"""What a task may hold at once (``SET max_task_memory``), and how it is shared out.
+
+Rows leave in batches, runs are written in parts, and this tick's rows stay in their runs where they are
+many: so what a task holds depends on the setting and not on how much comes. What has to be in memory at once
+for all that (rows of windows that close, a tick's changes, one row) is refused when it is more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import MAX_COLUMN_BYTES, size
+
+OUTPUT_BYTES = 64 << 20
+"""Rows leave a task in batches of at most so many bytes, or of one row."""
+RUN_BYTES = 256 << 20
+"""Runs are written of about so many bytes at most."""
+
+
+def max_output_bytes(memory: int) -> int:
+    """Of a batch that leaves a task."""
+    return min(OUTPUT_BYTES, memory // 16)
+
+
+def max_run_bytes(memory: int) -> int:
+    """Of a run, and of what is copied to put rows of several runs into one order."""
+    return min(RUN_BYTES, memory // 8)
+
+
+def check_batches(what: str, batches: Sequence[pa.RecordBatch], memory: int, most: int | None = None) -> None:
+    """Raises: EngineError when rows that a task has to hold at once are more than it may hold."""
+    check_bytes(what, sum(size(batch.columns) for batch in batches), memory, most)
+
+
+def check_bytes(what: str, held: int, memory: int, most: int | None = None) -> None:
+    """As `check_batches`, of rows of so many bytes, which need not be there yet."""
+    allowed = memory if most is None else min(memory, most)
+    if held > allowed:
+        raise EngineError(
+            f"{what} need {format_bytes(held)} in one task, but a task may hold {format_bytes(allowed)}",
+            code="task-memory",
+            hint=(
+                "read fewer rows per tick (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more tasks"
+                " (SET partitions)"
+                + (", or raise max_task_memory if the machine has memory" if allowed == memory else "")
+            ),
+        )
+
+
+def check_row(columns: Sequence[tuple[str, int]], memory: int) -> None:
+    """Raises: EngineError when one row that leaves, of these columns and bytes, is more than fits.
+
+    A row goes to Spark as a whole, which holds no 2 GiB either.
+    """
+    most = min(memory // 2, MAX_COLUMN_BYTES)
+    total = sum(held for _, held in columns)
+    if total > most:
+        name, widest = max(columns, key=lambda column: column[1])
+        raise EngineError(
+            f"a result row has {format_bytes(total)} ({format_bytes(widest)} of them in "
+            f"column {name}), more than the"
+            f" allowed {format_bytes(most)}",
+            code="row-too-large",
+            hint="remove the column, or shorten its values in a view (left(…), substring(…))"
+            + ("; or raise max_task_memory" if most < MAX_COLUMN_BYTES else ""),
+        )
+
+
+def format_bytes(held: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if held >= scale:
+            return f"{held / scale:,.1f} {unit}"
+    return f"{held} bytes"

@@ -1,0 +1,544 @@
+"""One side of a node within one task: the rows of its runs that the task owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.conditions import ExactBand, Key, RealBand
+from watersmeet.event_time import NEVER, Mask, Side, Watermark, are_below
+from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.gather import as_one_batch, join_batches, reorder_rows, take_column
+from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.match.pairs import (
+    PairCondition,
+    Search,
+    accept_pairs,
+    distinct,
+    has_match,
+    may_pair,
+    rows_matched,
+)
+from watersmeet.kernel.match.probe import Rows, expand
+from watersmeet.kernel.slots import Slots, order_of, sorted_unique
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.measure import REAL
+from watersmeet.runtime.messages.shapes import SideShape
+from watersmeet.runtime.messages.work import SideWork
+from watersmeet.runtime.tasks.memory import max_run_bytes
+from watersmeet.runtime.tasks.partition import OwnedRows, RowFilter
+from watersmeet.state.manifest import LiveRun
+from watersmeet.state.marks import (
+    MAX_LISTED_SHARE,
+    MarkArray,
+    MarkKind,
+    MarkWriter,
+    marks_at,
+    places_among,
+    read_marks,
+    sum_count_changes,
+)
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.reader import OpenRun
+from watersmeet.state.runs.writer import sort_rows
+from watersmeet.state.store import Store
+
+# One side of a join within one task: the slice of every live run that the task's hash range owns, this
+# tick's new rows, and the marks of both.
+
+MIN_DENSE_MARKS = 1_000
+"""So many rows are told apart by sorting in no time, however few the slice has."""
+
+
+class RunSlice:
+    """Rows [start, stop) of an open run; they and their marks are read when first asked for.
+
+    Rows with a time below ``hidden_below`` are not there for look-ups, nor, with ``hides_gone``, those that
+    left before this tick by mark. ``looked_up``: the same rows by the
+    index that look-ups use. ``row_filter``: which of the rows are the slice's at all, where not all are
+    (None).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        live: LiveRun,
+        run: OpenRun,
+        start: int,
+        stop: int,
+        hidden_below: Mapping[str, Watermark],
+        cut: OwnedRows,
+        *,
+        hides_gone: bool = False,
+    ) -> None:
+        self._store = store
+        self._hidden_below = hidden_below
+        self._hides_gone = hides_gone and "gone" in live.marks
+        self.live = live
+        self.run = run
+        self.name = run.run.name
+        self.start = start
+        self.stop = stop
+        self._cut = cut
+        self._marks: dict[MarkKind, MarkArray] = {}
+        self._marked: dict[MarkKind, list[Rows]] = {}
+        self._in_order: set[MarkKind] = set()
+        self._added: list[tuple[Rows, npt.NDArray[np.int64]]] = []
+        self.touched: set[MarkKind] = set()
+
+    @cached_property
+    def rows(self) -> SortedRows:
+        return self.run.sorted_rows.part(self.start, self.stop)
+
+    @cached_property
+    def looked_up(self) -> SortedRows:
+        return self.rows
+
+    @cached_property
+    def row_filter(self) -> RowFilter | None:
+        return self._cut.row_filter(self.rows)
+
+    def batch(self, layout: RunLayout | None = None) -> pa.RecordBatch:
+        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts.
+
+        Args:
+            layout: with the columns that are wanted, where they are others than the side's own.
+        """
+        batch, offset = as_one_batch(self.rows.batch), self.run.run.offset
+        if layout is not None and layout is not self.run.layout:
+            opened = OpenRun.open(self._store, self.run.run, layout)
+            batch = as_one_batch(opened.sorted_rows.part(self.start, self.stop).batch)
+        if not offset:
+            return batch
+        came = pa.array(batch.column(CAME).to_numpy(zero_copy_only=True) + np.int64(offset))
+        return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
+
+    def arrival(self) -> Rows | None:
+        """Of a run of this tick: by which its rows are in the order in which they came; see `write_run`."""
+        arrival = self.run.arrival
+        return None if arrival is None else arrival[self.start : self.stop].astype(np.int64)
+
+    def marks(self, kind: MarkKind) -> MarkArray:
+        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
+        rows, where `read_marks` and `mark` go by the chosen ones."""
+        if kind not in self._marks:
+            segments = self.live.marks.get(kind, ())
+            marks = read_marks(self._store, kind, segments, self.start, self.stop)
+            for rows in self._marked.pop(kind, ()):
+                marks[rows] = True
+            if kind == "count":
+                for rows, changes in self._added:
+                    np.add.at(marks, rows, changes.astype(np.int32))
+                self._added.clear()
+            self._marks[kind] = marks
+        return self._marks[kind]
+
+    def read_marks(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice, to be read only."""
+        if kind in self._marks or self._are_many(len(rows)):
+            return self.marks(kind)[rows]
+        marks = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+        if kind in self._marked:
+            marks |= places_among(rows, self._list_marked(kind)) >= 0
+        if kind == "count" and self._added:
+            changed, by = self._changes()
+            places = places_among(rows, changed)
+            marks[places >= 0] += by[places[places >= 0]].astype(np.int32)
+        return marks
+
+    def read_previous_marks(self, kind: MarkKind, rows: Rows) -> MarkArray:
+        """The marks of the chosen rows of the slice before this tick."""
+        return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
+
+    def mark(self, kind: MarkKind, rows: Rows) -> None:
+        """Set the bool marks of these rows of the slice. Cost: these rows; so many that they are stored as an
+        array are held in one, which needs no sort."""
+        if not len(rows):
+            return
+        self.touched.add(kind)
+        held = sum(len(rows_marked) for rows_marked in self._marked.get(kind, ()))
+        if kind in self._marks or self._are_many(held + len(rows)):
+            self.marks(kind)[rows] = True
+        else:
+            self._marked.setdefault(kind, []).append(rows)
+
+    def add(self, rows: Rows, change: int) -> None:
+        """Add to the counts of these rows of the slice, as often as they are named. Cost: as `mark`."""
+        if not len(rows):
+            return
+        self.touched.add("count")
+        held = sum(len(rows_marked) for rows_marked, _ in self._added)
+        if "count" in self._marks or self._are_many(held + len(rows)):
+            np.add.at(self.marks("count"), rows, change)
+        else:
+            self._added.append((rows, np.full(len(rows), change)))
+
+    def list_newly_marked(self, kind: MarkKind) -> Rows:
+        """The rows of the slice that were given a bool mark in this tick, ascending."""
+        if kind not in self.touched:
+            return np.zeros(0, dtype=np.int64)
+        rows = np.flatnonzero(self._marks[kind]) if kind in self._marks else self._list_marked(kind)
+        return rows[~self.read_previous_marks(kind, rows)]
+
+    def counts_changed(self) -> tuple[Rows, MarkArray, MarkArray]:
+        """The rows of the slice with another count than before this tick, ascending; that, and this."""
+        if "count" in self._marks:
+            segments = self.live.marks.get("count", ())
+            old, new = read_marks(self._store, "count", segments, self.start, self.stop), self._marks["count"]
+            rows = np.flatnonzero(old != new)
+            return rows, old[rows], new[rows]
+        rows, by = self._changes()
+        rows, by = rows[by != 0], by[by != 0]
+        old = self.read_previous_marks("count", rows)
+        return rows, old, old + by
+
+    def _changes(self) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """What was added to counts in this tick, per row, ascending."""
+        if not self._added:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if len(self._added) > 1 or "count" not in self._in_order:
+            rows, changes = zip(*self._added, strict=True)
+            self._added[:] = [sum_count_changes(np.concatenate(rows), np.concatenate(changes))]
+            self._in_order.add("count")
+        return self._added[0]
+
+    def _are_many(self, rows: int) -> bool:
+        """So many rows of the slice that an array of all its marks costs less than sorting them."""
+        return rows > max(MIN_DENSE_MARKS, MAX_LISTED_SHARE * len(self.rows))
+
+    def keep_marks(self, marks: MarkWriter) -> None:
+        """Give what was touched to be written."""
+        for kind in sorted(self.touched):
+            if kind in self._marks:
+                marks.add(self.name, kind, self.start, self._marks[kind])
+                continue
+            segments = self.live.marks.get(kind, ())
+            if kind == "count":
+                rows, changes = self._changes()
+                rows, changes = rows[changes != 0] + self.start, changes[changes != 0]
+                marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows, changes)
+                continue
+            rows = self._list_marked(kind) + self.start
+            rows = rows[~marks_at(self._store, kind, segments, rows)]
+            marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows)
+
+    def _list_marked(self, kind: MarkKind) -> Rows:
+        """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
+        marked = self._marked[kind]
+        if len(marked) > 1 or kind not in self._in_order:
+            marked[:] = [sorted_unique(marked[0] if len(marked) == 1 else np.concatenate(marked))]
+            self._in_order.add(kind)
+        return marked[0]
+
+    def may_match(self, condition: PairCondition, needles: SortedRows, side: Side) -> bool:
+        """Whether needles (rows of ``side``) may have partners in the slice, by what is said of its run."""
+        return may_pair(condition, needles, side, self.live.run.spans)
+
+    def search(self, condition: PairCondition, needles: SortedRows, side: Side) -> Search | None:
+        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.match.pairs.Search`."""
+        if not self.may_match(condition, needles, side):
+            return None
+        alive = self.alive if self._hides else None
+        return Search.of(condition, needles, side, self.looked_up, alive)
+
+    @property
+    def _hides(self) -> bool:
+        """Whether there may be rows that look-ups do not see."""
+        return bool(self._hidden_below) or self._hides_gone
+
+    def alive(self, rows: Rows) -> Mask:
+        """Which of these rows look-ups see."""
+        keep = np.ones(len(rows), dtype=np.bool_)
+        for column, limit in self._hidden_below.items():
+            keep &= ~are_below(self.rows.times(column)[rows], limit)
+        if self._hides_gone:
+            keep &= ~self.read_marks("gone", rows)
+        return keep
+
+    def partners(
+        self, condition: PairCondition, needles: SortedRows, side: Side
+    ) -> Iterator[tuple[Rows, Rows]]:
+        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.match.pairs.find`."""
+        search = self.search(condition, needles, side)
+        if search is not None:
+            yield from search.pairs()
+
+    def rows_with(self, condition: PairCondition, needles: SortedRows, side: Side) -> Rows:
+        """The rows of the slice that have a partner, ascending; see `kernel.match.pairs.rows_matched`."""
+        if not self.may_match(condition, needles, side):
+            return np.zeros(0, dtype=np.int64)
+        if not self._hides:
+            return rows_matched(condition, needles, side, self.looked_up)
+        return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
+
+    def has_match(self, condition: PairCondition, needles: SortedRows, side: Side) -> Mask:
+        """Which needles have a partner in the slice; see `kernel.match.pairs.has_match`."""
+        hits = np.zeros(len(needles), dtype=np.bool_)
+        if not self.may_match(condition, needles, side):
+            return hits
+        if not self._hides:
+            return has_match(condition, needles, side, self.looked_up)
+        for needle, _ in self.partners(condition, needles, side):
+            hits[needle] = True
+        return hits
+
+    def own(self, rows: Rows) -> Rows:
+        """Of rows of the run, by number, those of the slice, by number within it."""
+        if len(rows):
+            rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
+        return rows if not len(rows) or self.row_filter is None else rows[self.row_filter(rows)]
+
+    def chosen(self) -> Rows | None:
+        """The rows of the slice, if not all between its ends (None) are. Cost: all of them are looked at."""
+        return None if self.row_filter is None else np.flatnonzero(self.row_filter(np.arange(len(self.rows))))
+
+    def is_evicted(self, rows: Rows) -> Mask:
+        """Which of these rows have left before their time, or are not the slice's."""
+        gone: Mask = self.read_marks("gone", rows)
+        return gone if self.row_filter is None else gone | ~self.row_filter(rows)
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows of the slice have a match."""
+        self.mark("matched", rows)
+
+
+@dataclass
+class NewRows:
+    """This tick's rows of the slice, merged from all new runs into one order.
+
+    ``origin``: per row the number of its new run; ``position``: its row number in the slice of that run.
+    ``matched``: bool[n], filled in while matching. ``looked_up``: see `RunSlice`. ``arrival``: int64[n], by
+    which the rows are in the order in which they came, each number once; None: not known.
+    """
+
+    rows: SortedRows
+    origin: npt.NDArray[np.int64]
+    position: Rows
+    matched: npt.NDArray[np.bool_]
+    arrival: Rows | None = None
+    looked_up: SortedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.looked_up = self.rows
+
+    def mark_matched(self, rows: Rows) -> None:
+        """These rows have a match."""
+        self.matched[rows] = True
+
+    def share(self, partition: int, partitions: int) -> NewRows:
+        """The ``partition``-th of so many equal parts of the rows, in their order."""
+        low, high = (len(self.rows) * part // partitions for part in (partition, partition + 1))
+        arrival = None if self.arrival is None else self.arrival[low:high]
+        return NewRows(
+            self.rows.part(low, high),
+            self.origin[low:high],
+            self.position[low:high],
+            self.matched[low:high],
+            arrival,
+        )
+
+    def order_by_arrival(self, rows: Rows) -> Rows:
+        """These rows, each once, in the order in which they came, if that is known."""
+        return rows if self.arrival is None else rows[order_of(self.arrival[rows])]
+
+
+class SideSlice:
+    """See the module. ``old``: slices of the live runs with rows here, of some several (`Cut.parts`);
+    ``new_runs``: of this tick's, all of which are ``come``.
+
+    Args:
+        of_old, of_new: which rows of the live runs, and of this tick's.
+    """
+
+    def __init__(
+        self, task: SideShape, work: SideWork, store: Store, of_old: OwnedRows, of_new: OwnedRows
+    ) -> None:
+        self.task = task
+        self.work = work
+        self.store = store
+        self.cut = of_old
+        hidden: dict[str, Watermark] = {}
+        if task.hides_released:
+            hidden = {c: limit for c, limit in work.old_limits.items() if limit > NEVER}
+        self.old = list(self._slices(work.runs, of_old, hidden))
+        # a row is matched in the tick in which it arrives, though it be below the limits
+        self.come = [LiveRun(run=run) for run in work.new_runs]
+        self.new_runs = list(self._slices(self.come, of_new, {}))
+        self._released: dict[str, Rows] = {}
+
+    @cached_property
+    def new(self) -> NewRows | None:
+        """This tick's rows, merged."""
+        return self._merge_new()
+
+    def near(self, condition: PairCondition, needles: SortedRows, side: Side) -> list[RunSlice]:
+        """The slices of live runs that may have partners of needles (rows of ``side``)."""
+        return [piece for piece in self.old if piece.may_match(condition, needles, side)]
+
+    def _slices(
+        self, runs: list[LiveRun], cut: OwnedRows, hidden: Mapping[str, Watermark]
+    ) -> Iterator[RunSlice]:
+        own = [live for live in runs if not cut.misses(live.run)]
+        runs_opened = OpenRun.open_all(self.store, [live.run for live in own], self.task.layout)
+        for live, opened in zip(own, runs_opened, strict=True):
+            everything = [(0, live.run.rows)]
+            hides_gone = self.task.hides_gone
+            for start, stop in everything if cut.contains_run(live.run) else cut.parts(opened.sorted_rows):
+                if start < stop:
+                    yield RunSlice(self.store, live, opened, start, stop, hidden, cut, hides_gone=hides_gone)
+
+    def _merge_new(self) -> NewRows | None:
+        if not self.new_runs:
+            return None
+        if any(piece.row_filter is not None for piece in self.new_runs):
+            return self._merge_chosen()
+        if len(self.new_runs) == 1:
+            rows, batch = self.new_runs[0].rows, self.new_runs[0].batch()
+            if batch is not rows.batch:
+                rows = replace(rows, batch=batch, _columns={}, _raw={}, _ordinals={}, _around={})
+            count = len(rows)
+            return NewRows(
+                rows,
+                np.zeros(count, dtype=np.int64),
+                np.arange(count),
+                np.zeros(count, dtype=np.bool_),
+                self.new_runs[0].arrival(),
+            )
+        batch = join_batches([piece.batch() for piece in self.new_runs], max_run_bytes(self.task.memory))
+        slots = np.concatenate([piece.rows.slots for piece in self.new_runs])
+        rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
+        sizes = [len(piece.rows) for piece in self.new_runs]
+        origin = np.repeat(np.arange(len(sizes)), sizes)[order]
+        position = np.concatenate([np.arange(size) for size in sizes])[order]
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_), self._arrival(order))
+
+    def _merge_chosen(self) -> NewRows | None:
+        """The same, where not all rows of some runs are the slice's; how they came is not known."""
+        chosen = [
+            np.arange(len(piece.rows)) if rows is None else rows
+            for piece, rows in ((piece, piece.chosen()) for piece in self.new_runs)
+        ]
+        if not any(len(rows) for rows in chosen):
+            return None
+        starts = np.cumsum([0, *(len(piece.rows) for piece in self.new_runs)])
+        places = np.concatenate([start + rows for start, rows in zip(starts, chosen, strict=False)])
+        batches = [piece.batch() for piece in self.new_runs]
+        batch = reorder_rows(join_batches(batches, max_run_bytes(self.task.memory)), places)
+        slots = np.concatenate(
+            [piece.rows.slots[rows] for piece, rows in zip(self.new_runs, chosen, strict=True)]
+        )
+        rows, order = sort_rows(batch, slots, self.task.layout, self.work.index)
+        origin = np.repeat(np.arange(len(chosen)), [len(own) for own in chosen])[order]
+        position = np.concatenate(chosen)[order]
+        return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_))
+
+    def _arrival(self, order: Rows) -> Rows | None:
+        """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""
+        parts, start = [], 0
+        for piece in self.new_runs:
+            arrival = piece.arrival()
+            if arrival is None:
+                return None
+            parts.append(arrival + start)
+            start += piece.run.run.rows
+        return np.concatenate(parts)[order]
+
+    def list_new_matches(self) -> Iterator[tuple[RunSlice, Rows]]:
+        """The matches of the merged new rows, as rows of the new runs that they came from."""
+        if self.new is None:
+            return
+        hits = np.flatnonzero(self.new.matched)
+        if not len(hits):
+            return
+        for number, piece in enumerate(self.new_runs):
+            rows = self.new.position[hits[self.new.origin[hits] == number]]
+            if len(rows):
+                yield piece, rows
+
+    def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
+        """Rows of the slice that this tick's limits release, by number within the slice."""
+        if piece.name not in self._released:
+            before: dict[str, Watermark] = {} if is_new else self.work.old_limits
+            self._released[piece.name] = piece.run.newly_released(before, self.work.new_limits)
+        return piece.own(self._released[piece.name])
+
+
+# Which stored rows are equal to given ones, in every stored column, NULLs equal.
+#
+# They are looked up as by a join. Where many rows share hash and value (one key for all of them), each
+# given row would be compared with each of these; there the rows are told apart by the hash of all that
+# they hold.
+
+MAX_CANDIDATES_PER_ROW = 16
+"""So many candidates for each row that there is of them cost more than its hash."""
+FREE_CANDIDATES = 100_000
+"""So few candidates cost nothing."""
+
+
+def find_equal_rows(side: SideShape, needles: SortedRows, rows: SortedRows) -> Iterator[tuple[Rows, Rows]]:
+    """Needles (rows of the side, too) and rows that are equal; see `kernel.match.pairs.find`. Cost: that of
+    `find`, or of all rows that are candidates once."""
+    equal = _build_equality(side)
+    search = Search.of(equal, needles, Side.LEFT, rows)
+    if search is None:
+        return
+    if search.candidates <= FREE_CANDIDATES + MAX_CANDIDATES_PER_ROW * (len(needles) + len(rows)):
+        yield from search.pairs()
+        return
+    named = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.add.at(named, search.first, 1)
+    np.add.at(named, search.end, -1)
+    candidates = np.flatnonzero(np.cumsum(named[:-1]) > 0)
+    names = list_hashed_columns(side)
+    hashes = hash_content(rows, candidates, names)
+    order = order_of(hashes)
+    hashes, candidates = hashes[order], candidates[order]
+    wanted = hash_content(needles, np.arange(len(needles)), names)
+    first = np.searchsorted(hashes, wanted, side="left")
+    for needle, place in expand(first, np.searchsorted(hashes, wanted, side="right")):
+        row = candidates[place]
+        if rows.index is not None:
+            same = needles.ordinals(rows.index, needle) == rows.ordinals(rows.index, row)
+            needle, row = needle[same], row[same]
+        keep = accept_pairs(equal, needles, Side.LEFT, needle, rows, row)
+        if keep is not None:
+            needle, row = needle[keep], row[keep]
+        if len(needle):
+            yield needle, row
+
+
+def list_hashed_columns(side: SideShape) -> tuple[str, ...]:
+    """The columns by whose hash rows are told apart."""
+    return tuple(field.name for field in side.stored_schema if not pa.types.is_nested(field.type))
+
+
+def hash_content(rows: SortedRows, chosen: Rows, names: tuple[str, ...]) -> Slots:
+    """Hashes of what the chosen rows hold in the columns ``names``: equal ones for equal rows. int64."""
+    return hash_columns([take_column(rows.batch, name, chosen) for name in names], len(chosen))
+
+
+def _build_equality(side: SideShape) -> PairCondition:
+    """Rows equal in every stored column, NULLs equal."""
+    exact = [index for index in side.layout.indexes if index.measure != REAL]
+    decided = {index.column for index in exact if index.measure.is_injective}
+    return PairCondition(
+        keys=tuple(
+            Key(name, name, null_safe=True) for name in side.stored_schema.names if name not in decided
+        ),
+        bands=tuple(ExactBand(index, index, 0, 0) for index in exact),
+        comparisons=(),
+        rechecks=(),
+        slack=0,
+        residual=None,
+        residual_columns=(),
+        reals=tuple(
+            RealBand(index, index, 0.0, 0.0, 0.0, 0.0, 2.0**1022, (), None)
+            for index in side.layout.indexes
+            if index.measure == REAL
+        ),
+    )

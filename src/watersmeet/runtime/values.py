@@ -1,0 +1,241 @@
+"""Rows of case files and tests as Arrow columns of their declared types, and back (semantics.md, 6)."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.names import CASE_PARTITION, DIFF, PARTITION
+from watersmeet.spec.model import Column, Source
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import SqlType
+
+
+def arrow_type(declared: SqlType) -> pa.DataType:
+    """The Arrow type of a Spark type. Raises: EngineError."""
+    type_ = in_arrow(declared)
+    if type_ is None:
+        raise EngineError(
+            f"the in-process engine does not support the type {declared}", code="unsupported-type"
+        )
+    return type_
+
+
+def arrow_type_of(column: Column) -> pa.DataType:
+    """That of a column. Raises: EngineError that names it."""
+    try:
+        return arrow_type(column.type)
+    except EngineError:
+        raise EngineError(
+            f'column "{column.name}" is {column.type}, which the in-process engine does not support',
+            code="unsupported-type",
+            hint="run it on Spark (watersmeet run, or replay --engine spark), or remove the column",
+        ) from None
+
+
+def _timestamp(value: Any) -> datetime:
+    parsed = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
+
+
+def _reader(kind: pa.DataType, plain: Readers) -> Callable[[Any], Any]:
+    """What makes a value, never None, one that Arrow takes. Parts of nested ones may be None."""
+    if pa.types.is_list(kind):
+        part = _skip_none(_reader(kind.value_type, plain))
+        return lambda value: [part(element) for element in _elements(value)]
+    if pa.types.is_map(kind):
+        key, item = _skip_none(_reader(kind.key_type, plain)), _skip_none(_reader(kind.item_type, plain))
+        return lambda value: [
+            (key(k), item(v)) for k, v in (value.items() if isinstance(value, Mapping) else value)
+        ]
+    if pa.types.is_struct(kind):
+        return partial(_struct, {field.name: _skip_none(_reader(field.type, plain)) for field in kind})
+    if pa.types.is_integer(kind):
+        return _read_integer
+    if pa.types.is_string(kind):
+        return plain.text
+    if pa.types.is_timestamp(kind):
+        return plain.timestamp
+    if pa.types.is_date(kind):
+        return plain.date
+    if pa.types.is_decimal(kind):
+        return lambda value: Decimal(str(value))
+    if pa.types.is_floating(kind):
+        return plain.single if pa.types.is_float32(kind) else plain.floating
+    if pa.types.is_binary(kind):
+        return _bytes
+    return lambda value: value
+
+
+def _struct(parts: Mapping[str, Callable[[Any], Any]], value: Any) -> dict[str, Any]:
+    given = dict(value)
+    unknown = [name for name in given if name not in parts]
+    if unknown:
+        raise ValueError(f"it has no field {unknown[0]}")
+    return {name: read(given.get(name)) for name, read in parts.items()}
+
+
+def _read_integer(value: Any) -> int:
+    """Raises: ValueError for what has a fraction, TypeError for what is no number."""
+    if isinstance(value, float | Decimal) and value == value.__trunc__():
+        return int(value)
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is not a number")
+    if isinstance(value, float | Decimal):
+        raise ValueError(f"{value} is not a whole number")
+    return operator.index(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | bool | Mapping | list | tuple):
+        raise TypeError(f"{value!r} is not text")
+    return str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is neither text nor bytes")
+    return value.encode()
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, datetime):
+        if value.time() != time():
+            raise ValueError(f"{value} has a time of day, but the column is a DATE")
+        return value.date()
+    return value if isinstance(value, date) else date.fromisoformat(str(value))
+
+
+def _elements(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        raise TypeError(f"{value!r} is not a list")
+    return value
+
+
+@dataclass(frozen=True)
+class Readers:
+    """How values are read that JSON has no form of its own for, or more than one."""
+
+    text: Callable[[Any], str] = _text
+    timestamp: Callable[[Any], datetime] = _timestamp
+    date: Callable[[Any], date] = _date
+    floating: Callable[[Any], float] = float
+    single: Callable[[Any], float] = float
+    """Of 32 bits."""
+
+
+CASE_READERS = Readers()
+"""As in case files: numbers may stand for texts."""
+
+
+def _skip_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def to_table(
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    diffs: Sequence[int],
+    plain: Readers = CASE_READERS,
+) -> pa.Table:
+    """Rows as a table of the declared columns, with `PARTITION` and `DIFF`; missing values are NULL."""
+    arrays, names = [], []
+    for column in columns:
+        kind = arrow_type_of(column)
+        read = _skip_none(_reader(kind, plain))
+        try:
+            arrays.append(pa.array([read(row.get(column.name)) for row in rows], type=kind))
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            raise EngineError(
+                f'a value of column "{column.name}" is not a valid {column.type}: {error}', code="bad-value"
+            ) from None
+        names.append(column.name)
+    named = [row.get(CASE_PARTITION) for row in rows]
+    arrays.append(pa.array([None if name is None else str(name) for name in named], type=pa.string()))
+    arrays.append(pa.array(list(diffs), type=pa.int64()))
+    return pa.table(arrays, names=[*names, PARTITION, DIFF])
+
+
+_PLAIN_TYPES = frozenset((int, str, float, bool, type(None)))
+
+
+def to_json(value: Any) -> Any:
+    """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text, a MAP as an array of
+    [key, value]."""
+    if type(value) in _PLAIN_TYPES:
+        return value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: to_json(field) for name, field in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(element) for element in value]
+    return value
+
+
+def _frozen(value: Any) -> Any:
+    """A value as one that can be a key: lists are tuples, objects tuples of their pairs."""
+    if isinstance(value, Mapping):
+        return tuple((name, _frozen(field)) for name, field in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+class InMemoryTables:
+    """Tables whose rows are given as those of streams are: what was inserted so far, less what was deleted.
+
+    They are outside of the job that reads them: a restart leaves them as they are.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Counter[tuple[Any, ...]]] = {}
+
+    def change(self, source: Source, changes: Sequence[tuple[Mapping[str, Any], int]]) -> None:
+        """The changes of one tick; their order does not matter.
+
+        Raises:
+            EngineError: a row is deleted that is not there.
+        """
+        names = [column.name for column in source.columns]
+        rows = self._rows.get(source.name, Counter()).copy()
+        for row, diff in changes:
+            rows[tuple(_frozen(row.get(name)) for name in names)] += diff
+        missing = next((row for row, times in rows.items() if times < 0), None)
+        if missing is not None:
+            shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))
+            raise EngineError(
+                f'table "{source.name}" has no row ({shown}), which the input deletes', code="missing-delete"
+            )
+        self._rows[source.name] = rows
+
+    def held(self) -> Mapping[str, Counter[tuple[Any, ...]]]:
+        """What it holds of all tables, to go back to (`restore`)."""
+        return dict(self._rows)
+
+    def restore(self, held: Mapping[str, Counter[tuple[Any, ...]]]) -> None:
+        self._rows = dict(held)
+
+    def rows(self, source: Source) -> list[dict[str, Any]]:
+        """What it holds."""
+        names = [column.name for column in source.columns]
+        rows = self._rows.get(source.name, Counter())
+        return [dict(zip(names, row, strict=True)) for row in rows.elements()]
+
+    def version(self, source: Source) -> str:
+        """A digest of what it holds."""
+        rows = self._rows.get(source.name, Counter())
+        text = repr(sorted((repr(row), times) for row, times in rows.items() if times))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,156 @@
+"""Parquet files that tasks write, and which columns get a dictionary."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from watersmeet.sinks.directory import translate_write_errors
+
+# Which columns of a Parquet file are written with a dictionary: those whose values come again and again.
+#
+# A dictionary of values that are nearly all different makes a file larger, and costs more to write than
+# the values themselves; of few values it makes a quarter of them, whatever their type, and every reader
+# reads it. Delta encoding would take less still for numbers and times, but readers that are in use refuse
+# it: Flink's, and Iceberg's for Spark before 1.10. So it is for files that nobody else reads.
+
+MIN_SAMPLED_ROWS = 4096
+"""Rows, from which on it is worth to look at them."""
+_SAMPLE_ROWS = 1024
+"""So many of them, drawn at random, always the same ones: equal values may lie together, or at a distance."""
+_FEW_TEXTS, _FEW_OTHERS = 1 / 4, 1 / 16
+"""Of the rows: so many different values, at most, are worth a dictionary. Numbers and times are as short as
+the numbers of a large dictionary, and compress well where they come in order."""
+_SAID = 64
+"""Values in the sample, from which on they say something of the column: in the first rows of an outer join
+there may be none but NULLs."""
+
+
+def dictionary_columns(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    """The columns of plain types, by name, that have few different values for their rows, as far as a sample
+    of them can say. Of few rows, for which a look costs more than it spares, the texts. Cost: of the sample,
+    whatever the rows.
+
+    >>> dictionary_columns(pa.table({"id": range(5000), "day": [n % 7 for n in range(5000)]}))
+    ['day']
+    """
+    count = rows.num_rows
+    if count < MIN_SAMPLED_ROWS:
+        return [field.name for field in rows.schema if _is_text(field.type)]
+    drawn = np.random.default_rng(0).integers(0, count, _SAMPLE_ROWS)
+    sample = rows.take(pa.array(np.sort(drawn)))
+    return [
+        field.name
+        for field, column in zip(rows.schema, sample.columns, strict=True)
+        if _is_plain(field.type) and _is_worth_it(column, count)
+    ]
+
+
+def dictionaries_of(rows: pa.Table) -> list[str] | bool:
+    """The same, as a writer is told; all columns, those within others too, if there are any of such."""
+    if any(pa.types.is_nested(field.type) for field in rows.schema):
+        return True
+    return dictionary_columns(rows) or False
+
+
+def encodings_of_own(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
+    """Arguments of a `ParquetWriter` for a file of rows like these, in columns of ``schema``, that nobody but
+    us reads: numbers and times without a dictionary are differences."""
+    coded = dictionary_columns(rows)
+    differences = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name not in coded and _is_whole(f.type)}
+    return {"use_dictionary": coded or False, "column_encoding": differences or None}
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether Parquet has the values as whole numbers of 32 or 64 bits."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
+def _is_worth_it(sample: pa.ChunkedArray, count: int) -> bool:
+    """By the values that the sample has, of so many rows; NULLs are written as cheaply either way. Of a
+    column without values nothing is known: as of few rows it is worth it for texts."""
+    values = len(sample) - sample.null_count
+    if values < _SAID:
+        return _is_text(sample.type)
+    different = count * values / len(sample) * (_FEW_TEXTS if _is_text(sample.type) else _FEW_OTHERS)
+    # so many the sample has, about, if as many as are worth it are among all rows
+    most = different * -math.expm1(-values / different)
+    return bool(len(pc.unique(sample.drop_null())) <= most)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+# Parquet files that a node's tasks write themselves, straight from Arrow.
+#
+# Why this exists beside Spark's writer: rows that leave the join as they are would go from Arrow in
+# Python to the JVM, become rows there, and then columns again. Spark still runs the tasks, and runs them
+# again when they fail.
+#
+# A partition's file has one name whoever writes it, and takes it in one step when it is whole: of several
+# attempts of a task the last one counts, and all have the same rows.
+
+SAMPLE_BYTES = 32 << 20
+"""Maximum bytes of rows to buffer before deciding which columns get a dictionary."""
+
+HINT = "free some space there, or check the permissions, and run again: the tick is repeated"
+
+
+def can_write(schema: pa.Schema) -> bool:
+    """Whether Spark's own files would hold the same types: plain ones only."""
+    return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in schema)
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Stages the rows of partitions as files of the directory ``folder``."""
+
+    folder: str
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> None:
+        """Write all ``rows`` of a partition; no file when there are none."""
+        writer: parquet.ParquetWriter | None = None
+        staged = os.path.join(self.folder, f".{uuid.uuid4().hex}.tmp")
+        first = _first(rows)
+        try:
+            for batch in chain(first, rows):
+                with translate_write_errors(self.folder, HINT):
+                    if writer is None:
+                        coded = dictionary_columns(pa.Table.from_batches(first))
+                        writer = parquet.ParquetWriter(
+                            staged, schema, compression="snappy", use_dictionary=coded or False
+                        )
+                    writer.write_batch(batch)
+        finally:
+            if writer is not None:
+                with translate_write_errors(self.folder, HINT):
+                    writer.close()
+        if writer is not None:
+            with translate_write_errors(self.folder, HINT):
+                os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))
+
+
+def _first(rows: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As many as are enough to look at, or to hold: of wide rows these are few."""
+    first: list[pa.RecordBatch] = []
+    count = nbytes = 0
+    while count < MIN_SAMPLED_ROWS and nbytes < SAMPLE_BYTES and (batch := next(rows, None)) is not None:
+        first.append(batch)
+        count += batch.num_rows
+        nbytes += batch.nbytes
+    return first

@@ -1,0 +1,155 @@
+"""Stage rows of a tick: frames staged within Spark's tasks, and files until they are published."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError, WatersmeetError, error_from, plain_of
+from watersmeet.sinks.base import ArrowPart, Files, Frame, StagedPart
+
+# Rows of a tick until they go out: files beside the job's state, written by tasks.
+#
+# Names say the tick, so that those of attempts that were killed are removed with what else ticks leave.
+
+MAX_FILE_BYTES, MAX_FILE_ROWS = 32 << 20, 500_000
+"""Size at which a staged file is closed and the next one begins."""
+
+Staged = tuple[str, int]
+"""A file, and how many rows it has."""
+
+
+@dataclass(frozen=True)
+class RowsPart:
+    """Stages rows as they are.
+
+    Args:
+        files: where to.
+        folder: how names of the files begin.
+        lasting: they are read after a crash, too.
+
+    What it tells: ``files``, a list of [name, rows]; see `staged_files`.
+    """
+
+    files: Files = field(repr=False)
+    folder: str
+    lasting: bool = False
+
+    def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Stage all rows of a partition, in order."""
+        return {"files": [self._file(piece) for piece in _pieces(rows)]}
+
+    def _file(self, batches: Sequence[pa.RecordBatch]) -> list[object]:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        name = f"{self.folder}{uuid.uuid4().hex}.arrow"
+        self.files.write(name, sink.getvalue(), lasting=self.lasting)
+        return [name, sum(batch.num_rows for batch in batches)]
+
+
+def staged_files(parts: Sequence[StagedPart]) -> list[Staged]:
+    """The files that `RowsPart` told of, in the order of the parts."""
+    return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
+
+
+def schema_in(files: Files, name: str) -> pa.Schema:
+    """The columns of a staged file."""
+    return pa.ipc.open_stream(files.read(name)).schema
+
+
+def batches_in(files: Files, name: str, rows: int, sink: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a staged file, in order.
+
+    Raises:
+        EngineError: it has not the rows that it had.
+    """
+    there = 0
+    for batch in pa.ipc.open_stream(files.read(name)):
+        there += batch.num_rows
+        yield batch
+    if there != rows:
+        raise EngineError(
+            f'{name} has only {there:,} of {rows:,} staged rows (sink "{sink}"); nothing was published',
+            code="staged-rows-gone",
+            hint="run again, which repeats the tick, and please report this bug",
+        )
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    held: list[pa.RecordBatch] = []
+    for batch in _cut(batches):
+        held.append(batch)
+        if sum(b.nbytes for b in held) >= MAX_FILE_BYTES or sum(b.num_rows for b in held) >= MAX_FILE_ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of very wide rows, in some that are as large as a file may be, about."""
+    for batch in batches:
+        step = max(1, min(MAX_FILE_ROWS, batch.num_rows * MAX_FILE_BYTES // max(batch.nbytes, 1)))
+        yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
+
+
+# Frames that a sink stages by its own part (`ArrowPart`) within Spark's tasks.
+#
+# A task may run more than once, at the same time even: when it failed, or was slow, or its machine went.
+# Each attempt stages what it has under a name of its own, and says so in one row of text; of these rows
+# Spark gives the driver those of one attempt per task. What other attempts staged is not named, and does
+# not count.
+#
+# A WatersmeetError within a task arrives as such a row, too: running the task again would not help.
+
+_STAGED, _ERROR = "staged", "error"
+
+
+def staged_by_tasks(frame: Frame, part: ArrowPart) -> list[StagedPart]:
+    """Stage all rows of a frame with ``part``; what it said, once per task that had rows.
+
+    Args:
+        part: sent to tasks as it is, its secrets too; Spark does not show it. It is told no numbers of
+            partitions (always 0), and must tell attempts apart by itself.
+
+    Raises:
+        WatersmeetError: the first one that a part raised.
+    """
+    said = [json.loads(row[0]) for row in frame.mapInArrow(_StageRows(part), f"{_STAGED} STRING").collect()]
+    for row in said:
+        if _ERROR in row:
+            raise error_from(row[_ERROR])
+    return [row[_STAGED] for row in said]
+
+
+def write_numbered_parts(part: ArrowPart, count: int) -> list[StagedPart]:
+    """See `Numbered`: one after the other, in this process."""
+    rows = [pa.record_batch({"id": pa.array([number], pa.int64())}) for number in range(count)]
+    said = [part.write(0, row.schema, iter([row])) for row in rows]
+    return [staged for staged in said if staged is not None]
+
+
+@dataclass(frozen=True, repr=False)
+class _StageRows:
+    """The function given to `mapInArrow`."""
+
+    part: ArrowPart
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        rows = (batch for batch in chain([first], batches) if batch.num_rows)
+        try:
+            staged = self.part.write(0, first.schema, rows)
+            said = {_STAGED: {} if staged is None else dict(staged)}
+        except WatersmeetError as error:
+            said = {_ERROR: plain_of(error)}
+        yield pa.record_batch({_STAGED: pa.array([json.dumps(said)])})

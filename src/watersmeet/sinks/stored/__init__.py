@@ -1,1 +1,0 @@
-"""Parquet in object stores, exactly once: an object per INSERT and tick."""

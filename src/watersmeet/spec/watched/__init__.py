@@ -1,1 +1,0 @@
-"""How a run is watched, as its settings say it."""

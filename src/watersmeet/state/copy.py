@@ -1,0 +1,89 @@
+"""A state copied from one store to another, as it was after one tick, and read back there.
+
+The job may be running meanwhile: a file that is gone when its turn comes belonged to a tick that is over, and
+the copy begins again with a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from watersmeet.errors import StateError
+from watersmeet.state.manifest import Manifest, load, load_newest, manifest_name, manifest_names
+from watersmeet.state.store import Store
+from watersmeet.state.verification import verify_files
+
+_ATTEMPTS = 8
+
+Read = TypeVar("Read")
+
+
+def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], None]) -> Manifest:
+    """Copy the newest manifest and all that it names; the manifest last, once all of it was read back.
+
+    Args:
+        target: without a manifest; what an earlier, interrupted copy left there stays or is used.
+        on_begin: told of the manifest that is going to be copied, of each attempt.
+
+    Raises:
+        StateError: there is no state in ``source``, it is damaged, or there is one in ``target``, which may
+            have come there meanwhile.
+    """
+    if manifest_names(target):
+        raise _not_empty_error()
+
+    def copy(manifest: Manifest) -> tuple[Manifest, bytes]:
+        on_begin(manifest)
+        sealed = bytes(source.read(manifest_name(manifest.tick)))
+        _copy_files(manifest, source, target)
+        return manifest, sealed
+
+    manifest, sealed = read_newest(source, copy)
+    verify_files(manifest, target)
+    name = manifest_name(manifest.tick)
+    is_ours = target.create(name, sealed) or bytes(target.read(name)) == sealed
+    if not is_ours or manifest_names(target) != [name]:
+        if is_ours:
+            target.delete(name)  # of two, each of which finds the other's, none is taken for a state
+        raise _not_empty_error()
+    return load(target, name)
+
+
+def _not_empty_error() -> StateError:
+    return StateError(
+        "the target of the copy already contains a state",
+        code="not-empty",
+        hint="use an empty target",
+    )
+
+
+def read_newest(source: Store, read: Callable[[Manifest], Read]) -> Read:
+    """What ``read`` makes of the newest manifest and the files that it names; of a newer one, if the job has
+    gone on meanwhile and removed them.
+
+    Raises:
+        StateError: there is no state in ``source``, it is damaged, or it goes on too fast.
+    """
+    for _ in range(_ATTEMPTS):
+        manifest = load_newest(source)
+        if manifest is None:
+            raise StateError("there is no state to copy: the job has committed no tick", code="no-state")
+        try:
+            return read(manifest)
+        except StateError:
+            if manifest_name(manifest.tick) in manifest_names(source)[-1:]:
+                raise
+    raise StateError(
+        f"the job committed ticks faster than its state could be copied, {_ATTEMPTS} times",
+        code="state-moves-on",
+        hint="retain more ticks (SET keep_ticks = 50), or stop the job first: watersmeet stop --savepoint",
+    )
+
+
+def _copy_files(manifest: Manifest, source: Store, target: Store) -> None:
+    folders = {name.rpartition("/")[0] for name in manifest.files()}
+    there = {name for folder in folders for name in target.names(folder)}
+    with target.together():
+        for name in sorted(manifest.files() - there):
+            target.write(name, source.read(name))

@@ -1,0 +1,365 @@
+"""Runs that are read: mapped into memory, found by time or by a key, and asked what is left of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.errors import StateError
+from watersmeet.event_time import NEVER, Mask, Watermark, are_below
+from watersmeet.kernel.batches import batches_in, one_batch
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.state.bulk_read import fetch_files
+from watersmeet.state.checksums import check_content, is_verified, note_written, read_verified
+from watersmeet.state.damage import damage_error
+from watersmeet.state.runs.layout import (
+    ARRIVAL,
+    SLOT,
+    Run,
+    RunLayout,
+    choose_columns,
+    is_of_key,
+    least_times,
+    missing_columns,
+    order_of_times,
+)
+from watersmeet.state.store import SMALL_BYTES, LocalStore, MemoryStore, Store
+
+NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+
+FIRST_SEARCH_ROWS = 16
+"""Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
+that it passes over, at most."""
+
+
+def verify_run(store: Store, run: Run) -> None:
+    """Read all of a run. Raises: StateError when it is missing, or not what was written."""
+    check_content(store, run.name, store.read(run.name), run.checksum, f'run "{run.name}"')
+
+
+def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
+    """Read all of several runs: what is wrong with them."""
+    by_name = {run.name: run for run in runs}
+    for name, data in fetch_files(store, {run.name: run.nbytes for run in runs}):
+        try:
+            if isinstance(data, StateError):
+                raise data
+            check_content(store, name, data, by_name[name].checksum, f'run "{name}"')
+        except StateError as error:
+            yield error
+
+
+def schema_of(store: Store, run: Run) -> pa.Schema:
+    """The columns of a run's file. Raises: StateError when it is missing or not what the manifest says."""
+    return _open_reader(run, store.read(run.name)).schema
+
+
+def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
+    """All that a run's file holds. Raises: StateError when it is missing or not what was written."""
+    verify_run(store, run)
+    yield from batches_in(_open_reader(run, store.read(run.name)))
+
+
+def _open_reader(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
+    """Raises: StateError when it is not what the manifest says."""
+    try:
+        return pa.ipc.open_file(pa.BufferReader(_check_size(run, data)))
+    except (pa.ArrowException, OSError) as error:
+        raise damage_error(f'run "{run.name}"', str(error)) from None
+
+
+def _read_run(store: Store, run: Run, data: pa.Buffer | None = None) -> pa.Buffer:
+    """Return a run's bytes, ``data`` if they were fetched before.
+
+    Raises:
+        StateError: they are not what was written.
+    """
+
+    def read() -> pa.Buffer:
+        return _check_size(run, store.read(run.name) if data is None else data)
+
+    return read_verified(store, run.name, read, run.checksum, f'run "{run.name}"')
+
+
+def _check_size(run: Run, data: pa.Buffer) -> pa.Buffer:
+    """Return the bytes of a run. Raises: StateError when they are not as many as were written."""
+    if data.size != run.nbytes:
+        raise damage_error(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
+    return data
+
+
+class OpenRun:
+    """A run, mapped into memory when its rows are first asked for: in most ticks what its manifest says
+    answers for most runs. Mapping costs well under a millisecond, whatever the size.
+
+    Whatever asks for rows raises StateError when the file is missing or not what the manifest says.
+    """
+
+    def __init__(self, run: Run, layout: RunLayout, contents: Callable[[], pa.Buffer]) -> None:
+        self.run = run
+        self.layout = layout
+        self._contents = contents
+        self._arrays: dict[str, npt.NDArray[np.int64]] = {}
+
+    @classmethod
+    def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
+        """One run of the store; nothing is read yet where that costs no more later."""
+        return next(cls.open_all(store, [run], layout))
+
+    @classmethod
+    def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
+        """The same of several, in order; what has to be fetched is fetched at once, and together."""
+        if isinstance(store, MemoryStore | LocalStore):
+            yield from (cls._held(store, run, layout) for run in runs)
+        elif store.is_remote:
+            contents = store.read_all([run.name for run in runs])
+            for run, data in zip(runs, contents, strict=True):
+                yield cls(run, layout, partial(_read_run, store, run, data))
+        else:
+            yield from (cls(run, layout, partial(_read_run, store, run)) for run in runs)
+
+    @classmethod
+    def written(
+        cls,
+        store: Store,
+        run: Run,
+        layout: RunLayout,
+        batch: pa.RecordBatch,
+        schema: pa.Schema,
+        kept: pa.RecordBatch,
+    ) -> None:
+        """Keep open a small run that was written just now, for whoever in this process reads it.
+
+        Args:
+            batch: all columns of its file; ``schema``: with what they are made of.
+            kept: the columns of the rows.
+        """
+        if isinstance(store, MemoryStore | LocalStore) and run.nbytes <= SMALL_BYTES:
+            if isinstance(store, LocalStore):
+                note_written(store, run.name, run.nbytes, run.checksum)
+            store.opened[run.name] = opened = cls(run, layout, partial(_read_run, store, run))
+            opened._batch, opened._schema = batch, schema
+            if not layout.columns or [column.name for column in layout.columns] == kept.schema.names:
+                opened._kept = kept
+
+    @classmethod
+    def _held(cls, store: MemoryStore | LocalStore, run: Run, layout: RunLayout) -> OpenRun:
+        """As it was opened before, where nothing of it has changed."""
+        held: OpenRun | None = store.opened.get(run.name)
+        if held is not None and not held._is_current(store):
+            held = None
+        if held is not None and held.layout is layout and held.run.offset == run.offset:
+            return held
+        fresh = cls(run, layout, partial(_read_run, store, run))
+        if held is not None and held.run.checksum == run.checksum and held._is_read:
+            fresh._batch, fresh._schema = held._batch, held._schema
+        if isinstance(store, MemoryStore) or run.nbytes <= SMALL_BYTES:
+            store.opened[run.name] = fresh
+        return fresh
+
+    @property
+    def _is_read(self) -> bool:
+        return "_batch" in self.__dict__
+
+    def _is_current(self, store: Store) -> bool:
+        """Whether what was read, if anything, is what is stored."""
+        return not self._is_read or is_verified(store, self.run.name, self.run.nbytes, self.run.checksum)
+
+    @cached_property
+    def _batch(self) -> pa.RecordBatch:
+        run = self.run
+        try:
+            batch = one_batch(list(batches_in(_open_reader(run, self._contents()))))
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise damage_error(f'run "{run.name}"', str(error)) from None
+        if batch.num_rows != run.rows:
+            raise damage_error(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
+        return batch
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        """Of the file: with what its columns are made of."""
+        return self._batch.schema
+
+    @cached_property
+    def sorted_rows(self) -> SortedRows:
+        index = self.layout.index(self.run.index)
+        return SortedRows(
+            slots=self._numpy(SLOT),
+            base=self.run.base,
+            shift=self.run.shift,
+            greatest=self.run.spans[index.name][1] if index else 0,
+            batch=self._kept,
+            index=index,
+            spans=self.run.spans,
+            by_value=self.layout.by_value,
+        )
+
+    def found_by(self, key: int) -> SortedRows:
+        """All rows, to be looked up by the hashes of a further key of the layout, by its number."""
+        names = self.layout.found_by[key]
+        try:
+            prefixes, places = self._numpy(names.prefixes), self._numpy(names.places)
+        except KeyError:
+            raise damage_error(f'run "{self.run.name}"', f"it has no column {names.prefixes}") from None
+        rows = replace(self.sorted_rows, index=None, base=0, shift=0, greatest=0, by_value=False)
+        return replace(rows, slots=prefixes, places=places, prefixed=True)
+
+    @property
+    def arrival(self) -> npt.NDArray[np.uint32] | None:
+        """The column `ARRIVAL`, if the run has one."""
+        if ARRIVAL not in self._batch.schema.names:
+            return None
+        arrival: npt.NDArray[np.uint32] = self._batch.column(ARRIVAL).to_numpy(zero_copy_only=True)
+        return arrival
+
+    @cached_property
+    def _kept(self) -> pa.RecordBatch:
+        """The kept columns, by the layout's names and in its order, then what belongs to the run itself."""
+        schema, layout = self._schema, self.layout
+        internal = (*layout.internal, ARRIVAL, *filter(is_of_key, schema.names))
+        if not layout.columns:
+            return self._batch.select([name for name in schema.names if name not in internal])
+        try:
+            names = choose_columns(schema, layout.columns, internal)
+        except KeyError:
+            missing = missing_columns(schema, layout.columns)
+            raise damage_error(f'run "{self.run.name}"', f"it has no column for {missing[0].text}") from None
+        arrays = [self._batch.column(own) for _, own in names]
+        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in names])
+
+    def _numpy(self, name: str) -> npt.NDArray[np.int64]:
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._arrays[name] = self._batch.column(name).to_numpy(zero_copy_only=True)
+        return array
+
+    def below(self, column: str, limit: Watermark) -> int:
+        """How many rows have a time < ``limit``. Cost: O(log rows)."""
+        least, greatest = self.run.spans[column]
+        if limit <= least:
+            return 0
+        if limit > greatest:
+            return self.run.rows
+        order, times = self._numpy(order_of_times(column)), self._numpy(column)
+        return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
+
+    def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
+        """Rows with a time in [low, high), in order of it, by a column that orders them. Cost: those rows."""
+        first, end = self.below(column, low), self.below(column, high)
+        return self.in_order(column, first, max(first, end))
+
+    def in_order(self, column: str, first: int, end: int) -> Rows:
+        """Rows at the places [first, end) in the order of a column that orders them."""
+        return self._numpy(order_of_times(column))[first:end].astype(np.int64)
+
+    def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
+        """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
+        parts, spans = [], self.run.spans
+        for number, column in enumerate(self.layout.releasing):
+            if new.get(column, NEVER) <= spans[column][0]:
+                continue
+            first = self.below(column, old.get(column, NEVER))
+            end = self.below(column, new.get(column, NEVER))
+            if end <= first:
+                continue
+            rows = self._numpy(order_of_times(column))[first:end].astype(np.int64)
+            for place, other in enumerate(self.layout.releasing):
+                if place != number:
+                    limit = (new if place < number else old).get(other, NEVER)
+                    rows = rows[~are_below(self._numpy(other)[rows], limit)]
+            parts.append(rows)
+        return np.concatenate(parts) if parts else NO_ROWS
+
+    def least(self, limits: Mapping[str, Watermark]) -> dict[str, int] | None:
+        """The least of each event time over the rows that ``limits`` do not release; None when none is left.
+
+        Cost: O(log rows) when nothing is released or at most one column releases; with several, and with
+        other columns beside them, up to O(rows).
+        """
+        releasing, spans = self.layout.releasing, self.run.spans
+        if not any(limits.get(column, NEVER) > spans[column][0] for column in releasing):
+            return {column: spans[column][0] for column in self.layout.event_times}
+        firsts = {column: self.below(column, limits.get(column, NEVER)) for column in releasing}
+        if any(first == self.run.rows for first in firsts.values()):
+            return None
+        if len(releasing) == 1:
+            (column,) = releasing
+            first = firsts[column]
+            order = self._numpy(order_of_times(column))
+            least = {column: int(self._numpy(column)[order[first]])}
+            for other in self.layout.suffix_minima:
+                least[other] = int(self._numpy(least_times(other))[first])
+            return least
+        if len(releasing) == len(self.layout.event_times):
+            times = {column: self._first_live(column, first, limits) for column, first in firsts.items()}
+            return {c: time for c, time in times.items() if time is not None} or None
+        live = self.live(limits, 0, self.run.rows)
+        if not live.any():
+            return None
+        return {column: int(self._numpy(column)[live].min()) for column in self.layout.event_times}
+
+    def first_alive(
+        self,
+        column: str,
+        limits: Mapping[str, Watermark],
+        start: int,
+        stop: int,
+        gone: Callable[[Rows], Mask],
+        cursor: int = 0,
+    ) -> tuple[int | None, int]:
+        """The least time of ``column`` over the rows of [start, stop) that are neither released by ``limits``
+        nor ``gone``, None when there are none; and where it stands in the order of ``column``, which is one
+        of `RunLayout.ordering`: before that place there is no such row, now or ever after.
+
+        Args:
+            gone: asked of rows by number from ``start`` on.
+            cursor: what was found so a tick ago. Cost: the places from there on that are passed over.
+        """
+        order, look = self._numpy(order_of_times(column)), FIRST_SEARCH_ROWS
+        first = cursor
+        if column in self.layout.releasing:
+            first = max(first, self.below(column, limits.get(column, NEVER)))
+        while first < self.run.rows:
+            places = np.arange(first, min(first + look, self.run.rows))
+            rows = order[places].astype(np.int64)
+            own = (rows >= start) & (rows < stop)
+            places, rows = places[own], rows[own]
+            alive = ~gone(rows - start)
+            for other in self.layout.releasing:
+                if other != column and limits.get(other, NEVER) > NEVER:
+                    alive &= ~are_below(self._numpy(other)[rows], limits[other])
+            if alive.any():
+                first_place = int(alive.argmax())
+                return int(self._numpy(column)[rows[first_place]]), int(places[first_place])
+            first, look = first + look, look * 2
+        return None, self.run.rows
+
+    def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
+        """In the order of ``column``, from place ``first`` on, the first time of a row that no other column
+        releases; None when there is none. Cost: how many rows it passes over."""
+        order, look = self._numpy(order_of_times(column)), FIRST_SEARCH_ROWS
+        while first < self.run.rows:
+            rows = order[first : first + look]
+            live = np.ones(len(rows), dtype=np.bool_)
+            for other in self.layout.releasing:
+                if other != column:
+                    live &= ~are_below(self._numpy(other)[rows], limits.get(other, NEVER))
+            if live.any():
+                return int(self._numpy(column)[rows[live.argmax()]])
+            first, look = first + look, look * 2
+        return None
+
+    def live(self, limits: Mapping[str, Watermark], start: int, stop: int) -> Mask:
+        """Which rows of [start, stop) the limits do not release: bool[stop - start]."""
+        keep = np.ones(stop - start, dtype=np.bool_)
+        for column in self.layout.releasing:
+            keep &= ~are_below(self._numpy(column)[start:stop], limits.get(column, NEVER))
+        return keep

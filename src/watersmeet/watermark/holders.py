@@ -1,0 +1,93 @@
+"""Which silent partitions hold an input's watermark back: those that would let it rise by going idle."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from watersmeet.event_time import NEVER, shift
+from watersmeet.watermark.tracker import BranchRules, BranchState, InputState, PartitionState
+
+SILENT_US = 10_000_000
+"""A partition is called silent when its last row is so long ago."""
+
+
+@dataclass(frozen=True)
+class WatermarkHolder:
+    """A partition without rows. ``partition`` is "" for a source that has none. ``since_us``: the clock of
+    its last row; None: it has had none. ``idle_timeout_us``: of its source."""
+
+    source: str
+    partition: str
+    since_us: int | None
+    idle_timeout_us: int | None
+
+
+def find_holders(
+    state: InputState, rules: Sequence[BranchRules], sources: Sequence[str], clock_us: int
+) -> tuple[WatermarkHolder, ...]:
+    """The silent partitions that hold a watermark of the input back, where something else is ahead of them.
+    What holds a stage back is told of its inputs.
+
+    Args:
+        rules, sources: per branch; the latter are names.
+    """
+    holdings: dict[tuple[int, str], WatermarkHolder] = {}
+    for column in rules[0].lags:
+        marks = [
+            shift(branch.watermarks.get(column, NEVER), -rule.lateness)
+            for branch, rule in zip(state.branches, rules, strict=True)
+        ]
+        active = [mark for mark, branch in zip(marks, state.branches, strict=True) if not branch.idle]
+        for number, (branch, mark) in enumerate(zip(state.branches, marks, strict=True)):
+            if branch.idle or rules[number].lags[column] is None or mark > min(active):
+                continue
+            for name, partition in _least(branch, column, ahead=max(active) > mark):
+                if partition.heard_at_us is None or clock_us - partition.heard_at_us >= SILENT_US:
+                    holdings[number, name] = _make_holder(number, name, partition, rules, sources)
+    return tuple(holdings[key] for key in sorted(holdings))
+
+
+def find_unheard_partitions(
+    state: InputState,
+    rules: Sequence[BranchRules],
+    sources: Sequence[str],
+    unread: Mapping[str, Collection[str]],
+) -> tuple[WatermarkHolder, ...]:
+    """The declared partitions that never had a row and have none to be read.
+
+    Args:
+        unread: per source the partitions that have rows; what is said of other sources is nothing.
+    """
+    return tuple(
+        _make_holder(number, name, partition, rules, sources)
+        for number, branch in enumerate(state.branches)
+        for name in rules[number].partitions
+        for partition in [branch.partitions.get(name, PartitionState())]
+        if sources[number] in unread
+        and name not in unread[sources[number]]
+        and not partition.greatest
+        and partition.heard_at_us is None
+        and not partition.idle
+    )
+
+
+def _least(branch: BranchState, column: str, ahead: bool) -> Iterator[tuple[str, PartitionState]]:
+    """The active partitions that are least, where another one (or, as ``ahead`` says, a branch) is above."""
+    if not branch.partitions:
+        if ahead:
+            yield "", PartitionState()
+        return
+    active = {name: p for name, p in branch.partitions.items() if not p.idle}
+    times = [p.greatest.get(column, NEVER) for p in active.values()]
+    if ahead or max(times) > min(times):
+        yield from ((n, p) for n, p in active.items() if p.greatest.get(column, NEVER) == min(times))
+
+
+def _make_holder(
+    number: int, name: str, partition: PartitionState, rules: Sequence[BranchRules], sources: Sequence[str]
+) -> WatermarkHolder:
+    since_us = partition.heard_at_us
+    if since_us is None and partition.greatest:  # the state is of a version that did not note it
+        since_us = partition.active_at_us
+    return WatermarkHolder(sources[number], name, since_us, rules[number].idle_timeout_us)

@@ -1,0 +1,278 @@
+"""Settings tried on a sample: what each would cost and lose, query by query, input by input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.errors import EngineError, PlanError, WatersmeetError, raise_all
+from watersmeet.event_time import Mask
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import LookupPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Job
+from watersmeet.whatif.ingest_rules import (
+    BranchRows,
+    IngestCounts,
+    count_ingested,
+    is_direct,
+    marks_of,
+    retained,
+    rows_of_query,
+)
+from watersmeet.whatif.pairs import Pairs, joins_two, pairs_of
+from watersmeet.whatif.replay import Played, played
+from watersmeet.whatif.sample import Numbers, Sample
+from watersmeet.whatif.settings import Setting, apply_setting
+
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OfInput:
+    """Of one input of a query. ``rows``: that are part of its stream; ``late``, ``null_time`` of them;
+    ``most``, ``average``: rows retained after a tick; ``row_bytes``: of a row that is kept, as Arrow has its
+    columns; ``mean_delay``, ``most_delay``: from a row's arrival to its release, in units of the clock, of
+    rows that the sample sees released (None: there are none, or it is not known)."""
+
+    rows: int
+    late: int
+    null_time: int
+    most: int
+    average: float
+    row_bytes: float
+    mean_delay: float | None = None
+    most_delay: int | None = None
+
+    @property
+    def late_share(self) -> float:
+        return self.late / self.rows if self.rows else 0.0
+
+
+@dataclass(frozen=True)
+class OfQuery:
+    """Of one query. ``most``, ``average``: rows that it retains after a tick, of all inputs together;
+    ``most_bytes``, ``average_bytes``: what they come to. ``matches``: pairs of its join over the whole sample
+    as a batch, and how many of these are ``lost``; None where that is not worked out."""
+
+    inputs: Mapping[str, OfInput]
+    most: int
+    average: float
+    most_bytes: float
+    average_bytes: float
+    matches: int | None = None
+    lost: int | None = None
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """What one setting comes to, per query. ``lags``: of all event times of all sources with it."""
+
+    setting: Setting
+    lags: Mapping[str, int]
+    queries: Mapping[str, OfQuery]
+
+
+@dataclass
+class Trials:
+    """Of a job over a sample. ``notes``: what was not worked out, and why, once for every reason."""
+
+    job: Job
+    sample: Sample
+    with_matches: bool = True
+    notes: list[str] = field(default_factory=list)
+    _rows: dict[tuple[str, Fraction], list[BranchRows]] = field(default_factory=dict)
+    _pairs: dict[tuple[str, Fraction], Pairs | None] = field(default_factory=dict)
+
+    def run(self, setting: Setting) -> TrialOutcome:
+        """Raises: WatersmeetError, when the job with the setting cannot be planned or an expression fails."""
+        job = apply_setting(self.job, setting)
+        plan = plan_job(job)
+        replays: dict[str, Played] = {}
+        if is_played(plan):
+            replays = played(plan, self.sample)
+        queries = {
+            query.name: self._try_query(query, job, setting, replays.get(query.name))
+            for query in plan.queries
+        }
+        return TrialOutcome(setting, lags_of(plan), queries)
+
+    def _try_query(self, query: QueryPlan, job: Job, setting: Setting, replay: Played | None) -> OfQuery:
+        if replay is not None:
+            return self._summarize_replay(query, replay)
+        rows = self.rows(query, setting.scale)
+        marks = marks_of(query, rows, self.sample)
+        kept = [count_ingested(own, marks) for own in rows]
+        inputs = {side.name: self._of_input(side.name, rows, kept) for side in query.sides}
+        total, size = self._sum_rows(rows, kept)
+        matches = lost = None
+        pairs = self._matches(query, job, setting.scale, rows)
+        if pairs is not None:
+            left, right = (side.name for side in query.root.sides)
+            matches = len(pairs)
+            lost = pairs.lost(
+                *(self._mask_by_number(rows, [of.late for of in kept], own) for own in (left, right))
+            )
+        return OfQuery(
+            inputs,
+            most=int(total.max()),
+            average=float(total.mean()),
+            most_bytes=float(size.max()),
+            average_bytes=float(size.mean()),
+            matches=matches,
+            lost=lost,
+        )
+
+    def _sum_rows(self, rows: Sequence[BranchRows], kept: Sequence[IngestCounts]) -> tuple[Numbers, Reals]:
+        """Of all inputs together, after every tick: rows that are retained, and their bytes."""
+        total, size = np.zeros(self.sample.ticks, np.int64), np.zeros(self.sample.ticks)
+        for own, of in zip(rows, kept, strict=True):
+            own_rows = retained(of, own.arrived.ticks, self.sample.ticks)
+            total, size = total + own_rows, size + own_rows * own.row_bytes
+        return total, size
+
+    def rows(self, query: QueryPlan, scale: Fraction) -> list[BranchRows]:
+        """They are the same for all settings of one scale."""
+        rows = self._rows.get((query.name, scale))
+        if rows is None:
+            rows = self._rows[query.name, scale] = rows_of_query(query, self.sample)
+        return rows
+
+    def _of_input(self, alias: str, rows: Sequence[BranchRows], kept: Sequence[IngestCounts]) -> OfInput:
+        own = [(of, what) for of, what in zip(rows, kept, strict=True) if of.side.name == alias]
+        count = self.sample.ticks
+        total = sum((retained(what, of.arrived.ticks, count) for of, what in own), np.zeros(count, np.int64))
+        delays = []
+        for of, what in own:
+            gone = what.released < count
+            came = of.arrived.clocks[what.rows[gone]]
+            delays.append(self.sample.clocks[what.released[gone]] - came)
+        delay = np.concatenate(delays)
+        return OfInput(
+            rows=sum(int(of.part.sum()) for of, _ in own),
+            late=sum(int(what.late.sum()) for _, what in own),
+            null_time=sum(what.null_time for _, what in own),
+            most=int(total.max()),
+            average=float(total.mean()),
+            row_bytes=max(of.row_bytes for of, _ in own),
+            mean_delay=float(delay.mean()) if len(delay) else None,
+            most_delay=int(delay.max()) if len(delay) else None,
+        )
+
+    def _summarize_replay(self, query: QueryPlan, replay: Played) -> OfQuery:
+        self._note(
+            f'"{query.name}" was played through the engine, tick by tick; matches that are lost, and how long'
+            " rows wait, are not worked out for such a query, and bytes are those of its files"
+        )
+        inputs = {}
+        for side in query.sides:
+            counts = replay.counts.get(side.name, {})
+            kept = np.asarray(replay.retained.get(side.name, [0]))
+            inputs[side.name] = OfInput(
+                rows=counts.get("in", 0),
+                late=counts.get("late", 0),
+                null_time=counts.get("null_time", 0),
+                most=int(kept.max()),
+                average=float(kept.mean()),
+                row_bytes=0.0,
+            )
+        together, size = np.asarray(replay.kept), np.asarray(replay.state_bytes)
+        return OfQuery(
+            inputs, int(together.max()), float(together.mean()), float(size.max()), float(size.mean())
+        )
+
+    def _matches(
+        self, query: QueryPlan, job: Job, scale: Fraction, rows: Sequence[BranchRows]
+    ) -> Pairs | None:
+        if not self.with_matches or len(query.sides) < 2:
+            return None
+        key = (query.name, scale)
+        if key not in self._pairs:
+            self._pairs[key] = self._found_pairs(query, job, rows)
+        return self._pairs[key]
+
+    def _found_pairs(self, query: QueryPlan, job: Job, rows: Sequence[BranchRows]) -> Pairs | None:
+        if not joins_two(query):
+            self._note(f'"{query.name}": lost matches are worked out for joins of two inputs alone')
+            return None
+        insert = next(insert for insert in job.inserts if insert.name == query.name)
+        try:
+            pairs = pairs_of(insert, job, self.sample)
+        except EngineError as error:
+            if error.code not in ("too-many-matches", "not-computed"):
+                raise
+            self._note(f'"{query.name}": lost matches are not worked out: {error.message}')
+            return None
+        left, right = (side.name for side in query.root.sides)
+        ahead = [own.part & ~own.judged for own in rows]
+        return pairs.without(*(self._mask_by_number(rows, ahead, alias) for alias in (left, right)))
+
+    def _mask_by_number(self, rows: Sequence[BranchRows], masks: Sequence[Mask], alias: str) -> Mask:
+        """By the numbers that rows have over all sources."""
+        first, starts = 0, {}
+        for name, arrived in self.sample.sources.items():
+            starts[name] = first
+            first += arrived.count
+        together = np.zeros(first, dtype=np.bool_)
+        for own, mask in zip(rows, masks, strict=True):
+            if own.side.name == alias:
+                start = starts[own.source]
+                together[start : start + len(mask)] |= mask
+        return together
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def lags_of(plan: JobPlan) -> dict[str, int]:
+    """Of every source that has one, its greatest lag."""
+    lags: dict[str, int] = {}
+    for query in plan.queries:
+        for side in query.sides:
+            for _, branch in side.sources:
+                for lag in branch.lags:
+                    if lag is not None:
+                        lags[branch.source.name] = max(lag, lags.get(branch.source.name, lag))
+    return lags
+
+
+def is_played(plan: JobPlan) -> bool:
+    """Whether the engine has to play the sample, for some query keeps more than rows by their times."""
+    return not all(is_direct(query) for query in plan.queries)
+
+
+def check_tried(plan: JobPlan) -> None:
+    """Whether such a job can be tried at all.
+
+    Raises:
+        PlanError: it reads tables or changes, whose rows are none that lags or intervals decide about.
+        SeveralErrors: several queries do.
+    """
+    problems: list[WatersmeetError] = []
+    for query in plan.queries:
+        reason = _skip_reason(query)
+        if reason is not None:
+            problems.append(
+                PlanError(
+                    f'query "{query.name}": {reason}, but what-if supports only streams',
+                    code="not-tried",
+                    hint="use a job with only the queries over streams",
+                )
+            )
+    raise_all(problems)
+
+
+def _skip_reason(query: QueryPlan) -> str | None:
+    reasons: Sequence[tuple[Callable[[], bool], str]] = (
+        (lambda: query.is_index, "it is an index of a table"),
+        (lambda: bool(query.every(LookupPlan)), "it looks up a table"),
+        (lambda: any(i.is_table for side in query.sides for i in side.inputs), "it reads a table"),
+        (lambda: any(node.changes for node in query.nodes), "rows of its inputs come and go"),
+        (lambda: not any(side.event_times for side in query.sides), "it has no event times"),
+    )
+    return next((words for holds, words in reasons if holds()), None)
