@@ -25,7 +25,8 @@ import pyarrow as pa
 from watersmeet.names import DIFF
 from watersmeet.parser.case_file import case_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 

@@ -26,7 +26,8 @@ from benchmarks.workloads import EPOCH_US, MINUTE_US, SCHEMA, Workload, conditio
 from watersmeet.names import DIFF
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 

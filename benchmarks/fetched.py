@@ -29,7 +29,8 @@ from watersmeet.objects.cache import Cache
 from watersmeet.objects.object_store import ObjectStore
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.runs import writer as written
 

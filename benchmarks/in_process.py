@@ -28,7 +28,8 @@ import pyarrow as pa
 from benchmarks.workloads import BAND_MINUTES, EPOCH_US, MINUTE_US, SCHEMA, WARM_UP_TICKS
 from watersmeet import LocalJob, local
 from watersmeet.local.join_spec import JOINED
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore
 

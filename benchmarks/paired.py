@@ -43,7 +43,8 @@ def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, 
     """A tick for each line that comes in, and its CPU seconds and rows out as a line; ends with the input."""
     from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
-    from watersmeet.runtime.coordinator.driver import TickDriver, restore
+    from watersmeet.runtime.coordinator.driver import TickDriver
+    from watersmeet.runtime.coordinator.restore.job_state import restore
     from watersmeet.runtime.tasks.ingest import IngestWriter
     from watersmeet.state.store import LocalStore
 

@@ -38,8 +38,9 @@ from watersmeet.kernel.slots import borders
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.merge_policy import choose_merges
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.messages.reports import NodeReport, SideReport
 from watersmeet.runtime.messages.shapes import JoinShape
 from watersmeet.runtime.messages.work import NodeWork, SideWork

@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from benchmarks.workloads import dated
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.coordinator.results import TickResult
 from watersmeet.runtime.tasks.ingest import IngestWriter
 from watersmeet.state.store import LocalStore

@@ -14,7 +14,7 @@ import pytest
 
 from watersmeet.errors import EngineError, StateError, WatersmeetError
 from watersmeet.parser.statements import parse_job
-from watersmeet.plan.identity.fingerprint import place_of
+from watersmeet.plan.identity.source_location import place_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.coordinator.restore.changed_queries import check_same_job, identify_queries

@@ -205,7 +205,7 @@ def app_of(feed: PageFeed, hosts: list[str], token: AccessToken | None, port: in
 
 
 def _question_of(request: Request) -> dict[str, Any]:
-    """As `Asker.told` wants it."""
+    """As `QuestionRunner.told` wants it."""
     said = request.query_params
     return {
         "input": said.get("input", ""),

@@ -62,8 +62,8 @@ from watersmeet.plan.nodes.feeds import (
     column_of,
     needed_columns,
 )
+from watersmeet.plan.pushed_down_predicates import pushed_down_predicate
 from watersmeet.plan.query_inputs import refs
-from watersmeet.plan.source_projection import pushed_down_predicate
 from watersmeet.spec.model import (
     Expr,
     Input,

@@ -31,8 +31,9 @@ from sqlglot import exp
 from watersmeet.conditions import ExactBand
 from watersmeet.measure import Measured
 from watersmeet.plan.conditions.conjuncts import join_all, split, split_as_written, text_of
-from watersmeet.plan.identity.fingerprint import content_of, readable_place, stored_text
+from watersmeet.plan.identity.fingerprint import content_of, stored_text
 from watersmeet.plan.identity.origins import digest_of, origins_of
+from watersmeet.plan.identity.source_location import readable_place
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.order.join_order import is_inner, own_conditions, parts_of, with_stages_changed

@@ -31,7 +31,7 @@ class TickInput:
     Args:
         clock_us: its one clock.
         told: what tells the tick from others of its number, by name; see `build_tick_identity`.
-        advances, by_key, idle, end, ends: as `BegunTick.advance`.
+        advances, by_key, idle, end, ends: as `StartedTick.advance`.
         unread: the partitions of these sources that have unread rows. Asked only in ticks in which a
             partition would go idle; one that has some does not.
         check: called when the rows were read, before any goes out; raises if they are not to be trusted.

@@ -54,7 +54,7 @@ Limit = tuple[Watermark, list[tuple[Bound, Watermark, Watermark]]]
 
 
 class Tracer:
-    """Watches a case's job (`runtime.local.job.Watcher`); ``trace`` is there once the plan is."""
+    """Watches a case's job (`runtime.local.tick.TickObserver`); ``trace`` is there once the plan is."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None

@@ -6,7 +6,7 @@ import pytest
 
 from tests.state.test_manifest import manifest
 from watersmeet.errors import StateError
-from watersmeet.runtime.coordinator.restore.retry import again_if_moved_on
+from watersmeet.runtime.coordinator.restore.job_state import retry_if_superseded
 from watersmeet.state.commits import commit
 from watersmeet.state.damage import missing_error
 from watersmeet.state.manifest import load_newest, manifest_name
@@ -48,7 +48,7 @@ def opening(store, moves):
     """What opens a state, of which a run is missing ``moves`` times and each time another run goes on."""
     calls = []
 
-    @again_if_moved_on
+    @retry_if_superseded
     def opened(plan, schemas, store):
         calls.append(tick := load_newest(store).tick)
         if len(calls) <= moves:
@@ -66,7 +66,7 @@ def test_it_is_opened_again_as_it_is_by_then():
 
 
 def test_what_is_missing_of_the_newest_state_is_told():
-    @again_if_moved_on
+    @retry_if_superseded
     def opened(plan, schemas, store):
         raise missing_error("runs/x")
 

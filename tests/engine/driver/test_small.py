@@ -21,9 +21,9 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.runtime.coordinator import node_cost as amount_module
 from watersmeet.runtime.coordinator import tick_phases
-from watersmeet.runtime.coordinator.driver import restore
 from watersmeet.runtime.coordinator.node_cost import FETCHED_BYTES, CostEstimate, inline_row_limit
 from watersmeet.runtime.coordinator.operators.registry import find_driver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.coordinator.run_context import TickSettings
 from watersmeet.runtime.coordinator.tick_phases import RunningTick
 from watersmeet.runtime.local.tick import LocalTick

@@ -20,7 +20,8 @@ from tests.support.effort import at_effort
 from watersmeet import parallel as threads
 from watersmeet import parse_job, plan_job
 from watersmeet.runtime.coordinator import node_cost
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.operators import task
 from watersmeet.runtime.spark.job.job import run_job
 from watersmeet.runtime.spark.job.session import hold_fixed

@@ -24,8 +24,8 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.runtime.coordinator.restore.changed_queries import Change
 from watersmeet.runtime.coordinator.restore.changed_sources import said_of_sources
-from watersmeet.runtime.coordinator.restore.state_transfer import home_of, side_home
 from watersmeet.runtime.coordinator.results import count_shed_rows
+from watersmeet.runtime.coordinator.shared_inputs import home_of, side_home
 from watersmeet.state.manifest import Arrangement, Manifest, load, manifest_names
 from watersmeet.state.store import object_of
 

@@ -20,7 +20,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.nodes.tree import Tree
 from watersmeet.plan.query_inputs import unit_of_type
-from watersmeet.plan.source_projection import is_limited, limited_sources, sides_of
+from watersmeet.plan.source_limits import is_limited, limited_sources, sides_of
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB
 from watersmeet.spec.model import AtLimit, Job, Options
 

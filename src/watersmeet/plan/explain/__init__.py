@@ -61,7 +61,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.forecast import MeasuredQuery
-from watersmeet.plan.source_projection import is_limited, limited_sources
+from watersmeet.plan.source_limits import is_limited, limited_sources
 from watersmeet.spec.job_options import SHEDDING_OF_JOB, shown_share
 from watersmeet.spec.model import (
     AtLimit,

@@ -28,6 +28,7 @@ from watersmeet.measure import Measure, Measured
 from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
+from watersmeet.plan.identity.source_location import source_location
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import (
     AggregatePlan,
@@ -84,7 +85,7 @@ from watersmeet.spec.options.debezium import (
     timestamps_unit,
 )
 from watersmeet.spec.records.changes import computed_expr
-from watersmeet.spec.secrets import public, public_option
+from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
 # Rule: the names by which stored state knows the classes and fields of a plan.
@@ -546,23 +547,6 @@ def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
     return [origins[column].digest for column in columns]
 
 
-def place_of(source: Source) -> str:
-    """A digest of where a source's rows come from: offsets of one path or topic mean nothing for another."""
-    return digest_of([source.connector, *_place(source)])
-
-
-def _place(source: Source) -> list[str]:
-    """As written."""
-    named = {key.lower(): value for key, value in source.options.items()}
-    return [f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named]
-
-
-def readable_place(source: Source) -> dict[str, str]:
-    """Return where a source's rows come from, for messages: its connector, and its path or topic."""
-    options = dict(option.split("=", 1) for option in _place(source))
-    return {"connector": source.connector} | {key: public_option(key, own) for key, own in options.items()}
-
-
 def _reads(source: Source) -> list[str]:
     """What the source reads, and how its records tell rows."""
     named = {key.lower(): value for key, value in source.options.items()}
@@ -575,7 +559,7 @@ def _reads(source: Source) -> list[str]:
     if timestamps_unit(source.options) is not None:
         said.append(f"{TIMESTAMPS}={named[TIMESTAMPS].strip().lower()}")
     said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
-    return _place(source) + said
+    return source_location(source) + said
 
 
 def _describe_change(source: Source, change: ChangeColumn) -> str:

@@ -1,6 +1,6 @@
 """The tick's driver: what one process decides between the tasks. Pure but for the store.
 
-    restore ──> begin ──> BegunTick ──> RunningTick ──> ConcludedTick ──> commit        (`open_tick`)
+    restore ──> begin ──> BegunTick ──> RunningTick ──> ConcludedTick ──> commit        (`tick_phases`)
 
 Between two ticks it answers what the next one would do: whether it is due, who is held, what is silent.
 """
@@ -11,37 +11,19 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from watersmeet.plan.model.job import JobPlan
+from watersmeet.errors import StateError
 from watersmeet.runtime.coordinator.input_watermarks import (
     FIRST_WORK,
-    InputStates,
     ingest_fields,
     raise_late_thresholds,
 )
 from watersmeet.runtime.coordinator.ledger import CommittedState, Ledger
-from watersmeet.runtime.coordinator.merge_policy import compute_released_byte_limits
-from watersmeet.runtime.coordinator.restore.changed_queries import (
-    check_columns,
-    check_not_finished,
-    check_same_job,
-    identify_queries,
-    with_changed,
-)
-from watersmeet.runtime.coordinator.restore.plan_for_state import check_plan_for_state
-from watersmeet.runtime.coordinator.restore.retry import again_if_moved_on
-from watersmeet.runtime.coordinator.results import find_broken_reporters
-from watersmeet.runtime.coordinator.retained_runs import incomplete_runs
-from watersmeet.runtime.coordinator.run_context import RunContext, TickSettings
-from watersmeet.runtime.coordinator.shapes import job_shapes
-from watersmeet.runtime.coordinator.table_reads import SnapshotReader, Snapshots, TableReader, Tables
+from watersmeet.runtime.coordinator.run_context import RunContext
 from watersmeet.runtime.coordinator.tick_phases import StartedTick
 from watersmeet.runtime.messages.work import TickStart, read_work
 from watersmeet.spec.model import NullTime
-from watersmeet.state.manifest import Manifest, load_newest
+from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
-from watersmeet.state.verification import verify_files
 from watersmeet.watermark.alignment import SourceDrift
 from watersmeet.watermark.holders import WatermarkHolder
 
@@ -89,56 +71,14 @@ class Restored:
             self.context.store.delete(name)
 
 
-@again_if_moved_on
-def restore(
-    plan: JobPlan,
-    schemas: Mapping[str, pa.Schema],
-    store: Store,
-    settings: TickSettings | None = None,
-    *,
-    started_us: int | None = None,
-    tables: Mapping[str, TableReader] | None = None,
-    snapshots: Mapping[str, SnapshotReader] | None = None,
-) -> Restored:
-    """Load the newest state, if any, and check that it belongs to this plan and is whole.
-
-    Args:
-        schemas: per ``query/alias`` the kept columns in native Arrow types; see `node_shapes`.
-        started_us: the clock now: idle times start here (None: with the first tick).
-        tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
-        snapshots: what reads the tables that are compared, per source.
-
-    Raises:
-        StateError: the state is of another query, other sources, lacks columns, or is damaged.
-    """
-    settings = settings or TickSettings()
-    store.check()
-    store.sweep()
-    manifest = load_newest(store)
-    if manifest is not None:
-        check_same_job(manifest, plan, may_change=settings.change_queries)
-        check_plan_for_state(plan, manifest)
-        verify_files(manifest, store)
-    shapes = job_shapes(plan, schemas, zoned=settings.zoned)
-    context = RunContext(
-        plan,
-        store,
-        settings,
-        shapes,
-        InputStates(plan, started_us),
-        Tables(tables or {}),
-        Snapshots(snapshots or {}, plan, shapes),
-        identify_queries(plan),
-        compute_released_byte_limits(plan),
-        find_broken_reporters(plan, shapes) if settings.keep_broken else frozenset(),
-    )
-    if manifest is None:
-        return Restored(context, CommittedState())
-    changed = with_changed(manifest, plan, shapes, store, zoned=settings.zoned)
-    check_columns(changed.manifest, shapes, store)
-    incomplete = incomplete_runs(shapes, changed.manifest, store)
-    committed = CommittedState(changed.manifest, changed.begins, tuple(changed.contents), incomplete)
-    return Restored(context, committed, tuple(changed.said))
+def check_not_finished(manifest: Manifest | None) -> None:
+    """Raise: StateError, if the job's input was ended."""
+    if manifest is not None and manifest.finished:
+        raise StateError(
+            "the job is finished: its input has ended, so it accepts no more rows",
+            code="job-finished",
+            hint="to run it again, use a new checkpoint directory (--checkpoint DIR), or watersmeet reset",
+        )
 
 
 class TickDriver:

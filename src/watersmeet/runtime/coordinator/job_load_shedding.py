@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.source_projection import limited_sources, sides_of
+from watersmeet.plan.source_limits import limited_sources, sides_of
 from watersmeet.runtime.coordinator.load_shedding import LimitedSides, RetainedNode, job_decision_name
 from watersmeet.runtime.coordinator.query_tick import QueryTick
 

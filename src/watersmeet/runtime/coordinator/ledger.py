@@ -6,18 +6,26 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.runtime.coordinator.restore.new_queries import Contents
 from watersmeet.runtime.coordinator.retained_runs import incomplete_runs
+from watersmeet.runtime.messages.reports import IngestReport
 from watersmeet.runtime.messages.shapes import NodeShape
+from watersmeet.runtime.messages.work import TickStart
 from watersmeet.state.commits import Commits, Create, fencing_error
 from watersmeet.state.garbage_collection import TickRetention
 from watersmeet.state.manifest import KnownPart, Manifest, QueryState
 from watersmeet.state.store import Store
 
 # What is committed of a job, and the next commit. The one thing of a run that changes from tick to tick.
+
+
+class TableBackfill(Protocol):
+    """Rows of a table that a new query receives in its first tick; another query retains them."""
+
+    def report(self, start: TickStart, store: Store) -> IngestReport:
+        """Write the rows as rows of the tick, and return the report that an ingest task would return."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class CommittedState:
 
     manifest: Manifest | None = None
     begins: frozenset[str] = frozenset()
-    contents: tuple[Contents, ...] = ()
+    contents: tuple[TableBackfill, ...] = ()
     incomplete: frozenset[str] = frozenset()
 
     @property

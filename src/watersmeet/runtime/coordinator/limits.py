@@ -10,7 +10,7 @@ from watersmeet.errors import EngineError, format_count, raise_all
 from watersmeet.plan.explain.wording import size_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.source_projection import is_limited, source_of
+from watersmeet.plan.source_limits import is_limited, source_of
 from watersmeet.runtime.coordinator.node_cost import key_shares
 from watersmeet.runtime.coordinator.results import (
     Broken,

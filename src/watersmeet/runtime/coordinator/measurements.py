@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.plan.order.forecast import MeasuredSide
-from watersmeet.runtime.coordinator.restore.state_transfer import home_of, node_of
+from watersmeet.runtime.coordinator.shared_inputs import home_of, node_of
 from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QueryState
 
 

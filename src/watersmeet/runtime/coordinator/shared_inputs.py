@@ -12,7 +12,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import FeedPlan
 from watersmeet.runtime.coordinator.explicit_watermarks import RegressiveAdvance
 from watersmeet.runtime.messages.shapes import NodeShape
-from watersmeet.state.manifest import ReusedNodeState, SharedSideState
+from watersmeet.state.manifest import Manifest, NodeState, ReusedNodeState, SharedSideState
 
 T = TypeVar("T")
 
@@ -97,3 +97,50 @@ def rename_key(key: str, aliases: Mapping[str, str]) -> str | None:
     """A watermark key ``alias.column`` by another alias; None: it is of none of ``aliases``."""
     alias = max((name for name in aliases if key.startswith(f"{name}.")), key=len, default=None)
     return None if alias is None else f"{aliases[alias]}{key.removeprefix(alias)}"
+
+
+def rename_keys_to_own(watermarks: Mapping[str, Watermark], home: ReusedNodeState) -> dict[str, Watermark]:
+    """Per watermark key of a query whose inputs another one read, what that one has for it."""
+    names = {there: alias for alias, there in home.aliases.items()}
+    keys = {key: rename_key(key, names) for key in watermarks}
+    return {own: watermarks[key] for key, own in keys.items() if own is not None}
+
+
+def side_home(manifest: Manifest, query: str, number: int, side: str = "") -> tuple[str, int, str]:
+    """Return who keeps the rows of a side, or of a node, in the end: query, node and name there."""
+    node = manifest.queries[query].nodes[number]
+    if node.elsewhere is not None:
+        home = node.elsewhere
+        return side_home(manifest, home.query, home.node, home.sides.get(side, side))
+    kept = node.kept_by.get(side)
+    return (query, number, side) if kept is None else side_home(manifest, kept.query, kept.node, kept.side)
+
+
+def home_of(manifest: Manifest, home: ReusedNodeState) -> ReusedNodeState:
+    """Return where a node is kept in the end: a node may rest, too, beneath one of which others take rows."""
+    further = manifest.queries[home.query].nodes[home.node].elsewhere
+    if further is None:
+        return home
+    names = {
+        "sides": rename_keys(home.sides, further.sides),
+        "aliases": rename_keys(home.aliases, further.aliases),
+    }
+    return home_of(manifest, further.model_copy(update=names))
+
+
+def node_of(manifest: Manifest, home: ReusedNodeState) -> NodeState:
+    """Return what another query's node keeps, by the names of the node that rested."""
+    there = manifest.queries[home.query].nodes[home.node]
+    return there.model_copy(
+        update={
+            "arrangements": rename_keys(home.sides, there.arrangements),
+            "kept_by": rename_keys(home.sides, there.kept_by),
+            "emitted": rename_keys_to_own(there.emitted, home),
+            "missing": [rename_keys_to_own(way, home) for way in there.missing],
+        }
+    )
+
+
+def rename_keys(names: Mapping[str, str], there: Mapping[str, T]) -> dict[str, T]:
+    """Return what is there by other names; ``names``: own name -> name there."""
+    return {own: there[name] for own, name in names.items() if name in there}

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from watersmeet.event_time import Watermark
-from watersmeet.plan.identity.fingerprint import place_of
+from watersmeet.plan.identity.source_location import place_of
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.runtime.coordinator.explicit_watermarks import (
     RegressiveAdvance,

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.runtime.coordinator.driver import Restored, TickDriver, restore
+from watersmeet.runtime.coordinator.driver import Restored, TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
 from watersmeet.runtime.coordinator.run_context import TickSettings
 from watersmeet.runtime.local.evaluate import Projection
@@ -263,7 +264,7 @@ class LocalJob:
             rows: more of them, per source (row, diff) as they arrive; as in case files, columns that are
                 missing are NULL.
             clock_us: the tick's one clock; None: the job's, or 0.
-            advances, idle, end: as `BegunTick.advance`.
+            advances, idle, end: as `StartedTick.advance`.
             position: anything that JSON can say, such as how far what was pushed had been read: it is stored
                 with the tick, and told by `position` when the job is opened again.
             check: called when the rows were read, before anything is made of them.

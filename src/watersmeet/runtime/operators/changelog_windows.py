@@ -120,7 +120,7 @@ def _unite_slices(shape: WindowGroupShape, share: TaskPartition, parts: list[Sid
 def _emit_session_changes(
     shape: WindowGroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of sessions that some keys take back and put out; see `grouped.groups.OfGroups`."""
+    """The rows of sessions that some keys take back and put out; see `operators.groups`."""
     rows = one_table(
         [table.append_column(_IS_NEW, pa.array(np.full(table.num_rows, False))) for table in old]
         + [table.append_column(_IS_NEW, pa.array(np.full(table.num_rows, True))) for table in own]
@@ -380,7 +380,7 @@ def _build_panes(shape: WindowGroupShape, rows: pa.RecordBatch) -> dict[str, pa.
 def _emit_window_changes(
     shape: WindowGroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of windows that some keys take back and put out; see `grouped.groups.OfGroups`."""
+    """The rows of windows that some keys take back and put out; see `operators.groups`."""
     rows = one_table(
         [_add_is_new(table, is_new=False) for table in old]
         + [_add_is_new(table, is_new=True) for table in own]

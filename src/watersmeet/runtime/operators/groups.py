@@ -408,7 +408,7 @@ def rank_rows(shape: RankShape, share: TaskPartition) -> Iterator[pa.RecordBatch
 def _emit_rank_changes(
     shape: RankShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that some partitions take back and put out; see `grouped.groups.OfGroups`."""
+    """The rows that some partitions take back and put out; see `operators.groups`."""
     kept = [_add_multiplicities(table, was=True) for table in old] + [
         _add_multiplicities(table, was=False) for table in own
     ]

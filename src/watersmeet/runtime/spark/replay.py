@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.names import DIFF, PARTITION, ROW
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.runtime.coordinator.driver import TickDriver, restore
+from watersmeet.runtime.coordinator.driver import TickDriver
+from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.coordinator.run_context import TickSettings
 from watersmeet.runtime.replay import QUERY, CaseOutput, CaseStep, Row, replay
 from watersmeet.runtime.spark.errors import readable_error

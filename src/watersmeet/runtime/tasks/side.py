@@ -348,7 +348,7 @@ class NewRows:
 
 
 class SideSlice:
-    """See the module. ``old``: slices of the live runs with rows here, of some several (`Cut.parts`);
+    """See the module. ``old``: slices of the live runs with rows here, of some several (`OwnedRows.parts`);
     ``new_runs``: of this tick's, all of which are ``come``.
 
     Args:

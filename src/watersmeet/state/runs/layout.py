@@ -124,7 +124,7 @@ def is_of_key(column: str) -> bool:
 #
 # Columns of the file: ``#slot`` int64 ascending; per time column that releases rows, or in whose order
 # they are looked at, `order_of_times` of it uint32, the row numbers in ascending order of that time; per
-# further key by which rows are found `FoundBy.prefixes` and `FoundBy.places` (`kernel.match.probe`);
+# further key by which rows are found `RunKey.prefixes` and `RunKey.places` (`kernel.match.probe`);
 # when only one column releases and there are other event times, ``#least:<other>`` int64: in that order,
 # the least ``other`` from here to the end; where the order in which rows came is wanted, `ARRIVAL`
 # uint32, their places in it within the run. Then the kept columns, event times as int64 without NULLs,

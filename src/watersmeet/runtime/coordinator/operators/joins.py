@@ -280,7 +280,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
 
     def costs_by_new_rows(self, shape: JoinShape) -> bool:
         """Of rows that are not changed, where it is known how many candidates a look-up has before any is
-        taken (`Share.count_candidates`)."""
+        taken (`TaskPartition.count_candidates`)."""
         return shape.can_count_candidates and shape.broadcast is None and not shape.changelog
 
     def estimate_heavy_pairs(self, work: NodeWork) -> float:

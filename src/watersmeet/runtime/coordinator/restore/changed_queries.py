@@ -1,6 +1,6 @@
 """Queries that come to a job with state, go from it, or change: what becomes of the state.
 
-A query that goes takes its state along. One that comes begins with the next tick (`opening.new_queries`). A
+A query that goes takes its state along. One that comes begins with the next tick (`restore.new_queries`). A
 query that has changed resumes with its rows or restarts as one that comes, by the `Decision` of
 `plan.query_evolution`. If it resumes and accepts more pairs, the run says from which times on it has all of
 them. A query that went may come back: its sink is known to the manifest as long as the job lives.
@@ -211,16 +211,6 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
             code="changed-sources",
             hint="restore the sources and their order, or run with --change-queries, or with a new checkpoint"
             " directory (--checkpoint DIR)",
-        )
-
-
-def check_not_finished(manifest: Manifest | None) -> None:
-    """Raise: StateError, if the job's input was ended."""
-    if manifest is not None and manifest.finished:
-        raise StateError(
-            "the job is finished: its input has ended, so it accepts no more rows",
-            code="job-finished",
-            hint="to run it again, use a new checkpoint directory (--checkpoint DIR), or watersmeet reset",
         )
 
 

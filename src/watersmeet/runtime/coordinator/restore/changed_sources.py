@@ -8,7 +8,8 @@ sources of ``JobPlan.moved``, the query is the same one.
 
 from __future__ import annotations
 
-from watersmeet.plan.identity.fingerprint import fingerprint_of, place_of
+from watersmeet.plan.identity.fingerprint import fingerprint_of
+from watersmeet.plan.identity.source_location import place_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.query_evolution import describe_query
 from watersmeet.runtime.coordinator.restore.join_order import restore_order

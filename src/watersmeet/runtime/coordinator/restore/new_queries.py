@@ -3,7 +3,7 @@
 Such a query begins with the next tick: rows from then on meet each other, and those that another query
 retains which keeps the same rows (`plan.common_subplans`); of a table these are all that it has. Rows from
 before never meet each other in it, are never padded or put out by ANTI, and are in no window. Of sources that
-come with it (`opening.changed_sources`) it has all rows, and of tables that are read as a whole.
+come with it (`restore.changed_sources`) it has all rows, and of tables that are read as a whole.
 
 A query of changes needs all rows of its tables: it is given the rows that another query keeps, as if they
 came in its first tick. Whoever keeps a table for a query of changes has all of its rows, but for those that

@@ -21,7 +21,7 @@ from watersmeet.plan.planner import combine_queries, reorder_by_counts
 from watersmeet.runtime.coordinator.restore.changed_queries import Change
 from watersmeet.runtime.coordinator.restore.changed_sources import at_new_paths
 from watersmeet.runtime.coordinator.restore.join_order import restore_order
-from watersmeet.runtime.coordinator.restore.state_transfer import side_home
+from watersmeet.runtime.coordinator.shared_inputs import side_home
 from watersmeet.state.manifest import LiveRun, Manifest, NodeState
 
 _Node = tuple[str, int]

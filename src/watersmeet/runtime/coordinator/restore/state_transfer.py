@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.event_time import NEVER, Watermark, are_below
+from watersmeet.event_time import NEVER, are_below
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.gather import as_one_batch
 from watersmeet.kernel.hashing import hash_columns
@@ -20,7 +20,13 @@ from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import input_of
 from watersmeet.plan.identity.completeness import Times
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.runtime.coordinator.shared_inputs import rename_key
+from watersmeet.runtime.coordinator.shared_inputs import (
+    home_of,
+    node_of,
+    rename_keys,
+    rename_keys_to_own,
+    side_home,
+)
 from watersmeet.runtime.messages.shapes import NodeShape, SideShape
 from watersmeet.state.manifest import (
     Arrangement,
@@ -28,7 +34,6 @@ from watersmeet.state.manifest import (
     Manifest,
     NodeState,
     QueryState,
-    ReusedNodeState,
 )
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, read_marks
 from watersmeet.state.runs.layout import Run
@@ -223,8 +228,8 @@ def _transfer(manifest: Manifest, query: QueryPlan, brought: list[BroughtSide]) 
             home = home_of(manifest, kept.elsewhere)
             nodes[node.number] = node_of(manifest, home)
             before = manifest.queries[home.query]
-            inputs = deepcopy(_rename(home.aliases, before.inputs)) | inputs
-            late_below |= _by_own_keys(before.late_below, home)
+            inputs = deepcopy(rename_keys(home.aliases, before.inputs)) | inputs
+            late_below |= rename_keys_to_own(before.late_below, home)
         for side in node.sides:
             of_node = nodes[node.number]
             if side.kept_by is not None:
@@ -235,13 +240,6 @@ def _transfer(manifest: Manifest, query: QueryPlan, brought: list[BroughtSide]) 
                 nodes[node.number], of_inputs = _with_side(manifest, of_node, side.name)
                 inputs |= deepcopy(of_inputs)
     return state.model_copy(update={"nodes": nodes, "inputs": inputs, "late_below": late_below})
-
-
-def _by_own_keys(watermarks: Mapping[str, Watermark], home: ReusedNodeState) -> dict[str, Watermark]:
-    """Per watermark key of a query whose inputs another one read, what that one has for it."""
-    names = {there: alias for alias, there in home.aliases.items()}
-    keys = {key: rename_key(key, names) for key in watermarks}
-    return {own: watermarks[key] for key, own in keys.items() if own is not None}
 
 
 def _without(node: NodeState, side: str) -> NodeState:
@@ -260,40 +258,3 @@ def _with_side(manifest: Manifest, node: NodeState, side: str) -> tuple[NodeStat
     inputs, alias = manifest.queries[query].inputs, input_of(name)
     of_input = {side: inputs[alias]} if input_of(side) == side and alias in inputs else {}
     return node.model_copy(update={"arrangements": arrangements, "kept_by": others}), of_input
-
-
-def side_home(manifest: Manifest, query: str, number: int, side: str = "") -> tuple[str, int, str]:
-    """Return who keeps the rows of a side, or of a node, in the end: query, node and name there."""
-    node = manifest.queries[query].nodes[number]
-    if node.elsewhere is not None:
-        home = node.elsewhere
-        return side_home(manifest, home.query, home.node, home.sides.get(side, side))
-    kept = node.kept_by.get(side)
-    return (query, number, side) if kept is None else side_home(manifest, kept.query, kept.node, kept.side)
-
-
-def home_of(manifest: Manifest, home: ReusedNodeState) -> ReusedNodeState:
-    """Return where a node is kept in the end: a node may rest, too, beneath one of which others take rows."""
-    further = manifest.queries[home.query].nodes[home.node].elsewhere
-    if further is None:
-        return home
-    names = {"sides": _rename(home.sides, further.sides), "aliases": _rename(home.aliases, further.aliases)}
-    return home_of(manifest, further.model_copy(update=names))
-
-
-def node_of(manifest: Manifest, home: ReusedNodeState) -> NodeState:
-    """Return what another query's node keeps, by the names of the node that rested."""
-    there = manifest.queries[home.query].nodes[home.node]
-    return there.model_copy(
-        update={
-            "arrangements": _rename(home.sides, there.arrangements),
-            "kept_by": _rename(home.sides, there.kept_by),
-            "emitted": _by_own_keys(there.emitted, home),
-            "missing": [_by_own_keys(way, home) for way in there.missing],
-        }
-    )
-
-
-def _rename(names: Mapping[str, str], there: Mapping[str, T]) -> dict[str, T]:
-    """Return what is there by other names; ``names``: own name -> name there."""
-    return {own: there[name] for own, name in names.items() if name in there}

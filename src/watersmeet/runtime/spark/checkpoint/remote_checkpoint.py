@@ -96,7 +96,7 @@ class TickIntent:
 
         Raises:
             StateError: the state that Spark's files go on from is gone.
-            EngineError: as `Moves.check_times`.
+            EngineError: as `MovedSources.check_times`.
         """
         self._tick = tick
         if self._checkpoint.stored_job is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from watersmeet.errors import format_count
 from watersmeet.objects.remote import RemoteStore
-from watersmeet.plan.identity.fingerprint import place_of
+from watersmeet.plan.identity.source_location import place_of
 from watersmeet.spec.model import Column, Source
 
 

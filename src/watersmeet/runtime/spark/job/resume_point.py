@@ -53,7 +53,7 @@ def apply_moved_files(
         check: called before anything is changed.
 
     Raises:
-        EngineError, StateError: as `find_moved_sources` and `Moves.move_log`.
+        EngineError, StateError: as `find_moved_sources` and `MovedSources.move_log`.
     """
     moves = find_moved_sources(manifest, plan, checkpoint.store)
     if manifest is None or not moves:

@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.commit import ResumePoint
-from watersmeet.runtime.coordinator.driver import TickDriver
-from watersmeet.runtime.coordinator.restore.changed_queries import check_not_finished
+from watersmeet.runtime.coordinator.driver import TickDriver, check_not_finished
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.checkpoint.remote_checkpoint import TickIntent
 from watersmeet.runtime.spark.checkpoint.spark_positions import load_end_offsets

@@ -22,7 +22,7 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class AtomicCommit:
-    """Sinks, each with its insert, whose rows come with the state; see `ending.Joint`."""
+    """Sinks, each with its insert, whose rows come with the state; see `coordinator.commit.JointCommit`."""
 
     sinks: tuple[tuple[Sink, str], ...]
 

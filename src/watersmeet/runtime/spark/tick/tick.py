@@ -319,7 +319,7 @@ def run_node_inline(
 
 @dataclass(frozen=True)
 class _Completion:
-    """The row that says that all sinks have theirs of a tick; see `settling.ending.Completion`."""
+    """The row that says that all sinks have theirs of a tick; see `coordinator.commit.Completion`."""
 
     spark: SparkSession
     plan: JobPlan
