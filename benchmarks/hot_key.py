@@ -97,7 +97,7 @@ def measured(kind: str, way: Way, rows: Rows, ticks: int, tasks: int) -> tuple[n
     rng = np.random.default_rng(5)
     job = LocalJob(plan_job(parse_job(query(kind, way.hint))), MemoryStore(), partitions=tasks)
     least = skew.MIN_SPLIT_SHARE if way.splits else math.inf
-    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(skew, "OF_A_TASK", least):
+    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(skew, "MIN_SPLIT_SHARE", least):
         for tick in range(ticks):
             job.tick(rows.given(rng, tick))
     return seconds, out

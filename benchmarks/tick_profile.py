@@ -84,7 +84,7 @@ def install(folder: Path) -> None:
     from watersmeet.runtime.spark.tick import ingest, nodes
 
     folder.mkdir(parents=True)
-    for place, name in ((ingest, "Ingest"), (nodes, "ToNode"), (nodes, "ToSink")):
+    for place, name in ((ingest, "IngestTask"), (nodes, "ToNode"), (nodes, "ToSink")):
         task: Any = getattr(place, name)
         setattr(place, name, lambda *given, task=task, name=name: Profiled(task(*given), name, str(folder)))
 

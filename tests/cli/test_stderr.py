@@ -67,9 +67,9 @@ def test_a_tick_that_fails_says_so_and_no_more(tmp_path):
 def test_duckdb_s_connection_is_closed_before_the_interpreter_ends():
     """A run of TPC-H's query 3 over changes ended with forty lines of DuckDB's about what it had leaked."""
     code = (
-        "import atexit; from watersmeet.kernel import embedded;"
-        "atexit.register(lambda: print(embedded._connection));"  # called after what is registered later
-        "embedded.connection().execute('SELECT 1')"
+        "import atexit; from watersmeet.kernel import duckdb;"
+        "atexit.register(lambda: print(duckdb._connection));"  # called after what is registered later
+        "duckdb.connection().execute('SELECT 1')"
     )
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     run = subprocess.run(

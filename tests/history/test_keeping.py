@@ -40,7 +40,7 @@ class Looked(MemoryStore):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Segments of four ticks, of which two are kept, and two points are rolled up to one."""
-    for name, value in {"FULL_TICKS": 4, "KEPT": 2, "FACTOR": 2, "LEVELS": 3}.items():
+    for name, value in {"FULL_TICKS": 4, "MAX_SEGMENTS": 2, "FACTOR": 2, "LEVELS": 3}.items():
         monkeypatch.setattr(module, name, value)
 
 

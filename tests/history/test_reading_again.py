@@ -28,7 +28,7 @@ class Counted(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for name, value in {"FULL_TICKS": 4, "KEPT": 3, "FACTOR": 2, "LEVELS": 3}.items():
+    for name, value in {"FULL_TICKS": 4, "MAX_SEGMENTS": 3, "FACTOR": 2, "LEVELS": 3}.items():
         monkeypatch.setattr(module, name, value)
 
 

@@ -89,7 +89,7 @@ def test_who_watches_is_what_is_asked_for(monkeypatch, capfd):
     run, said = WatchedJob().about(), list[str]()
     with open_listeners({}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, SpanWatcher]
-    monkeypatch.setattr(listener_factory.spans, "is_there", lambda: False)
+    monkeypatch.setattr(listener_factory.spans, "is_installed", lambda: False)
     with open_listeners({"metrics": "0", "log_format": "text"}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, RunMetrics]
         watchers[1].ended(None)

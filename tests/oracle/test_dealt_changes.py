@@ -175,16 +175,21 @@ BUGS = {
     "deletes are judged by owners alone": (
         "two values",
         changes,
-        "_take_away",
+        "_retract_rows",
         _take_nothing(changes._retract_rows),
     ),
-    "changes near are not seen": ("a band", repartition, "_reached", lambda shape, own, side: Nothing()),
+    "changes near are not seen": (
+        "a band",
+        repartition,
+        "_build_reached_rows",
+        lambda shape, own, side: Nothing(),
+    ),
     "marks are not united": ("two indexes", retained_runs, "overlap", lambda segments: False),
     "nobody counts": ("a hot key", changelog, "_is_counted", lambda shape, side: False),
     "equal rows are of two tasks": (
         "a hot key",
         repartition,
-        "_content",
+        "_content_fractions",
         lambda rows, chosen, names: chosen % 7 / 7,
     ),
 }

@@ -153,8 +153,8 @@ def test_a_page_that_ends_leaves_no_question_behind_and_says_nothing(tmp_path, c
         ("print('no JSON')", 500, "ended without an answer (status 0)"),
         # the real one, which is given more rows than its memory holds
         (
-            "import sys; from watersmeet.cli.why import served; "
-            "served.answer_question = lambda *given: [bytearray(1 << 29)]; served.main()",
+            "import sys; from watersmeet.cli.why import page_answers; "
+            "page_answers.answer_question = lambda *given: [bytearray(1 << 29)]; page_answers.main()",
             507,
             "takes more than 0.293 GB of memory",
         ),

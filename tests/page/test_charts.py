@@ -38,7 +38,7 @@ def _history(ticks: int) -> JobHistory:
 @pytest.mark.parametrize(("ticks", "is_rolled_up"), [(160, False), (3 * MAX_POINTS + 7, False), (160, True)])
 def test_rows_per_second_are_the_same_for_points_of_many_ticks(ticks, is_rolled_up, monkeypatch):
     if is_rolled_up:
-        for name, value in {"FULL_TICKS": 20, "KEPT": 2, "FACTOR": 4, "LEVELS": 4}.items():
+        for name, value in {"FULL_TICKS": 20, "MAX_SEGMENTS": 2, "FACTOR": 4, "LEVELS": 4}.items():
             monkeypatch.setattr(module, name, value)
     past = _history(ticks)
     assert (len(past.series(JOB, "elapsed_us")) < ticks) is is_rolled_up

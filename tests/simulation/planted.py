@@ -16,11 +16,11 @@ from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
 from watersmeet.errors import StateError
 from watersmeet.runtime import tick as tick_module
-from watersmeet.runtime.coordinator import driver as driver_module
 from watersmeet.runtime.coordinator.commit import StagedParts
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.input_watermarks import InputStates
 from watersmeet.runtime.coordinator.query_tick import QueryTick
+from watersmeet.runtime.coordinator.restore import job_state
 from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, StartedTick
 from watersmeet.runtime.spark.checkpoint.job_record import StoredJob
 from watersmeet.sinks.lake.commits import Commit, TableWriter, Writer, commit_once, number_of
@@ -34,12 +34,12 @@ from watersmeet.state.commits import Commits
 def commit_before_publish() -> Iterator[None]:
     """The manifest is created, and then the sink shows the rows."""
 
-    def end_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
+    def commit_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
         tick.commit(host, [insert for _, insert in staged.parts])
         for sink, insert in staged.parts:
             sink.publish(insert, tick.result.tick, tick.begun.start.attempt, tick.identity)
 
-    with patch.object(tick_module, "end_tick", end_tick):
+    with patch.object(tick_module, "commit_tick", commit_tick):
         yield
 
 
@@ -47,7 +47,7 @@ def commit_before_publish() -> Iterator[None]:
 def second_sink_after_commit() -> Iterator[None]:
     """Of several inserts the last one is published when the manifest is there."""
 
-    def end_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
+    def commit_tick(tick: ConcludedTick, staged: StagedParts, host: Any, **_: Any) -> None:
         number, attempt = tick.result.tick, tick.begun.start.attempt
         before = staged.parts[: max(1, len(staged.parts) - 1)]
         for sink, insert in before:
@@ -56,7 +56,7 @@ def second_sink_after_commit() -> Iterator[None]:
         for sink, insert in staged.parts[len(before) :]:
             sink.publish(insert, number, attempt, tick.identity)
 
-    with patch.object(tick_module, "end_tick", end_tick):
+    with patch.object(tick_module, "commit_tick", commit_tick):
         yield
 
 
@@ -219,7 +219,7 @@ def cache_not_compared() -> Iterator[None]:
 @contextmanager
 def narrowed_from_nothing() -> Iterator[None]:
     """A query that is taken over when it is narrower begins without the rows that were kept."""
-    restore = driver_module.restore
+    restore = job_state.restore
 
     def emptied(*of: Any, **named: Any) -> Any:
         restored = restore(*of, **named)

@@ -233,7 +233,7 @@ def test_killed_at_each_request(server, monkeypatch):
         return real(*args, **named)
 
     for where in ("watersmeet.sinks.object_store", "watersmeet.objects.object_store"):
-        monkeypatch.setattr(f"{where}.asked", killing)
+        monkeypatch.setattr(f"{where}.send_request", killing)
     killed, stride = 0, at_effort(quick=5, full=1)
     for at_request in itertools.count(0, stride):
         bucket, count, at = make_bucket(server), itertools.count(), at_request

@@ -327,7 +327,7 @@ signal.signal(signal.SIGHUP, interrupt)
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.{name}))
 sleeps = Command(["{java}", "-c", "import time; time.sleep(60)"], dict(os.environ))
 try:
-    gateway._Begun.by(sleeps, None)
+    gateway._StartedJava.by(sleeps, None)
 except KeyboardInterrupt:
     with open(f"/proc/self/task/{{os.getpid()}}/children") as children:
         print("interrupted, left:", children.read().split())

@@ -281,7 +281,7 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
         return threads.parallel_map(do, things)
 
     for module in (arrow_ingest, nodes, task):
-        monkeypatch.setattr(module, "at_once", at_once)
+        monkeypatch.setattr(module, "parallel_map", at_once)
     monkeypatch.setattr(node_cost, "MIN_TASK_ROWS", 50 if small == "auto" else node_cost.MIN_TASK_ROWS)
     monkeypatch.setattr(ArrowReading, "told", noted)
     job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
