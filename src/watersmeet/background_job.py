@@ -119,7 +119,10 @@ class StartedJob:
             self._of_a_tick(self._told)(report)
 
     def _of_a_tick(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        """The same, with its parameters; what it asks of this job while it runs cannot wait for the job."""
+        """Wrap a function that ticks call so that it cannot wait for this job while it runs.
+
+        The wrapper has the parameters of the function.
+        """
 
         @wraps(function)
         def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
@@ -132,7 +135,10 @@ class StartedJob:
         return called
 
     def _of_a_table(self, frame: Any) -> Any:
-        """The same; what makes frames of a table is called in a tick, too."""
+        """Wrap a callable that makes frames of a table, because it also runs in a tick.
+
+        Returns other frames unchanged.
+        """
         return self._of_a_tick(frame) if callable(frame) else frame
 
     @property
@@ -151,18 +157,18 @@ class StartedJob:
 
     @property
     def account(self) -> Account | None:
-        """Where every row that came in has gone, since the job's first tick. None before the first one."""
+        """Row accounting since the job's first tick: the outcome of every row; None before it."""
         last = self._last
         return None if last is None else account_of(last)
 
     def result(self, name: str | None = None) -> Result:
-        """The rows that a memory sink has got until now, as Arrow, pandas or Polars has them.
+        """Return the rows that a memory sink has received so far, for Arrow, pandas or Polars.
 
         Args:
-            name: of the sink; None: there is one.
+            name: the name of the sink; None if there is only one.
 
         Raises:
-            WatersmeetError: there is no such memory sink, or its rows are no table.
+            WatersmeetError: there is no such memory sink, or its rows are not a table.
         """
         if name is None and len(self._in_memory) == 1:
             (name,) = self._in_memory
@@ -204,7 +210,7 @@ class StartedJob:
         return ended
 
     def exception(self) -> BaseException | None:
-        """What it failed with; None, if it has not."""
+        """Return the error with which the job failed; None if it has not failed."""
         return self._error
 
     @property

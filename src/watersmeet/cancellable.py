@@ -24,14 +24,16 @@ class StepTimeout(Exception):
 
 
 class WorkCancelled(Exception):
-    """Raised in the work: nobody waits for it any more."""
+    """Error raised in the work when its caller no longer waits for it."""
 
 
 class Steps:
-    """Where the work is. It says so itself, and so learns that it was given up.
+    """Progress of cancellable work.
+
+    The work reports each step and in doing so learns that its caller gave up.
 
     Attributes:
-        step: what it does now, in words.
+        step: a description of the current step.
     """
 
     def __init__(self) -> None:
@@ -42,10 +44,10 @@ class Steps:
         self._limit_s: float | None = None
 
     def begin(self, step: str, limit_s: float | None) -> None:
-        """``step`` begins, which is given up after ``limit_s``; None: never.
+        """Begin ``step``; the caller gives up after ``limit_s`` seconds, or never if it is None.
 
         Raises:
-            GivenUp: it does not begin, for nobody waits for it.
+            WorkCancelled: the caller no longer waits, so the step must not begin.
         """
         with self._lock:
             if self.given_up:
@@ -53,25 +55,25 @@ class Steps:
             self.step, self._since, self._limit_s = step, time.monotonic(), limit_s
 
     def current_wait(self) -> tuple[str, float, bool]:
-        """The step, for how many seconds it has gone on, and whether that is too long."""
+        """Return the current step, its duration in seconds, and True if it exceeds its limit."""
         with self._lock:
             seconds = time.monotonic() - self._since
             return self.step, seconds, self._limit_s is not None and seconds > self._limit_s
 
     def give_up(self) -> None:
-        """No further step begins."""
+        """Prevent all further steps."""
         with self._lock:
             self.given_up = True
 
 
 def run_cancellable(work: Callable[[], Result], steps: Steps, notice: Callable[[str, float], None]) -> Result:
-    """What ``work`` comes to, or the error that it raises.
+    """Run ``work`` in a thread; return its result or raise its error.
 
     Args:
-        notice: is told the step and its seconds now and then while one takes long.
+        notice: called with the step and its seconds at intervals while one takes long.
 
     Raises:
-        Unanswered: a step took too long. The thread goes on to the end of that step, and no further.
+        StepTimeout: a step took too long. The thread continues to the end of that step and then stops.
     """
     done = threading.Event()
     results: list[Result] = []

@@ -71,10 +71,10 @@ class Key:
 
 @dataclass(frozen=True)
 class ExactBand:
-    """``lower <= right - left <= upper`` in the units of the measure, inclusive; None is open.
+    """Band ``lower <= right - left <= upper`` in units of the measure, inclusive; None is open.
 
-    Every pair that the join's condition accepts lies in all bands; a pair in all bands is accepted by every
-    comparison that is no recheck. ``texts``: the conjuncts, for people.
+    Every pair that the join's condition accepts lies in all bands. Every comparison that is not a
+    recheck accepts every pair that lies in all bands. ``texts`` lists the conjuncts, for people.
     """
 
     left: Measured
@@ -114,11 +114,11 @@ class RealBand:
 
 @dataclass(frozen=True)
 class Bound:
-    """``evicted >= by - c``: rows of ``evicted`` below ``W[by] - c`` match nothing any more.
+    """Eviction bound ``evicted >= by - c``: rows below ``W[by] - c`` match nothing.
 
-    ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct it came from. Near
-    the ends of int64 ``W[by] - c`` is cut to ``low`` and ``high``, and by ``slack`` less may still match; see
-    `plan.conditions.bands.Link`.
+    ``evicted`` and ``by`` are watermark keys ``alias.column``; ``text`` is the conjunct from which the
+    bound was derived. Near the ends of int64, ``W[by] - c`` is clamped to ``low`` and ``high``, and
+    rows lower by up to ``slack`` may still match; see `plan.conditions.bands.Link`.
     """
 
     evicted: str
@@ -132,11 +132,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Horizon:
-    """Of a join by the rule ``lateness = join``, the one time by which all goes: the least watermark of
-    ``keys``, the event times of its two sides, less ``reach`` and allowed_lateness. Rows below it are late,
-    none of them is retained, and no row that is still to leave the join has a lesser time.
+    """Single eviction time of a join with the rule ``lateness = join``.
 
-    ``reach``: how far apart the times of a pair may be, whichever is the later one.
+    It is the least watermark of ``keys``, the event times of the two sides, minus ``reach`` and
+    allowed_lateness. Rows below it are late and not retained, and no row that the join still emits has
+    a lesser time.
+
+    ``reach`` is the maximum distance between the times of a pair, whichever is later.
     """
 
     keys: tuple[str, str]
@@ -145,11 +147,11 @@ class Horizon:
 
 @dataclass(frozen=True)
 class AsofRule:
-    """Which right row an ASOF join takes of those in its one band: the ``latest``, or else the earliest.
+    """Choice of an ASOF join among the right rows in its band: the ``latest`` or the earliest.
 
-    ``closed_lower``, ``closed_upper``: the band with strict comparisons read as closed ones, for retention.
-    ``floors``, ``ceilings``: the comparisons as written that bound the right time from below, from above;
-    they are asked for times near the ends of int64.
+    ``closed_lower`` and ``closed_upper`` are the band with strict comparisons read as closed ones, for
+    retention. ``floors`` and ``ceilings`` are the comparisons as written that bound the right time from
+    below and from above; the join evaluates them for times near the ends of int64.
     """
 
     latest: bool
@@ -160,5 +162,5 @@ class AsofRule:
 
 
 def mirror_ends(lower: End | None, upper: End | None) -> tuple[End | None, End | None]:
-    """The ends of ``left - right``, given those of ``right - left``."""
+    """Convert the ends of ``right - left`` to those of ``left - right``."""
     return None if upper is None else -upper, None if lower is None else -lower

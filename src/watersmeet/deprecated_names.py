@@ -92,7 +92,7 @@ def first_value(name: str, value: str) -> str:
 
 @contextmanager
 def notices_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Within, each notice of an earlier name goes to ``say``, once."""
+    """Pass each notice about a deprecated name to ``say``, once, within the context."""
     given: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -110,7 +110,10 @@ def notices_to(say: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """Within, nothing is said of earlier names: the job is read once more, and they are told then."""
+    """Ignore deprecated names within the context, without notices.
+
+    The job is read once more later, and that reading reports them.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EarlierName)
         yield

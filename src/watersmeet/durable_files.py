@@ -35,7 +35,10 @@ def sync_all(paths: Collection[str | os.PathLike[str]]) -> None:
 
 
 def map_in_threads(synced: Callable[[_Path], _Done], paths: Collection[_Path]) -> list[_Done]:
-    """What ``synced`` says of each, in order, where it waits for the disk above all."""
+    """Call ``synced`` for each path in threads and return the results in order.
+
+    Use it for functions that mostly wait for the disk.
+    """
     if len(paths) < 2:
         return [synced(path) for path in paths]
     with ThreadPoolExecutor(min(MAX_THREADS, len(paths))) as threads:

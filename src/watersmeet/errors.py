@@ -31,7 +31,9 @@ from urllib.parse import quote
 
 @dataclass(frozen=True)
 class Location:
-    """Where in the user's text: line and column, both from 1; ``source`` is a file name, if there is one.
+    """Position in the user's text: line and column, both from 1, and a file name or None.
+
+    ``source`` is the file name.
 
     >>> str(Location(3, 14)), str(Location(3, 14, "job.sql"))
     ('line 3, column 14', 'job.sql, line 3, column 14')
@@ -56,10 +58,10 @@ hidden_texts: dict[str, None] = {}
 
 
 def hide_in_errors(secret: str, within: str = "") -> None:
-    """Let no error of this process show a text, wherever it stands: in a path, or in words of a library.
+    """Hide a text in all errors of this process: in paths, library messages and elsewhere.
 
     Args:
-        within: a text that has it; words there of which it is a part are hidden, too.
+        within: a text that contains the secret; words in it that contain the secret are hidden, too.
     """
     if len(secret) < _MIN_SECRET:
         return
@@ -69,9 +71,10 @@ def hide_in_errors(secret: str, within: str = "") -> None:
 
 
 def without_hidden(text: str) -> str:
-    """Replace what `hide_in_errors` was told of by stars.
+    """Replace the texts registered with `hide_in_errors` by stars.
 
-    A secret of letters or of digits alone may be a part of other words, and is replaced as a whole word.
+    A secret that has only letters or only digits may be a part of other words; it is replaced only as a
+    whole word.
     """
     for secret in sorted(hidden_texts, key=len, reverse=True):
         if secret not in text:
@@ -166,7 +169,7 @@ class PlanError(WatersmeetError):
 
 
 class StateError(WatersmeetError):
-    """What is stored does not fit what is asked, or is damaged.
+    """Error: stored state does not fit the request, or is damaged.
 
     >>> from watersmeet import MemoryStore, StateError, local
     >>> text = '''
@@ -233,7 +236,7 @@ _KINDS = {
 
 
 def plain_of(error: WatersmeetError) -> dict[str, Any]:
-    """``error`` as plain values that JSON knows, for `error_from`."""
+    """Convert an error to plain values that JSON supports, for `error_from`."""
     if isinstance(error, SeveralErrors):
         return {"errors": [plain_of(part) for part in error.errors]}
     kind = next(class_.__name__ for class_ in type(error).__mro__ if class_.__name__ in _KINDS)
@@ -247,7 +250,11 @@ def plain_of(error: WatersmeetError) -> dict[str, Any]:
 
 
 def error_from(plain: Mapping[str, Any]) -> WatersmeetError:
-    """The error that `plain_of` made ``plain`` of. Raises: KeyError for a class not of the tree."""
+    """Rebuild the error that `plain_of` converted.
+
+    Raises:
+        KeyError: the class is not one of this module's error classes.
+    """
     if "errors" in plain:
         return SeveralErrors([error_from(part) for part in plain["errors"]])
     kind = _KINDS[plain["kind"]]
@@ -256,8 +263,11 @@ def error_from(plain: Mapping[str, Any]) -> WatersmeetError:
 
 
 def printable(text: str) -> str:
-    """``text`` for a terminal or a log: newlines and tabs stay, other characters that steer one (escapes,
-    carriage returns, directions of writing) are shown as Python writes them. Texts quote values of rows."""
+    """Escape control characters in ``text`` for a terminal or a log.
+
+    Newlines and tabs stay. Other characters that control a terminal (escapes, carriage returns, text
+    direction) appear as Python escapes. Texts can quote values of rows.
+    """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(ascii(character)[1:-1] if _steers(character) else character for character in text)
@@ -318,8 +328,11 @@ def place_error(error: BaseException, during: str | None = None) -> EngineError 
 
 @contextmanager
 def flat_enough() -> Iterator[None]:
-    """What is done within goes down into a job's text level by level. Raises: SqlError where it has hundreds
-    of them."""
+    """Convert a RecursionError in code that descends level by level into a job's text.
+
+    Raises:
+        SqlError: the text has hundreds of levels.
+    """
     try:
         yield
     except RecursionError:
@@ -333,7 +346,10 @@ def flat_enough() -> Iterator[None]:
 
 @contextmanager
 def collect_errors(errors: list[WatersmeetError]) -> Iterator[None]:
-    """Within, append an error to a list, in place of raising it; those of `SeveralErrors` one by one."""
+    """Append errors raised in the context to a list; append those of `SeveralErrors` one by one.
+
+    The context does not raise them.
+    """
     try:
         yield
     except WatersmeetError as error:
@@ -373,7 +389,7 @@ def _begins(one: str, other: str) -> bool:
 
 
 def format_count(number: int, noun: str) -> str:
-    """So many of something, for messages.
+    """Format a count with its noun, for messages.
 
     >>> format_count(1, "record"), format_count(2_000, "record")
     ('1 record', '2,000 records')
@@ -382,7 +398,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def near_names(wanted: str, candidates: Iterable[str]) -> str | None:
-    """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known.
+    """Suggest names nearest to ``wanted``, else list up to 12 known ones; None without any.
 
     >>> near_names("pric", ["price", ""]), near_names("x", [""])
     ('did you mean "price"?', None)

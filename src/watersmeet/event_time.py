@@ -42,17 +42,17 @@ Mask = npt.NDArray[np.bool_]
 
 
 def saturate(value: int) -> int:
-    """``value`` brought into int64."""
+    """Limit ``value`` to the range of int64."""
     return MIN_TIME if value < MIN_TIME else MAX_TIME if value > MAX_TIME else value
 
 
 def shift(watermark: Watermark, by: int) -> Watermark:
-    """``watermark + by``, saturating; ±∞ stay."""
+    """Add ``by`` to a watermark, saturating; ±∞ stay unchanged."""
     return watermark if isinstance(watermark, float) else saturate(watermark + by)
 
 
 def shown_time(mark: Watermark, is_integer: bool) -> str:
-    """A watermark for people.
+    """Format a watermark for people.
 
     >>> shown_time(1_357_034_400_000_000, False), shown_time(7, True), shown_time(NEVER, False)
     ('2013-01-01 10:00:00', '7', '−')
@@ -70,7 +70,7 @@ def shown_time(mark: Watermark, is_integer: bool) -> str:
 
 
 def are_below(times: Times, limit: Watermark) -> Mask:
-    """Which times are < ``limit``; exact for limits outside of int64."""
+    """Compare times with ``limit``: a mask of those below it; exact for limits outside of int64."""
     if limit <= MIN_TIME:
         return np.zeros(len(times), dtype=np.bool_)
     if limit > MAX_TIME:
@@ -79,7 +79,10 @@ def are_below(times: Times, limit: Watermark) -> Mask:
 
 
 def saturating_add(times: Times, by: int) -> Times:
-    """``times + by`` elementwise, saturating; ``by`` is any int. Cost: one pass, two near the extremes."""
+    """Add ``by`` to each time, saturating; ``by`` is any int.
+
+    Cost: one pass, or two near the extremes of int64.
+    """
     if by == 0 or len(times) == 0:
         return times
     if not MIN_TIME <= by <= MAX_TIME:
@@ -96,7 +99,7 @@ def saturating_add(times: Times, by: int) -> Times:
 
 
 def saturating_sub(a: Times, b: Times) -> Times:
-    """``a - b`` elementwise, saturating."""
+    """Subtract ``b`` from ``a`` elementwise, saturating."""
     with np.errstate(over="ignore"):
         result = a - b
     overflow = ((a ^ b) & (a ^ result)) < 0
@@ -106,7 +109,7 @@ def saturating_sub(a: Times, b: Times) -> Times:
 
 
 def saturating_sum(a: Times, b: Times) -> Times:
-    """``a + b`` elementwise, saturating."""
+    """Add ``a`` and ``b`` elementwise, saturating."""
     with np.errstate(over="ignore"):
         result = a + b
     overflow = ((a ^ result) & (b ^ result)) < 0
@@ -171,7 +174,7 @@ class TimeComparison:
 
 
 def evaluate(expr: TimeExpr, columns: Mapping[tuple[Side, str], Times], rows: int) -> Times:
-    """The values of ``expr`` for ``rows`` rows, given the columns it mentions (int64[rows])."""
+    """Evaluate ``expr`` for ``rows`` rows, given the columns that it mentions (int64[rows])."""
     match expr:
         case TimeColumn(side, column):
             return columns[side, column]
@@ -190,7 +193,7 @@ def evaluate(expr: TimeExpr, columns: Mapping[tuple[Side, str], Times], rows: in
 def evaluate_comparison(
     comparison: TimeComparison, columns: Mapping[tuple[Side, str], Times], rows: int
 ) -> Mask:
-    """For which rows ``comparison`` is TRUE (no operand may be NULL)."""
+    """Evaluate ``comparison``: a mask of the rows for which it is TRUE. No operand may be NULL."""
     left = evaluate(comparison.left, columns, rows)
     right = evaluate(comparison.right, columns, rows)
     result: Mask = _COMPARE[comparison.op](left, right)

@@ -14,12 +14,13 @@ from watersmeet.names import ours
 
 @dataclass(frozen=True)
 class Measure:
-    """What a value's ordinal is.
+    """Encoding of values as ordinals.
 
-    ``whole``: an integer is itself, TIMESTAMP and DATE are µs; exact. ``decimal``: the value times
-    10 ** ``places``, for numbers of which that has at most 18 digits; exact. ``real``: the value's double, by
-    its bit pattern, NaN the greatest, -0.0 as 0.0; for other numbers the double may be off in its last bits.
-    ``text``: its first bytes in UTF-8; texts that differ only behind them have one ordinal.
+    ``whole``: an integer is its own ordinal, TIMESTAMP and DATE are µs; exact. ``decimal``: the value
+    times 10 ** ``places``, for numbers for which the product has at most 18 digits; exact. ``real``:
+    the bit pattern of the value's double, with NaN as the greatest and -0.0 as 0.0; for other numbers
+    the last bits of the double may be off. ``text``: the first bytes in UTF-8; texts that differ only
+    after them have the same ordinal.
     """
 
     kind: Literal["whole", "decimal", "real", "text"]
@@ -27,7 +28,10 @@ class Measure:
 
     @property
     def is_injective(self) -> bool:
-        """Values that differ have ordinals that differ (of decimals with at most so many places)."""
+        """Injectivity: different values have different ordinals.
+
+        For decimals this applies to values with at most ``places`` decimal places.
+        """
         return self.kind in ("whole", "decimal")
 
 

@@ -14,53 +14,59 @@ _NODE = re.compile(r"#[0-9]+")
 
 
 def ours(what: str) -> str:
-    """A name that no user's column has."""
+    """Build a reserved name, which no user's column has."""
     return OURS + what
 
 
 def is_ours(name: str) -> bool:
-    """Whether `ours` may have made ``name``; in any case, since Spark tells no cases apart."""
+    """Return True if `ours` may have built ``name``, in any case: Spark ignores case."""
     return name[: len(OURS)].lower() == OURS
 
 
 def is_computed(name: str) -> bool:
-    """Whether ``name`` is one of ours, or one of ours of an input (``alias.column``)."""
+    """Return True if ``name`` is reserved, or a reserved name of an input (``alias.column``)."""
     return is_ours(name) or f".{OURS}" in name
 
 
 def format_column_name(name: str) -> str:
-    """A column's name for people."""
+    """Format a column's name for people."""
     return name.replace(OURS, "#", 1) if is_computed(name) else name
 
 
 def node_alias(number: int) -> str:
-    """What rows of a query's node are called where inputs have aliases; ``number``: from 0."""
+    """Return the alias of a query node's rows; ``number`` counts from 0.
+
+    It stands where inputs have their aliases.
+    """
     return f"#{number + 1}"
 
 
 def copy_name(alias: str, number: int) -> str:
-    """What the ``number``-th way of holding the rows of an input is called, from the second on."""
+    """Return the name of the ``number``-th copy of an input's rows in another layout.
+
+    The first layout has the input's own name.
+    """
     return ours(f"copy{number}.{alias}")
 
 
 def input_of(name: str) -> str:
-    """The alias of the input whose rows are held under a name, that of `copy_name` or the input's own."""
+    """Return the alias of the input for a name from `copy_name` or the input's own name."""
     return name.partition(".")[2] if name.startswith(ours("copy")) else name
 
 
 def index_query(index: str) -> str:
-    """The name by which an index is one of the queries of a job."""
+    """Return the name of an index as one of the queries of a job."""
     return f"index {index}"
 
 
 def format_query_name(query: str) -> str:
-    """What messages call a query of a job: an INSERT by the name of its sink, or an index."""
+    """Format the name of a job's query for messages: an INSERT by its sink's name, or an index."""
     index = query.removeprefix(index_query(""))
     return f'query "{query}"' if index == query else f'index "{index}"'
 
 
 def is_node_alias(alias: str) -> bool:
-    """No alias of a user's is one."""
+    """Return True if ``alias`` is the alias of a node; no user's alias is one."""
     return _NODE.fullmatch(alias) is not None
 
 

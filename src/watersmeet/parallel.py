@@ -12,14 +12,18 @@ R = TypeVar("R")
 
 
 def own_cores() -> int:
-    """How many cores this process may use, or the machine has where that is not known, as on macOS."""
+    """Return the number of cores that this process may use.
+
+    Where that is unknown, as on macOS, it is the number of cores of the machine.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parallel_map(do: Callable[[T], R], things: Sequence[T]) -> list[R]:
-    """What ``do`` gives for each of the things, in order; one thing alone is done in the caller's thread.
+    """Call ``do`` for each thing in parallel and return the results in order.
 
-    Raises: what the first of them in order raised, when all have ended.
+    A single thing is processed in the caller's thread. If calls fail, the function waits for all of
+    them and then raises the error of the first one in order.
     """
     if len(things) <= 1:
         return [do(thing) for thing in things]

@@ -177,7 +177,7 @@ _REFUSED = re.compile(
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the server is away, or was for a moment: the same may work later."""
+    """Return True if the server is unavailable, or was for a moment, and a retry may succeed."""
     if isinstance(error, StepTimeout):
         return True
     if not hasattr(error, "sqlstate"):  # not the client's
@@ -196,12 +196,15 @@ def is_away(error: BaseException) -> bool:
 
 
 def has_no_room(said: str) -> bool:
-    """Whether the server, or a pooler, says that it has no connection left for the user."""
+    """Return True if the server, or a pooler, reports that the user has no free connection."""
     return _NO_ROOM.search(_strip_quoted_names(said)) is not None
 
 
 def _may_connect(text: str) -> bool:
-    """Whether a server of those that were tried may let in later. One that answers with FATAL is the last."""
+    """Return True if one of the servers that were tried may accept a connection later.
+
+    A server that answers with FATAL is the last one tried.
+    """
     if "FATAL:" in _strip_quoted_names(text):  # a server that answers: a wrong password stays wrong
         return _STARTING_OR_STOPPING.search(_strip_quoted_names(text[text.rindex("FATAL:") :])) is not None
     first, *tried = _ADDRESS.split(text)
@@ -219,29 +222,29 @@ def _stays(said: str) -> bool:
 
 
 def _strip_quoted_names(text: str) -> str:
-    """Without names: a database may be called "recovery"."""
+    """Remove quoted names from a text: a database may be called "recovery"."""
     return re.sub(r'"[^"]*"', '""', text)
 
 
 def refuses_row(error: BaseException) -> bool:
-    """Whether it is a row that the server did not take."""
+    """Return True if the server rejected a row."""
     state = state_of(error) or "00000"
     return state[:2] in IN_ROW or state[:2] not in OF_SERVER
 
 
 def state_of(error: BaseException) -> str | None:
-    """The SQLSTATE of the client's error; None: it has none."""
+    """Return the SQLSTATE of the client's error; None if it has none."""
     return getattr(error, "sqlstate", None) or None
 
 
 def constraint_of(error: BaseException) -> str:
-    """The name of the constraint that was violated; empty: it was none that the server names."""
+    """Return the name of the violated constraint; "" if the server names none."""
     details = dict(getattr(error, "details", ()))
     return str(details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace"))
 
 
 def table_of_error(error: BaseException) -> tuple[str, str] | None:
-    """Schema and name of the table that the server says it is about; None: it says none."""
+    """Return schema and name of the table that the server names in the error; None if none."""
     details = dict(getattr(error, "details", ()))
     schema, table = (
         bytes(details.get(key, b"")).decode(errors="replace")
@@ -251,12 +254,16 @@ def table_of_error(error: BaseException) -> tuple[str, str] | None:
 
 
 def has_row_detail(error: BaseException) -> bool:
-    """Whether the server says itself which row it is."""
+    """Return True if the server's error identifies the row."""
     return b"PG_DIAG_MESSAGE_DETAIL" in dict(getattr(error, "details", ()))
 
 
 def advice(error: BaseException) -> str | None:
-    """What to do about a server that does not let in, or a right that is lacking; None: nothing is known."""
+    """Suggest a fix for a server that rejects the connection, or for a missing privilege.
+
+    Returns:
+        The hint; None if none is known.
+    """
     text = str(error)
     if _CONNECTING in text and _ADDRESS.search(text) is None and _NAME_SERVICE.search(text) is None:
         if (named := re.search(r'invalid URI query parameter: "([^"]*)"', text)) is not None:
@@ -285,7 +292,7 @@ def refused_login(said: str) -> str | None:
 
 
 def words(error: BaseException, url: str) -> str:
-    """What the server says, in one line, without the password."""
+    """Format the server's message in one line, without the password."""
     told = {name.decode(): value.decode(errors="replace") for name, value in getattr(error, "details", ())}
     text = told.get("PG_DIAG_MESSAGE_PRIMARY")
     if text is None:
@@ -324,7 +331,11 @@ MIN_ANSWER_S = 60.0
 
 
 def client() -> Any:
-    """The client library. Raises: EngineError when it is not installed."""
+    """Import the client library.
+
+    Raises:
+        EngineError: the library is not installed.
+    """
     try:
         from adbc_driver_manager import dbapi as manager
         from adbc_driver_postgresql import dbapi
@@ -407,15 +418,15 @@ class Server:
         self.answers_within_s: float | None = None
 
     def may_pass(self, error: BaseException) -> bool:
-        """Whether the same may work later."""
+        """Return True if a retry may succeed."""
         return is_away(error)
 
     def whose(self) -> str:
-        """Whose server it is, in words."""
+        """Describe the owner of the server, for messages."""
         return f'sink "{self._sink}"'
 
     def away(self, seconds: float, said: str) -> Exception:
-        """What is raised when it was away for too long."""
+        """Build the error for a server that was unavailable for too long."""
         if has_no_room(said):
             return EngineError(
                 f"the server of {self.whose()} had no free connection for {seconds:.0f} s: {said}",
@@ -529,14 +540,16 @@ class Server:
         return connection
 
     def close(self) -> None:
-        """Whatever the session held is free."""
+        """Close the connection and so release everything that the session holds."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             _closed(connection)
 
     def keep(self) -> None:
-        """Leave the connection to who comes next in this process: nothing was done with its session but what
-        ``opened`` does."""
+        """Put the connection into this process's pool for the next user.
+
+        Call it only if nothing but ``opened`` has changed the session.
+        """
         if self._connection is not None:
             connection, self._connection = self._connection, None
             key = os.getpid(), str(self._url), self._pool or ""
@@ -551,16 +564,16 @@ def _within(limit_s: float, wait: wait_base) -> Callable[[RetryCallState], float
 
 
 def rows_of(cursor: Cursor, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    """All rows of a query; ``values`` are its $1, $2, …"""
+    """Return all rows of a query; ``values`` are its parameters $1, $2, and so on."""
     cursor.execute(sql, parameters=values or None)
     return [tuple(row) for row in cursor.fetchall()]
 
 
 def quote_identifier(name: str) -> str:
-    """A name in SQL."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"

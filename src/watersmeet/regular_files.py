@@ -131,8 +131,8 @@ def named_files(path: str) -> list[str]:
     """Return the files that a command's option names, by name.
 
     Args:
-        path: a file, a directory of files, or a pattern (``**`` for any directories). Beneath a directory
-            names that begin with ``_`` or ``.`` are left out.
+        path: a file, a directory of files, or a pattern (``**`` for any directories). Below a
+            directory, names that begin with ``_`` or ``.`` are left out.
     """
     roots = matching_paths(path, recursive=True)
     files: list[str] = []

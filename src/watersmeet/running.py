@@ -125,16 +125,17 @@ def run_planned(
     on_java: Callable[[], None] | None = None,
     shown_on: TextIO | None = None,
 ) -> RunResult:
-    """Check a job, watch it, and run it on Spark.
+    """Check a job, observe it, and run it on Spark.
 
     Args:
-        settings: those of the job are added.
-        watchers: are told of the run, beside those that its settings ask for.
-        of_text: the job as a text, for who asks its page what became of rows; None: it was made otherwise.
-        on_java: called after all checks, before Java starts, which then starts while the rest of the program
-            is loaded, with no other job meanwhile.
-        shown_on: where alone notices are written; None: they may go to a log, and the token of the page is
-            not told.
+        settings: the settings of the run; those of the job are added.
+        watchers: listeners of the run, besides those that its settings configure.
+        of_text: the job as text, for questions on its page about the outcome of rows; None if the job
+            has no text.
+        on_java: called after all checks and before Java starts. Java then starts while the rest of the
+            program loads, and no other job runs in that time.
+        shown_on: the only stream to which notices are written; None: they may go to a log, and the
+            notices omit the token of the page.
 
     Raises:
         WatersmeetError: as `run`.
@@ -206,7 +207,11 @@ def check_before_java(job: Job, plan: JobPlan, settings: RunSettings, *, servers
 def _page_of(
     asked: Mapping[str, str], place: Checkpoint, has_history: bool, text: JobReference
 ) -> Iterator[ServedPage | None]:
-    """The page of the run, while it goes on; None: that is not asked for."""
+    """Serve the page of the run while the run lasts; yield None if no page is configured.
+
+    Raises:
+        SpecError: the job has no history, which the page needs.
+    """
     address = address_in(asked.get("ui", ""))
     if address is None:
         yield None
@@ -227,24 +232,30 @@ def _page_of(
 def inferring(
     settings: Mapping[str, str], directory: str, say: Callable[[str], None] | None = None
 ) -> ColumnInference:
-    """What gives the columns that a job leaves to its files; those of its state, if there is one, are meant.
+    """Build the inference of columns that a job leaves to its files.
+
+    If the job has state, the columns stored in it apply.
 
     Args:
-        settings: of the run (`Job.run`).
-        directory: of the checkpoint.
-        say: is told what was inferred.
+        settings: the settings of the run (`Job.run`).
+        directory: the checkpoint directory.
+        say: receives messages about the inferred columns.
     """
     return ColumnInference(directory, say, store_of(settings))
 
 
 def no_checkpoint(hint: str) -> SpecError:
-    """The refusal of a job that has none. ``hint``: how to say it."""
+    """Build the error for a job without a checkpoint.
+
+    Args:
+        hint: how to configure one.
+    """
     message = "the job has no checkpoint: a directory for its state"
     return SpecError(message, code="no-checkpoint", hint=hint)
 
 
 def combine_callbacks(*told: Callable[..., None] | None) -> Callable[..., None]:
-    """What calls all of these that there are, in order."""
+    """Combine callbacks into one that calls them in order; skip those that are None."""
     every = [one for one in told if one is not None]
 
     def call(*arguments: Any) -> None:

@@ -23,7 +23,11 @@ JAVA_BLANK = "".join(map(chr, range(0x21)))
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01 in the calendar that goes on for ever; None: there is no such day."""
+    """Return the days since 1970-01-01 in the proleptic Gregorian calendar.
+
+    Returns:
+        The days; None for a day that does not exist.
+    """
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -41,7 +45,7 @@ _DATE = re.compile(
 
 
 def read_date(text: str) -> int | None:
-    """Days since 1970-01-01; what stands behind the day and a blank or T is passed over.
+    """Read the days since 1970-01-01; ignore everything after the day and a blank or T.
 
     >>> read_date("1970-01-02"), read_date("1971"), read_date("1970-13-01")
     (1, 365, None)
@@ -60,7 +64,10 @@ _TIME = re.compile(
 
 
 def read_time(text: str) -> tuple[int | None, int, str | None] | None:
-    """(days, µs of the day, zone); days None: there is a time alone; None: malformed."""
+    """Read a time as (days, µs of the day, zone); return None if it is malformed.
+
+    The days are None if the text has only a time of day.
+    """
     own = text.strip(BLANK)
     if not own:
         return None
@@ -118,7 +125,11 @@ def _names() -> frozenset[str]:
 
 @cache
 def zone_converter(text: str) -> Callable[[int], int] | None:
-    """From a wall-clock time to an instant, by a zone as `ZoneId.of` reads it; None: there is none."""
+    """Return a function from wall-clock times to instants for a zone as `ZoneId.of` reads it.
+
+    Returns:
+        The function; None if there is no such zone.
+    """
     text = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", text, count=1)
     text = re.sub(r"([+-])([0-9][0-9]):([0-9])$", r"\1\2:0\3", text, count=1)
     text = _SHORT.get(text, text)

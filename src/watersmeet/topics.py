@@ -26,17 +26,17 @@ _ANY_OF = ("sasl.", "ssl.")
 
 
 def reading_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Of a source's options, those of librdkafka by its names."""
+    """Return the librdkafka settings, by its names, among a source's options."""
     return client_settings(_connection_options(options), ())
 
 
 def unsupported_reader_option(options: Mapping[str, str]) -> str | None:
-    """One that decides how brokers are reached, and that librdkafka lacks; None: it has them all."""
+    """Return an option for reaching brokers that librdkafka lacks; None: it has them all."""
     return first_unsupported(_connection_options(options))
 
 
 def isolation_of(options: Mapping[str, str]) -> str:
-    """Which records are seen: committed ones, unless it is said otherwise."""
+    """Return the isolation level of reads: the option's value, or ``read_committed``."""
     given = {plain_name(name): value for name, value in options.items()}
     return given.get("isolation.level", "read_committed").strip().lower()
 
@@ -69,11 +69,11 @@ Answer = TypeVar("Answer")
 
 
 class TopicReadError(Exception):
-    """Why topics cannot be read, in words."""
+    """Reason why topics cannot be read, for people."""
 
 
 class SilentBrokers(TopicReadError):
-    """For their brokers do not answer."""
+    """Error: the brokers of the topics do not answer."""
 
 
 class SourcePartition(NamedTuple):
@@ -84,7 +84,7 @@ class SourcePartition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As `TickResult.read` calls it."""
+        """Name of the partition, as in `TickResult.read`."""
         return f"{self.topic}/{self.partition}"
 
 
@@ -98,10 +98,10 @@ class TopicState:
 
 
 class TopicReader:
-    """Of one source; to be closed.
+    """Reader of one source's topics; the caller must close it.
 
     Raises:
-        NotRead: its brokers cannot be reached by librdkafka as they can by Kafka's client in Java.
+        TopicReadError: librdkafka cannot reach its brokers as Kafka's Java client can.
     """
 
     def __init__(self, source: Source) -> None:
@@ -120,16 +120,22 @@ class TopicReader:
         self._client.close()
 
     def topics(self) -> dict[str, TopicState]:
-        """Those of the source that are there, by name. Raises: NotRead."""
+        """Return the source's existing topics, by name.
+
+        Raises:
+            TopicReadError: the topics cannot be read.
+        """
         return self._asked(self._describe_topics)
 
     def records(
         self, spans: Mapping[SourcePartition, tuple[int, int]]
     ) -> Iterator[tuple[SourcePartition, pa.RecordBatch]]:
-        """All that is there from the one offset to before the other (`RECORDS`), by partition in order.
+        """Yield all records from the first offset up to, excluding, the second (`RECORDS`).
+
+        The records of a partition are in order.
 
         Raises:
-            NotRead: also in the midst of it.
+            TopicReadError: the topics cannot be read; also while the caller iterates.
         """
         consumer = self._asked(
             lambda: self._client.reader(
@@ -148,7 +154,11 @@ class TopicReader:
             consumer.close()
 
     def _asked(self, what: Callable[[], Answer]) -> Answer:
-        """The answer of what asks the brokers. Raises: NotRead."""
+        """Return the result of a call to the brokers.
+
+        Raises:
+            TopicReadError: the call fails.
+        """
         try:
             return what()
         except WatersmeetError as error:  # the library is not there, or does not take the settings
@@ -266,7 +276,7 @@ class TopicReader:
 
 
 def _id_text(own: Any) -> str:
-    """As Kafka's client in Java writes it."""
+    """Format a topic's id as Kafka's Java client writes it."""
     halves = (own.get_most_significant_bits(), own.get_least_significant_bits())
     return base64.urlsafe_b64encode(struct.pack(">qq", *halves)).decode().rstrip("=")
 

@@ -53,17 +53,17 @@ class Zone:
         return int(self.offsets.max())
 
     def offset_at(self, instants: Times) -> Times:
-        """The offsets in force at instants: int64[n]."""
+        """Return the offsets in force at instants: int64[n]."""
         if not len(self.starts):
             return np.full(len(instants), self.offsets[0])
         return self.offsets[np.searchsorted(self.starts, self._fold_into_cycle(instants), side="right")]
 
     def to_wall(self, instants: Times) -> Times:
-        """What the clock on the wall shows at instants."""
+        """Convert instants to wall-clock times."""
         return instants + self.offset_at(instants)
 
     def to_instant(self, walls: Times) -> Times:
-        """The instants of wall-clock times; see the module for gaps and overlaps."""
+        """Convert wall-clock times to instants; see the module for gaps and overlaps."""
         if not len(self.starts):
             instants: Times = walls - self.offsets[0]
             return instants
@@ -85,7 +85,7 @@ class Zone:
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> Zone:
-    """The zone of a name that `spec.time_zones.zone_named` gave."""
+    """Build the zone for a name from `spec.time_zones.zone_named`."""
     if name == "UTC":
         return _fixed_zone(name, 0)
     if name[0] in "+-":
@@ -155,7 +155,11 @@ def _data(name: str) -> bytes:
 
 
 def _written(data: bytes) -> tuple[list[int], list[int]]:
-    """(instants of changes, offsets: one more), in seconds, of a TZif file of version 2 on (RFC 8536)."""
+    """Read the offset changes of a TZif file of version 2 or later (RFC 8536).
+
+    Returns:
+        The instants of changes and the offsets (one more than changes), in seconds.
+    """
 
     def header(at: int) -> tuple[int, int, int, int, int, int]:
         fields: tuple[int, int, int, int, int, int] = struct.unpack(">6l", data[at + 20 : at + 44])

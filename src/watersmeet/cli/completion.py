@@ -17,18 +17,20 @@ MAX_COMPLETIONS = 100
 
 
 def job_files(incomplete: str) -> list[str]:
-    """SQL files and pipelines that begin so, those of folders too; where there are none the shell offers any
-    file."""
+    """Return SQL files and pipelines whose paths begin with ``incomplete``, also in subfolders.
+
+    If there are none, the shell offers any file.
+    """
     return list(islice(_find_files(incomplete, (".sql", ".toml")), MAX_COMPLETIONS))
 
 
 def pipeline_files(incomplete: str) -> list[str]:
-    """The same of pipelines alone."""
+    """Return pipelines whose paths begin with ``incomplete``, also in subfolders."""
     return list(islice(_find_files(incomplete, (".toml",)), MAX_COMPLETIONS))
 
 
 def case_files(incomplete: str) -> list[str]:
-    """The same of JSON files."""
+    """Return JSON files whose paths begin with ``incomplete``, also in subfolders."""
     return list(islice(_find_files(incomplete, (".json",)), MAX_COMPLETIONS))
 
 
@@ -42,7 +44,10 @@ def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
 
 
 def _find_files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Files whose paths begin so, the nearest folders first; hidden ones only if the dot is typed."""
+    """Yield files whose paths begin with ``incomplete``, the nearest folders first.
+
+    Hidden files are included only if the dot is typed.
+    """
     folder, _, start = incomplete.rpartition("/")
     waiting = [(f"{folder}/" if folder or incomplete.startswith("/") else "", start)]
     for _ in range(MAX_FOLDERS):

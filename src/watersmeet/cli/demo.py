@@ -89,7 +89,7 @@ STREAMS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """What the prepared files depend on; written beside them when they are complete."""
+    """Parameters of the prepared files, stored next to them once they are complete."""
 
     files: int = 40
     seed: int = 2013
@@ -97,15 +97,15 @@ class Layout:
 
     @property
     def text(self) -> str:
-        """What is written beside the files."""
+        """Text of the file that is stored next to the prepared files."""
         return json.dumps({"files": self.files, "seed": self.seed, "version": self.version})
 
 
 def prepare(directory: Path, layout: Layout | None = None) -> Path:
-    """The directory with all streams, prepared if it is not yet.
+    """Return the directory with all streams, and prepare it if necessary.
 
     Raises:
-        SpecError: the package with the data is not installed, or is not the one expected.
+        SpecError: The package with the data is not installed, or is not the expected version.
     """
     layout = layout or Layout()
     target, mark = directory / "streams", directory / "streams" / "complete.json"
@@ -170,7 +170,10 @@ def _write(data: Path, target: Path, scratch: Path, layout: Layout) -> None:
 
 
 def _write_stream(db: Any, stream: DemoStream, target: Path, first: int, last: int, layout: Layout) -> None:
-    """One stream's files, of equal spans of arrival; modification times rise, as Spark reads by them."""
+    """Write the files of one stream, each with an equal span of arrival times.
+
+    The files' modification times increase, because Spark reads files in that order.
+    """
     target.mkdir(parents=True)
     span = (last - first) / layout.files
     db.execute(
@@ -257,7 +260,10 @@ class DemoComparison:
 
 
 def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | None = None) -> int:
-    """The exit status: 0 if the result equals the batch join and the account adds up."""
+    """Run a demo and return the exit status.
+
+    The status is 0 if the result equals the batch join and the row accounting adds up.
+    """
     check_pyspark("watersmeet demo")
     started = time.monotonic()
     demo, directory = DEMOS[name], directory.resolve()
@@ -291,14 +297,14 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
 
 
 def job_text(demo: Demo, directory: Path) -> str:
-    """The job's statements, over ``directory``."""
+    """Return the job's SQL text with paths in ``directory``."""
     text = files("watersmeet.cli").joinpath("jobs", f"{demo.job}.sql").read_text(encoding="utf-8")
     place = str(directory).replace("'", "''").replace("${", "$${")
     return text.replace(f"'{PLACE}", f"'{place}/")
 
 
 def compare(demo: Demo, streams: Path, result: Path) -> DemoComparison:
-    """The result's Parquet files against the batch join of the streams' files, as bags of rows."""
+    """Compare the result's Parquet files with the batch join of the streams, as bags of rows."""
     import duckdb
 
     with duckdb.connect() as db:

@@ -119,10 +119,10 @@ LoggedAs = Annotated[
 
 
 def token_setting(token_file: str | None, no_token: bool) -> str | None:
-    """The setting `token_file` that the two flags stand for.
+    """Return the setting `token_file` for the two flags.
 
     Raises:
-        SpecError: both are given.
+        SpecError: Both flags are given.
     """
     if no_token and token_file is not None:
         raise SpecError(

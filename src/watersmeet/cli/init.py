@@ -43,7 +43,7 @@ class Project:
     readme: str
 
     def told(self) -> str:
-        """What was made, and what to run now, for a terminal."""
+        """Return a terminal message with the created files and the commands to run next."""
         title = self.readme.splitlines()[0].lstrip("# ")
         block = re.search(r"^```sh\n(.*?)^```", self.readme, re.DOTALL | re.MULTILINE)
         commands = block.group(1).splitlines() if block else []
@@ -58,12 +58,12 @@ class Project:
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of projects that there are templates of."""
+    """Return the kinds of projects that have a template."""
     return tuple(sorted(folder.name for folder in _templates().iterdir() if folder.is_dir()))
 
 
 def kinds_that_begin(incomplete: str) -> list[str]:
-    """For completion by a shell."""
+    """Return the kinds that begin with ``incomplete``, for completion by a shell."""
     return [kind for kind in kinds() if kind.startswith(incomplete)]
 
 
@@ -108,7 +108,7 @@ def _templates() -> Traversable:
 
 
 def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
-    """Paths within a project, and what is in them, in order."""
+    """Yield the paths within a project with their contents, in order."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _files(entry, f"{prefix}{entry.name}/")

@@ -33,7 +33,11 @@ def job_in(
     overrides: Mapping[str, str] | None = None,
     infer: Infer | None = None,
 ) -> Job:
-    """What a file's text asks for. Raises: WatersmeetError, all that is wrong with it."""
+    """Parse the job in a file's text.
+
+    Raises:
+        WatersmeetError: All problems of the text.
+    """
     if is_pipeline(source_name):
         from watersmeet.pipelines.file import job_of
 
@@ -44,10 +48,12 @@ def job_in(
 
 
 def settings_in(text: str, source_name: str | None, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of its run; problems of SQL are passed over: who reads the job finds them.
+    """Parse the run settings in a file's text.
+
+    Ignores problems of the SQL; parsing the job reports them.
 
     Raises:
-        WatersmeetError: what is wrong with a pipeline, which says where its state is.
+        WatersmeetError: Problems of a pipeline, which names the location of its state.
     """
     with without_notices():
         if is_pipeline(source_name):
@@ -64,7 +70,11 @@ def default_checkpoint(job: Path) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """The file's text, without a byte order mark; SpecError when there is none."""
+    """Read a file's text without a byte order mark.
+
+    Raises:
+        SpecError: The file cannot be read.
+    """
     try:
         return read_regular(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -94,7 +104,11 @@ def text_of(job: Path) -> str:
 
 
 def first_message(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str | None:
-    """What a run says before anything else; None: nothing. Raises: as `job_in`."""
+    """Return the message that a run prints first; None if there is none.
+
+    Raises:
+        WatersmeetError: As `job_in`.
+    """
     if not is_pipeline(source_name):
         return None
     from watersmeet.pipelines.file import first_line_of
@@ -103,7 +117,7 @@ def first_message(text: str, source_name: str | None, overrides: Mapping[str, st
 
 
 def warnings_of(text: str, source_name: str | None, plan: JobPlan) -> list[str]:
-    """What a person should know before it runs, by its plan."""
+    """Return the plan's warnings that the user should see before the run."""
     if not is_pipeline(source_name):
         return plan.warnings
     from watersmeet.pipelines.file import warnings_in

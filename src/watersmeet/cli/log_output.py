@@ -23,20 +23,20 @@ class LogOutput:
         self.to_log = form is not None
 
     def note(self, words: str) -> None:
-        """What is good to know."""
+        """Print a note with useful information."""
         self._say("note: ", words)
 
     def warning(self, words: str) -> None:
-        """What may not be what was meant."""
+        """Print a warning about something that may not be intended."""
         self._say("warning: ", words)
 
     def notice(self, words: str) -> None:
-        """What a run that goes on tells; its log has that already."""
+        """Print a notice of a running job, unless the log already has it."""
         if not self.to_log:
             to_stderr(f"notice: {words}")
 
     def plain(self, words: str) -> None:
-        """What needs no word before it."""
+        """Print a message without a prefix."""
         self._say("", words)
 
     def _say(self, kind: str, words: str) -> None:
@@ -50,8 +50,13 @@ class LogOutput:
 
 @contextmanager
 def log_to_stderr(form: str | None) -> Iterator[LogOutput]:
-    """Within, what is logged goes to standard error in that form (``log_format``), and errors with it: they
-    end the command, and nothing more is said of them."""
+    """Write log records and errors within the block to standard error in that format.
+
+    An error ends the command, and nothing else is printed about it.
+
+    Args:
+        form: The setting ``log_format``; None for no log.
+    """
     if form is None or sys.stderr is None:
         with _silence_logger():
             yield LogOutput(None)
@@ -71,8 +76,10 @@ def log_to_stderr(form: str | None) -> Iterator[LogOutput]:
 
 @contextmanager
 def _silence_logger() -> Iterator[None]:
-    """Within, Python's logging shows no record of a run: it shows warnings of a program that has set up none,
-    and they are said here."""
+    """Hide a run's log records from Python's default logging within the block.
+
+    Without logging set up, Python would print the warnings, which the command already prints itself.
+    """
     from watersmeet.observe.metrics.figures import LOGGER
 
     logger, nowhere = logging.getLogger(LOGGER), logging.NullHandler()

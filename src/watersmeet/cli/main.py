@@ -428,7 +428,7 @@ app.add_typer(state_commands.app, rich_help_panel=LOOK)
 
 
 def _overrides(**given: object) -> dict[str, str]:
-    """The flags that were given, as settings."""
+    """Return the given flags as settings."""
     return {
         name: "true" if value is True else str(value) for name, value in given.items() if value is not None
     }
@@ -449,12 +449,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @cache
 def _commands() -> Callable[..., object]:
-    """All commands, made of their functions once: some processes run several."""
+    """Build all commands from their functions, once, because some processes run several."""
     return typer.main.get_command(app)
 
 
 def _run_reporting_errors(command: Callable[[], object]) -> int:
-    """Errors as text on standard error and as an exit status."""
+    """Run a command, print its errors to standard error, and return the exit status."""
     try:
         with guard_stdout():
             return _status(command)
@@ -483,8 +483,11 @@ def _run_reporting_errors(command: Callable[[], object]) -> int:
 
 
 def _raised_by_ctrl_c(error: BaseException | None) -> bool:
-    """Python 3.11 makes a RuntimeError of what is raised while a class takes its attributes (`__set_name__`),
-    as in libraries that are being loaded."""
+    """Return True if the error or one of its causes is a KeyboardInterrupt.
+
+    Python 3.11 turns what is raised while a class sets its attributes (`__set_name__`) into a
+    RuntimeError. This happens while libraries are loaded.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
     return error is not None
@@ -499,7 +502,7 @@ def _status(command: Callable[[], object]) -> int:
 
 
 def app_main() -> int:
-    """The command as it was installed; see `cli.start`."""
+    """Run the installed command; see `cli.start`."""
     return main()
 
 

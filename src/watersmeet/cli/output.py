@@ -39,7 +39,7 @@ class OutputError(WatersmeetError):
 
 
 def to_stderr(words: str) -> None:
-    """A line for people, beside the result."""
+    """Print a line for people to standard error, separate from the result."""
     try:
         print(printable(without_hidden(words)), file=sys.stderr)
     except OSError as error:
@@ -107,7 +107,11 @@ def _is_hung_up(error: OSError, stream: Any) -> bool:
 
 @contextlib.contextmanager
 def guard_stdout() -> Iterator[None]:
-    """Within, `sys.stdout` raises OutputError; at the end all is written, or that is raised."""
+    """Make `sys.stdout` raise OutputError within the block, and flush it at the end.
+
+    Raises:
+        OutputError: Not all output could be written.
+    """
     inner = sys.stdout
     if inner is None:  # closed before the command began
         sys.stdout = _ClosedStdout()
@@ -128,7 +132,7 @@ def guard_stdout() -> Iterator[None]:
 
 
 class _UntilClosed(_GuardedStdout):
-    """What nobody reads any longer goes nowhere."""
+    """Standard output that discards text once its reader has closed it."""
 
     def write(self, text: str) -> int:
         try:
@@ -155,7 +159,10 @@ class _UntilClosed(_GuardedStdout):
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Within `guard_stdout`, where the answer is the exit status: a closed pipe ends the printing alone."""
+    """Let a closed pipe end only the printing, within `guard_stdout`.
+
+    Used where the exit status is the answer.
+    """
     inner = sys.stdout
     if inner is None or isinstance(inner, _ClosedStdout):
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -170,7 +177,7 @@ def ignore_closed_pipe() -> Iterator[None]:
 
 
 def _discard_buffer(stream: Any) -> None:
-    """What is left in the stream's buffer goes nowhere: else it fails again when the interpreter ends."""
+    """Discard the rest of the stream's buffer, which would fail again when the interpreter ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

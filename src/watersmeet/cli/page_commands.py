@@ -113,14 +113,14 @@ def ui(
 
 
 def insert_default_port(words: Sequence[str]) -> list[str]:
-    """With the port that ``--ui`` stands for where none is behind it.
+    """Add the default port after each ``--ui`` that has none.
 
     >>> insert_default_port(["run", "--ui", "job.sql"])
     ['run', '--ui', '8765', 'job.sql']
     >>> insert_default_port(["run", "job.sql", "--ui", "[::]:80"])
     ['run', 'job.sql', '--ui', '[::]:80']
 
-    What is neither a port nor a job is left to be refused as what it was meant for:
+    A word that is neither a port nor a job stays, so that it is rejected as what it was meant to be:
 
     >>> insert_default_port(["run", "--ui", "localhost", "job.sql"])
     ['run', '--ui', 'localhost', 'job.sql']
@@ -134,7 +134,7 @@ def insert_default_port(words: Sequence[str]) -> list[str]:
 
 
 def _is_address(word: str) -> bool:
-    """Whether the word behind ``--ui`` is meant to be an address, and neither the job nor another flag."""
+    """Return True if the word after ``--ui`` is meant as an address, not as the job or a flag."""
     if re.fullmatch(r"(.*:)?[0-9]+", word):
         return True
     return not (word.startswith("-") or word.lower().endswith((".sql", ".toml")) or Path(word).exists())

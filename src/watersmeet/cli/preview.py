@@ -23,10 +23,14 @@ TABLE_ROWS = 100_000
 
 @dataclass
 class PreviewResult:
-    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were. ``unmatched``:
-    per row the inputs that have no match in it, whose columns are NULL; empty where no row can be so.
-    ``times``: the places of columns that are times. ``dropped``: per input, by reason, rows that are in no
-    result."""
+    """Result of one INSERT: its columns, the first rows as JSON values, and the row count.
+
+    Args:
+        unmatched: For each row, the inputs without a match, whose columns are NULL; empty if no row
+            can be unmatched.
+        times: Positions of the columns that are times.
+        dropped: For each input and reason, the number of rows that are in no result.
+    """
 
     names: list[str] = field(default_factory=list)
     rows: list[list[Any]] = field(default_factory=list)
@@ -79,7 +83,7 @@ def preview_text(
 
 
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
-    """Per source and table what was read; what a run would not read is refused before anything is."""
+    """Read the first rows of each source and table, after rejecting what a run would not read."""
     from watersmeet.cli.run import check_sources
     from watersmeet.plan.source_projection import needed_source_columns
     from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
@@ -110,7 +114,7 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
 def _compute_results(
     plan: Any, rows: Mapping[str, Sequence[Any]], limit: int, markers: Mapping[str, Mapping[str, str]]
 ) -> dict[str, PreviewResult]:
-    """All rows in one tick, then the end of input."""
+    """Run all rows in one tick, followed by the end of input, and return the results."""
     import pyarrow as pa
 
     from watersmeet.plan.output_mode import marker_name

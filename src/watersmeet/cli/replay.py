@@ -16,8 +16,11 @@ Run = Callable[[dict[str, Any], int], Lines]
 
 
 def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace: bool = False) -> int:
-    """The exit status: 1 when a case is refused, or with ``check`` when it differs from what is expected; a
-    case that waits for what is not there yet is told apart, and is no difference."""
+    """Replay the cases of a file and return the exit status.
+
+    The status is 1 if a case is rejected, or if with ``check`` a case differs from what is expected. A
+    case that waits for something that does not exist yet is reported separately and is no difference.
+    """
     from watersmeet.testing.cases import check_case, is_compared, load_cases, waits_for
 
     cases = load_cases(path)
@@ -83,7 +86,7 @@ def _trace_steps(engine: str) -> Run:
 
 
 def _engine(name: str) -> Run:
-    """The one place where the engines are chosen; Spark is loaded only when asked for."""
+    """Select the engine; Spark is loaded only if it is selected."""
     if name == "local":
         from watersmeet.runtime.local import replay_case as replay_locally
 

@@ -56,8 +56,12 @@ class OwnedDirectory:
 
 @dataclass(frozen=True)
 class Reset:
-    """What goes. ``roots``: checkpoint directories; one that was renamed by an earlier reset comes first.
-    ``is_stored``: something of the job is in an object store."""
+    """Files and directories that a reset deletes.
+
+    Args:
+        roots: Checkpoint directories; one that an earlier reset renamed comes first.
+        is_stored: True if some of the job's data is in an object store.
+    """
 
     checkpoint: Checkpoint
     roots: tuple[Path, ...]
@@ -66,7 +70,7 @@ class Reset:
     is_stored: bool = False
 
     def lines(self) -> Iterator[str]:
-        """What goes and what stays, in words."""
+        """Yield descriptions of what is deleted and what stays."""
         for root in self.roots:
             yield f"checkpoint {root}{_state_in(root)}"
         if self.is_stored:
@@ -113,14 +117,17 @@ class Reset:
 def reset_text(
     text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, yes: bool
 ) -> bool:
-    """Remove what the job left behind, once that was agreed to; whether it is gone.
+    """Delete everything that the job left, once the user has agreed.
 
     Args:
-        yes: it is agreed to; else that is asked on the terminal.
+        yes: True if the user has agreed; otherwise the terminal asks.
+
+    Returns:
+        True if everything is deleted.
 
     Raises:
-        SpecError: it cannot be asked.
-        StateError: a run holds the checkpoint, or there is something else in its directory.
+        SpecError: The terminal cannot ask.
+        StateError: A run holds the checkpoint, or its directory contains something else.
     """
     from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.runtime.spark.job.column_inference import ColumnInference
@@ -153,10 +160,10 @@ def reset_text(
 
 
 def plan_reset(job: Job, directory: str) -> Reset:
-    """What a reset of the job with that checkpoint directory removes; nothing is changed yet.
+    """Determine what a reset of the job with that checkpoint directory deletes; change nothing.
 
     Raises:
-        StateError: there is something in the directory that is no part of a checkpoint.
+        StateError: The directory contains something that is not part of a checkpoint.
     """
     checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)), store_of(job.run))
     if not checkpoint.root.name:
@@ -213,13 +220,17 @@ def _check(root: Path) -> None:
 
 
 def _owner_of(root: Path) -> str | None:
-    """Who owns the state there; None when nobody does yet. Raises: StateError if that cannot be read."""
+    """Return the owner of the state in a directory; None if it has no owner yet.
+
+    Raises:
+        StateError: The owner cannot be read.
+    """
     stored = read_value(root / "job", _NO_OWNER)
     return None if stored is None else str(stored["id"])
 
 
 def _sinks_of(job: Job) -> list[Sink]:
-    """The sinks that the job writes to, each once."""
+    """Return the sinks that the job writes to, each once."""
     beside = {job.run.get(name) for name in SIDE_OUTPUT_SETTINGS}
     sinks = [insert.sink for insert in job.inserts if not insert.is_index]
     sinks += [sink for sink in job.sinks if sink.name in beside]
@@ -264,7 +275,7 @@ def _empty(owned: OwnedDirectory) -> None:
 
 
 def _state_in(root: Path) -> str:
-    """What is known of the state there, for people."""
+    """Describe the state in a directory, for people."""
     if (root / STORE).exists():
         return " (its state is in a store)"
     try:

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Appearance:
-    """How a run shows itself. ``live``: the view in place; None: if standard output is a terminal; ``quiet``:
-    nothing of ticks, and the account as JSON alone. ``hints``: how to stop the run and read its output."""
+    """Display options of a run.
+
+    Args:
+        live: True for the live view; None to use it if standard output is a terminal.
+        quiet: True to print nothing about ticks, and the row accounting as JSON only.
+        hints: True to print how to stop the run and how to read its output.
+    """
 
     live: bool | None = None
     json: bool = False
@@ -52,7 +57,7 @@ class RunOutcome:
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """``k=v`` texts as a mapping."""
+    """Parse ``k=v`` texts into a mapping."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -96,14 +101,15 @@ def explain_text(
 def preflight_sources(
     text: str, source_name: str | None, overrides: Mapping[str, str], *, really: bool
 ) -> None:
-    """Look at the sources of the job's INSERTs, without Spark.
+    """Check the sources of the job's INSERTs, without Spark.
 
     Args:
-        really: what is wrong is an error, files are opened, brokers are asked, and what cannot be looked at
-            is said. Else a path at which there is nothing is a warning: the data may be elsewhere.
+        really: If True, problems are errors, files are opened, brokers are contacted, and what cannot
+            be checked is printed. If False, a path without files is a warning: the data may be
+            elsewhere.
 
     Raises:
-        WatersmeetError: all that is wrong with the sources.
+        WatersmeetError: All problems of the sources.
     """
     from watersmeet.cli.job_file import job_in
     from watersmeet.plan.planner import plan_job
@@ -126,10 +132,10 @@ def preflight_sources(
 
 
 def check_sources(plan: Any) -> None:
-    """Look at a plan's sources as closely as can be without Spark; what a person should know is said.
+    """Check a plan's sources as closely as possible without Spark, and print notes for the user.
 
     Raises:
-        WatersmeetError: all that is wrong with them.
+        WatersmeetError: All problems of the sources.
     """
     from watersmeet.runtime.spark.preflight.sources import find_source_problems, list_source_notes
 
@@ -139,7 +145,7 @@ def check_sources(plan: Any) -> None:
 
 
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
-    """The same queries as one Mermaid flowchart."""
+    """Format the job's queries as one Mermaid flowchart."""
     from watersmeet.cli.job_file import job_in
     from watersmeet.plan.explain.graph import mermaid
     from watersmeet.plan.model.job import JobPlan
@@ -151,7 +157,7 @@ def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str
 
 
 def _explain_queries(job: Any) -> list[str]:
-    """What the job's EXPLAIN statements print."""
+    """Return the output of the job's EXPLAIN statements."""
     from watersmeet.plan.explain import explain_query
 
     return [explain_query(query) for query in _planned_explains(job)]
@@ -334,7 +340,7 @@ def _print_json(account: Any) -> None:
 
 
 def locate_error(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:
-    """The error of a query with the place of that in the job's text, where it has none and is one."""
+    """Add the query's position in the job's text to an error that concerns a query and has none."""
     if error.code == "condition-failed" and len(job.inserts) == 1 and "INSERT " not in error.message:
         message = f'INSERT "{job.inserts[0].name}": {error.message}'
         error = type(error)(message, code=error.code, hint=error.hint, location=error.location)
@@ -401,8 +407,10 @@ def _say_outcome(result: RunResult, said: LogOutput) -> None:
 def _views(
     appearance: Appearance, title: str, job: Any, plan: Any, said: LogOutput
 ) -> tuple[list[Any], Any, Any]:
-    """Who shows the ticks, what prints the console sink's rows, and the console. Where the run is logged it
-    is shown only if that is asked for, too."""
+    """Create the views of the ticks, the printer of the console sink's rows, and the console.
+
+    A run that is logged is displayed only if that is also requested.
+    """
     from rich.console import Console
 
     from watersmeet.observe.live.lines import JsonLines, PlainLines
@@ -428,7 +436,7 @@ def _views(
 
 @contextmanager
 def _stopping_as_interrupt() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP stop as Ctrl-C does."""
+    """Make SIGTERM and SIGHUP stop the run as Ctrl-C does, within the block."""
     if threading.current_thread() is not threading.main_thread():  # whoever runs this there has the signals
         yield
         return

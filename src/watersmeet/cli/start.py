@@ -29,8 +29,10 @@ def main() -> int:
 
 
 def _open_closed_streams() -> None:
-    """Standard streams that are closed go nowhere: else files of the state, opened in their places, would get
-    what libraries and Java print."""
+    """Open closed standard streams on the null device.
+
+    Otherwise state files could get their file numbers, and receive what libraries and Java print.
+    """
     for number in range(3):
         try:
             os.fstat(number)

@@ -17,11 +17,12 @@ from watersmeet.state.manifest import Manifest, load_newest
 def load_measurements(
     checkpoint: str | Path, job: Job, plan: JobPlan, store: RemoteStore | None = None
 ) -> dict[str, MeasuredQuery]:
-    """Per query of the plan, what a run with that checkpoint directory has measured. Nothing is changed
-    there, and the job may be running.
+    """Load what a run with that checkpoint directory has measured, for each query of the plan.
+
+    Changes nothing there; the job may be running.
 
     Raises:
-        StateError: no tick was committed there, or the manifest cannot be read.
+        StateError: No tick was committed there, or the manifest cannot be read.
     """
     manifest = manifest_in(checkpoint, store)
     return {
@@ -31,8 +32,11 @@ def load_measurements(
 
 
 def manifest_in(checkpoint: str | Path, store: RemoteStore | None = None) -> Manifest:
-    """The newest one of a checkpoint directory, or of ``store``. Raises: StateError as
-    `load_measurements`."""
+    """Load the newest manifest of a checkpoint directory or of ``store``.
+
+    Raises:
+        StateError: No tick was committed there, or the manifest cannot be read.
+    """
     directory = Checkpoint(checkpoint, store)
     manifest = load_newest(directory.store)
     if manifest is None:
@@ -41,8 +45,10 @@ def manifest_in(checkpoint: str | Path, store: RemoteStore | None = None) -> Man
 
 
 def measure_query(manifest: Manifest, insert: Insert, options: Options, plan: QueryPlan) -> MeasuredQuery:
-    """The same of one query. The state of another plan is not looked at: what its sides are called says
-    nothing of what they hold."""
+    """Return what a run has measured for one query.
+
+    Ignores the state of another plan, because the names of its sides say nothing about their content.
+    """
     if plan.name not in manifest.fingerprints:
         return MeasuredQuery(problem="the checkpoint has no query of this name")
     if manifest.fingerprints[plan.name] != plan.fingerprint:

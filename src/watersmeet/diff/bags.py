@@ -20,7 +20,11 @@ AS_IT_IS = "hive_partitioning = false"
 
 
 def open_database(folder: str) -> Any:
-    """A connection; ``folder``: where it keeps what is too much for memory."""
+    """Open a DuckDB connection.
+
+    Args:
+        folder: Folder to which DuckDB spills what does not fit in memory.
+    """
     import duckdb
 
     db = duckdb.connect()
@@ -36,13 +40,13 @@ def open_database(folder: str) -> Any:
 
 
 def fetch_rows(db: Any, sql: str) -> list[tuple[Any, ...]]:
-    """All that a statement gives."""
+    """Run a statement and return all of its rows."""
     rows: list[tuple[Any, ...]] = db.execute(sql).fetchall()
     return rows
 
 
 def quote_identifier(name: str) -> str:
-    """A name in DuckDB's SQL.
+    """Quote a name for DuckDB's SQL.
 
     >>> quote_identifier('a"b')
     '"a""b"'
@@ -51,7 +55,7 @@ def quote_identifier(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """A text in DuckDB's SQL.
+    """Quote a text for DuckDB's SQL.
 
     >>> text("it's")
     "'it''s'"
@@ -60,7 +64,7 @@ def text(value: str) -> str:
 
 
 def types_of(db: Any, relation: str) -> dict[str, str]:
-    """The columns of a relation, and DuckDB's names of their types."""
+    """Return the columns of a relation with DuckDB's names of their types."""
     return {row[0]: str(row[1]) for row in fetch_rows(db, f"DESCRIBE SELECT * FROM {relation} r")}
 
 
@@ -96,10 +100,17 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 
 @dataclass(frozen=True)
 class Differences:
-    """Of one query. ``names``: its columns; ``answered``, ``put_out``: rows of the batch answer and of the
-    output; ``counts``: rows by (side, reason), those alone that there are; ``rows``: the first ones, (side,
-    reason, how often, values as JSON has them, times in UTC), ``more``: how many different rows are not among
-    them."""
+    """Differences of one query between the batch answer and the output.
+
+    Args:
+        names: Columns of the query.
+        answered: Number of rows of the batch answer.
+        put_out: Number of rows of the output.
+        counts: Number of rows by (side, reason); combinations without rows are missing.
+        rows: The first differing rows, as (side, reason, count, values), with values as in JSON and
+            times in UTC.
+        more: Number of distinct rows that are not in ``rows``.
+    """
 
     names: Sequence[str]
     answered: int
@@ -114,7 +125,10 @@ class Differences:
 
     @property
     def unexplained(self) -> int:
-        """Rows without a reason of their own: that something else may be behind it explains none."""
+        """Number of rows without a reason of their own.
+
+        A reason that may apply to any row of the query explains none of them.
+        """
         return sum(rows for (_, reason), rows in self.counts.items() if reason not in (NOT_DUE, LATE))
 
 
@@ -180,8 +194,10 @@ def differences(
 
 
 def _explain(db: Any, columns: Sequence[str], shape: str, scenario: str) -> None:
-    """Of each differing row, how many the scenario explains: by it there are so many fewer, or so many more,
-    than the batch answer has."""
+    """Compute how many copies of each differing row the scenario explains.
+
+    That is the difference between the row's counts in the scenario and in the batch answer.
+    """
     listed, same = ", ".join(columns), " AND ".join(f"f.{c} IS NOT DISTINCT FROM s.{c}" for c in columns)
     fetch_rows(
         db,
@@ -193,11 +209,13 @@ def _explain(db: Any, columns: Sequence[str], shape: str, scenario: str) -> None
 
 
 def write(db: Any, names: Sequence[str], file: str) -> None:
-    """All differing rows of the last comparison: ``side``, ``reason``, ``count``, and the query's columns.
+    """Write all differing rows of the last comparison to a file.
+
+    The columns are ``side``, ``reason``, ``count``, and those of the query.
 
     Raises:
-        SpecError: the file's name says no format.
-        EngineError: it cannot be written.
+        SpecError: The file's name does not show a format.
+        EngineError: The file cannot be written.
     """
     import duckdb
 
@@ -242,7 +260,11 @@ def _summarize_differences(
 
 
 def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, output: str) -> str:
-    """The columns as they are compared. Raises: EngineError."""
+    """Build the column expressions that are compared.
+
+    Raises:
+        EngineError: The types of a column in the answer and the output are not comparable.
+    """
     types = [types_of(db, of) for of in (answer, output)]
     shaped = []
     for name, column in zip(names, columns, strict=True):
@@ -259,7 +281,7 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
 
 
 def is_exact(kind: str) -> bool:
-    """Whether values of one of DuckDB's types are numbers of so many digits."""
+    """Return True if values of a DuckDB type are exact numbers: integers or DECIMALs."""
     return kind in _WHOLE or kind[:8] == "DECIMAL("
 
 
@@ -271,7 +293,10 @@ def _comparable(a: str, b: str) -> bool:
 
 
 def _normalize_maps(column: str, kind: str) -> str:
-    """NaN and zeros of either sign DuckDB takes for equal by itself."""
+    """Sort the entries of a map column, so that equal maps compare as equal.
+
+    DuckDB already treats all NaNs as equal, and zeros of either sign.
+    """
     if kind[:4] == "MAP(":
         return f"list_sort(map_entries({column}))"
     return column

@@ -30,27 +30,31 @@ class Dialect(Protocol):
     """Every method gives SQL."""
 
     def expression(self, expr: exp.Expr, names: Names) -> str:
-        """The expression. Raises: `UnsupportedInDialect`, where it may mean something else than on Spark."""
+        """Translate an expression.
+
+        Raises:
+            UnsupportedInDialect: The expression may have another meaning than on Spark.
+        """
         ...
 
     def table(self, source: str) -> str:
-        """The rows of a source."""
+        """Return the relation with the rows of a source."""
         ...
 
     def quoted(self, name: str) -> str:
-        """A name of the user's."""
+        """Quote a name that the user chose."""
         ...
 
     def row_id(self) -> str:
-        """A number that each row has for itself."""
+        """Return an expression for a number that is unique to each row."""
         ...
 
     def micros(self, value: str, kind: SqlType) -> str:
-        """An event time as a whole number (`event_time`), with room for sums beyond 64 bits."""
+        """Convert an event time to an integer (`event_time`), with room for sums beyond 64 bits."""
         ...
 
     def time(self, micros: str, kind: SqlType) -> str:
-        """The event time that such a number is."""
+        """Convert such an integer back to the event time."""
         ...
 
 

@@ -34,7 +34,7 @@ _EXTRA_SUM_DIGITS = 10
 
 
 def widest(kinds: Iterable[str]) -> str | None:
-    """That in which values of all of these are compared; None: it does not hold all digits."""
+    """Return the type in which values of all these types are compared; None if digits are lost."""
     types = [sql_type(kind) for kind in kinds]
     common = common_of(types)
     if common is None or not common.is_decimal or not all(holds(common, type_) for type_ in types):
@@ -43,30 +43,30 @@ def widest(kinds: Iterable[str]) -> str | None:
 
 
 def as_decimal(kind: str) -> str:
-    """The DECIMAL that holds all values of a type."""
+    """Return the DECIMAL type that represents all values of a type."""
     return str(_decimal_type(kind))
 
 
 def fits(kind: str, wide: str) -> bool:
-    """Whether a DECIMAL holds every value of a type."""
+    """Return True if a DECIMAL type represents every value of a type."""
     return holds(sql_type(wide), sql_type(kind))
 
 
 def addition_type(left: str, right: str) -> str | None:
-    """Of a sum or a difference."""
+    """Return the type of a sum or a difference; None if there is none."""
     one, other = _decimal_type(left), _decimal_type(right)
     scale = max(one.scale, other.scale)
     return _decimal_name(max(one.whole_digits, other.whole_digits) + scale + 1, scale)
 
 
 def product_type(left: str, right: str) -> str | None:
-    """Of a product."""
+    """Return the type of a product; None if there is none."""
     one, other = _decimal_type(left), _decimal_type(right)
     return _decimal_name(one.digits + other.digits + 1, one.scale + other.scale)
 
 
 def sum_type(kind: str) -> str:
-    """Of the sum of many, which stops a job if it has more digits."""
+    """Return the type of the sum of many values; a job stops if a sum has more digits."""
     own = _decimal_type(kind)
     return str(decimal(min(own.digits + _EXTRA_SUM_DIGITS, MAX_DECIMAL_DIGITS), own.scale))
 
@@ -362,7 +362,11 @@ def _flags(expr: exp.Expr, parts: Sequence[_Value]) -> None:
 
 
 def _align_values(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
-    """The values as they are compared. Raises: Uncommon, unless all are of one kind that has an order."""
+    """Convert the values to the form in which they are compared.
+
+    Raises:
+        UnsupportedInDialect: The values are not of one kind with an order.
+    """
     kinds = {value.kind for value in values} - {"null"}
     if "decimal" in kinds and kinds <= _EXACT:
         return _as_decimals(expr, values)
@@ -372,7 +376,11 @@ def _align_values(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
 
 
 def _as_decimals(expr: exp.Expr, values: Sequence[_Value]) -> list[_Value]:
-    """Whole numbers and DECIMALs in the one type that holds all of them. Raises: Uncommon: there is none."""
+    """Cast integers and DECIMALs to the one type that represents all of them.
+
+    Raises:
+        UnsupportedInDialect: There is no such type.
+    """
     kind = widest(value.type for value in values if value.kind != "null")
     if kind is None:
         raise _uncommon(expr)
@@ -380,12 +388,21 @@ def _as_decimals(expr: exp.Expr, values: Sequence[_Value]) -> list[_Value]:
 
 
 def _is_of_any_zone(left: _Value, right: _Value) -> bool:
-    """Whether a sum is the same wherever days begin: of a time and less than a day, or of dates alone."""
+    """Return True if a sum does not depend on where days begin.
+
+    That holds for a time and less than a day, and for dates only.
+    """
     return "time" not in (left.kind, right.kind) or _SHORT in (left.type, right.type)
 
 
 def _one_type(expr: exp.Expr, values: Sequence[_Value]) -> tuple[str, str, Sequence[_Value]]:
-    """Kind and type of what is one of several values, and these as they are of it. Raises: Uncommon."""
+    """Return the kind and type of an expression that is one of several values, and these values.
+
+    The values are converted to that type.
+
+    Raises:
+        UnsupportedInDialect: The values have no common type.
+    """
     several = {(value.kind, value.type) for value in values if value.kind != "null"}
     kinds = {kind for kind, _ in several}
     if kinds == {"whole"}:

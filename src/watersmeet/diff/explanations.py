@@ -14,16 +14,20 @@ LATE, SHED, AHEAD = "late", "shed", "ahead"
 
 @dataclass(frozen=True)
 class QueryFacts:
-    """Of one query, after the tick ``tick``; without a state, nothing.
+    """Facts about one query after the tick ``tick``; empty without a state.
 
-    ``raise_late_thresholds``: per watermark key, rows with lesser times are late by now. ``counts``: per
-    input what
-    became of its rows. ``promised``: per key, no later row of the result (or of the stage beneath) has a
-    lesser time. ``released_below``: per key of an input, rows with lesser times have left the join that takes
-    them. ``complete_from``: per key, results with lesser times may be missing, for the query was
-    another one. ``late_by_column``: a row is late by one of its own times, and not by the join it comes to.
-    ``settled``: nothing waits any more: the input was ended, or results change as rows come. ``clock_us``:
-    that of the tick.
+    Args:
+        late_below: For each watermark key, the late threshold: rows with smaller times are now late.
+        counts: For each input, the row accounting.
+        promised: For each key, no later row of the result (or of the stage that feeds it) has a smaller
+            time.
+        released_below: For each key of an input, rows with smaller times have left the join that reads
+            them.
+        complete_from: For each key, results with smaller times may be missing, because the query was
+            changed.
+        late_by_column: True if a row is late by one of its own times; False if by the join it reaches.
+        settled: True if no row waits: the input has ended, or results change as rows arrive.
+        clock_us: Clock of the tick in µs.
     """
 
     tick: int = 0
@@ -37,7 +41,7 @@ class QueryFacts:
     clock_us: int | None = None
 
     def counted(self, what: str) -> dict[str, int]:
-        """Per input, how many rows were counted so; inputs without any are left out."""
+        """Return the number of rows counted under ``what`` for each input, without zeros."""
         return {alias: rows for alias, counts in self.counts.items() if (rows := counts.get(what, 0))}
 
     @property
@@ -56,11 +60,11 @@ def collect_query_facts(
     late_by_column: bool = True,
     settled: bool = False,
 ) -> QueryFacts:
-    """What is known of a query.
+    """Collect the facts about a query from a manifest.
 
     Args:
-        settled: its results change as rows come, and wait for nothing.
-        elsewhere: inputs whose rows another query accounts for: alias, that query, alias there.
+        settled: True if the query's results change as rows arrive, and never wait.
+        elsewhere: Inputs whose rows another query accounts for, as (alias, that query, alias there).
     """
     state = manifest.queries[query]
     late_below, counts = dict(state.late_below), dict(state.account)
@@ -87,7 +91,10 @@ def collect_query_facts(
 
 
 def _emitted_watermarks(manifest: Manifest, state: QueryState) -> dict[str, Watermark]:
-    """Of all nodes; of a key that several have, that of the last one."""
+    """Return the watermarks that the nodes emitted, by key.
+
+    If several nodes have a key, the last one counts.
+    """
     promised: dict[str, Watermark] = {}
     for node in state.nodes:
         place = node.elsewhere
@@ -100,7 +107,7 @@ def _emitted_watermarks(manifest: Manifest, state: QueryState) -> dict[str, Wate
 
 
 def _rename_marks(marks: Mapping[str, Watermark], own: str, there: str) -> dict[str, Watermark]:
-    """The marks of the input called ``there``, as those of ``own``."""
+    """Return the marks of the input called ``there``, renamed to ``own``."""
     start = f"{there}."
     return {
         f"{own}.{key.removeprefix(start)}": mark

@@ -40,10 +40,15 @@ _AFTER_ALL_TIMES = 10**25
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """``names``: what expressions above it may mention; ``times``: its event times, (column, type, watermark
-    key); ``here``: of each visible input a column that is TRUE, NULL where it was padded; ``pending``:
-    columns that are TRUE in rows that the job may put out later; ``waits``: any row of it may be such one,
-    though nothing of it is padded."""
+    """SELECT of rows, with what the rest of the statement needs to know about it.
+
+    Args:
+        names: Names that enclosing expressions may mention.
+        times: Event times, as (column, type, watermark key).
+        here: For each visible input, a column that is TRUE, or NULL where the input was padded.
+        pending: Columns that are TRUE in rows that the job may emit later.
+        waits: True if any row may be such a row, although none is padded.
+    """
 
     sql: str
     names: Names
@@ -54,7 +59,7 @@ class AnswerRows:
 
 
 def number(mark: Watermark) -> str:
-    """A watermark as a number of SQL."""
+    """Format a watermark as a SQL number."""
     if isinstance(mark, float):
         return str(_AFTER_ALL_TIMES if mark > 0 else -_AFTER_ALL_TIMES)
     return str(mark)
@@ -71,7 +76,7 @@ _UPPER: dict[type[exp.Expr], int] = {exp.GTE: 1, exp.GT: 1, exp.LTE: -1, exp.LT:
 
 
 def nearest(join: Join, left: AnswerRows, right: AnswerRows, dialect: Dialect, new: Callable[[], str]) -> str:
-    """The SELECT of the join's rows."""
+    """Build the SELECT of an ASOF join's rows."""
     names = {**left.names, **right.names}
     conditions = [part for part in (join.on, join.match) if part is not None]
     on = " AND ".join(f"({dialect.expression(part, names)})" for part in conditions)
@@ -89,7 +94,14 @@ def nearest(join: Join, left: AnswerRows, right: AnswerRows, dialect: Dialect, n
 
 
 def _deciding_time(join: Join) -> tuple[exp.Expr, bool]:
-    """The right time by which one row is nearer than another, and whether the latest is."""
+    """Return the right-hand time that decides which row of an ASOF join is nearest.
+
+    Returns:
+        The time, and True if the latest row is the nearest.
+
+    Raises:
+        SpecError: The condition does not determine the nearest row.
+    """
     right = next(inputs_of(join.right))
     for conjunct in _conjuncts(join.match if join.match is not None else join.on):
         if type(conjunct) not in _UPPER:
@@ -125,7 +137,7 @@ def _conjuncts(expr: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _sign(time: exp.Column, conjunct: exp.Expr) -> int:
-    """Of a column in ``left side - right side``."""
+    """Return the sign of a column in ``left side - right side``."""
     sign = 1
     node: exp.Expr = time
     while node is not conjunct:
@@ -153,11 +165,14 @@ def aggregate_answer(
     new: New,
     prefix: str,
 ) -> AnswerRows:
-    """The groups of those of ``rows`` that pass ``where``, by the names of the aggregation's columns.
+    """Build the groups of those ``rows`` that satisfy ``where``.
 
     Args:
-        pending: whether a row of ``rows`` may come later.
-        prefix: of the watermark keys of the result.
+        pending: Condition that is true if a row of ``rows`` may arrive later.
+        prefix: Prefix of the watermark keys of the result.
+
+    Returns:
+        The groups, by the names of the aggregation's columns.
     """
     types = {column.name: column.type for column in aggregation.columns}
     own = new()
@@ -199,7 +214,10 @@ def aggregate_answer(
 def _assign_windows(
     window: Window, rows: str, micros: str, keys: list[str], ends: tuple[str, str], new: New
 ) -> str:
-    """Each row in each of its windows, with their ends as numbers. A row without a time is in none."""
+    """Build SQL that returns each row once per window of it, with the window's ends as numbers.
+
+    A row without a time is in no window.
+    """
     at, (start, end) = new(), ends
     timed = f"SELECT * FROM (SELECT *, {micros} AS {at} FROM ({rows}) r) r WHERE {at} IS NOT NULL"
     if window.kind is WindowKind.SESSION:
@@ -216,7 +234,10 @@ def _assign_windows(
 
 
 def _sessions(gap: int, rows: str, at: str, keys: list[str], ends: tuple[str, str], new: New) -> str:
-    """Rows no more than the gap apart are of one session; it ends a gap after its last row."""
+    """Build SQL that assigns rows to sessions.
+
+    Rows at most one gap apart belong to one session. It ends one gap after its last row.
+    """
     begins, session = new(), new()
     by_key = f"PARTITION BY {', '.join(keys)} " if keys else ""
     of_session = f"PARTITION BY {', '.join([*keys, session])}"
@@ -233,7 +254,7 @@ def _sessions(gap: int, rows: str, at: str, keys: list[str], ends: tuple[str, st
 def _number_rows(
     aggregation: Aggregation, rows: str, names: dict[tuple[str, str], NamedColumn], pending: str, new: New
 ) -> AnswerRows:
-    """Rows with their numbers, those alone that go out."""
+    """Build SQL that numbers the rows, and retains only those that the query emits."""
     ranking = aggregation.ranking
     assert ranking is not None
     partition = ", ".join(names["", name].name for name in ranking.partition)
@@ -275,7 +296,7 @@ _JOINS = {
 
 
 def column_name(number: int) -> str:
-    """The name of a column of the statement.
+    """Return the name of a column of the statement.
 
     >>> column_name(0)
     '__ws_c0'
@@ -293,18 +314,18 @@ def statement(
     without: frozenset[str] = frozenset(),
     now_us: int | None = None,
 ) -> str:
-    """The SELECT of a query's batch answer.
+    """Build the SELECT of a query's batch answer.
 
     Args:
-        ordered: sources whose rows have `PART` and `AT`.
-        without: inputs whose rows that may have been late are left out.
-        now_us: the clock, in µs since 1970, where there is no state that has one: rows further ahead of it
-            than ``max_ahead`` were set aside by any tick before. None: rows are in the answer whatever their
-            times are.
+        ordered: Sources whose rows have `PART` and `AT`.
+        without: Inputs from which rows that may have been late are left out.
+        now_us: The clock in µs since 1970, for use when no state records one: any earlier tick would
+            have moved rows that are further ahead of it than ``max_ahead`` to a side output. None: rows
+            are in the answer whatever their times are.
 
     Raises:
-        SpecError: which row of an ASOF join is nearest cannot be told.
-        Uncommon: the dialect is not certain to say the same as Spark.
+        SpecError: The nearest row of an ASOF join cannot be determined.
+        UnsupportedInDialect: The dialect may not have the same meaning as Spark.
     """
     return _Writer(dialect, facts, frozenset(ordered), allowed_lateness, without, now_us).query(query, "").sql
 
@@ -323,7 +344,7 @@ class _Writer:
         return ours(f"d{next(self._number)}")
 
     def query(self, query: Query, prefix: str) -> AnswerRows:
-        """Columns `column_name`, and `PENDING`."""
+        """Build the SELECT of a query, with the columns of `column_name`, and `PENDING`."""
         rows = self.relation(query.relation, prefix)
         where = "" if query.where is None else f" WHERE {self.dialect.expression(query.where, rows.names)}"
         pending = self._pending(rows, query.relation)
@@ -343,8 +364,11 @@ class _Writer:
         return AnswerRows(sql, {}, waits=rows.waits)
 
     def _pending(self, rows: AnswerRows, relation: Relation) -> str:
-        """Whether a row is one that waits: it is padded, or taken for what is not there, and no time of it is
-        below what was promised of later rows. Of two inputs each row is kept as it came, and has not left."""
+        """Build the condition that a row is still waiting.
+
+        Such a row is padded, or stands in for a missing one, and none of its times is below the watermark
+        of later rows. In a join of two inputs, each row is stored as it arrived and has not been released.
+        """
         if self.facts.settled:
             return "FALSE"
         waits = ["TRUE"] if rows.waits else [f"{name} IS NULL" for name in rows.here] if rows.here[1:] else []
@@ -434,8 +458,10 @@ class _Writer:
         )
 
     def branch(self, i: Input, name: str, branch: Branch, columns: list[NamedColumn]) -> str:
-        """The rows of a source that the input has, without those that have no event time, or one too far
-        ahead of the clock."""
+        """Build the SELECT of the rows that the input reads from a source.
+
+        Rows without an event time, or with one too far ahead of the clock, are left out.
+        """
         own: Names = {
             ("", c.name): NamedColumn(self.dialect.quoted(c.name), c.type) for c in branch.source.columns
         }
@@ -478,8 +504,11 @@ class _Writer:
         times: list[tuple[str, SqlType, str]],
         in_order: bool,
     ) -> tuple[str, str]:
-        """The branch's rows, and which of them may have been late: those that have a time below the watermark
-        of now, and by more than the lag below the greatest time of rows that were read before."""
+        """Build the branch's rows, and the condition that a row may have been late.
+
+        Such a row has a time below the current watermark, and by more than the lag below the greatest time
+        of rows that were read before.
+        """
         below = self._below(name, times)
         sources = i.sources
         steady = all(s.idle_timeout_us is None and s.on_idle is OnIdle.HOLD for s in sources)
@@ -511,7 +540,7 @@ class _Writer:
         return source, " OR ".join(beneath) or "FALSE"
 
     def _below(self, name: str, times: Sequence[tuple[str, SqlType, str]]) -> list[str]:
-        """Per event time of an input, whether it is below the watermark of now."""
+        """Build a condition for each event time of an input: it is below the current watermark."""
         return [
             f"{self.dialect.micros(column, kind)} < {number(mark)}"
             for column, kind, time in times
@@ -537,14 +566,17 @@ class _Writer:
 
 
 def _times_of(i: Input, columns: Sequence[NamedColumn]) -> list[tuple[str, SqlType, str]]:
-    """The event times of an input: (column of the statement, type, name)."""
+    """Return the event times of an input, as (column of the statement, type, name)."""
     by_name = {column.name: named for column, named in zip(i.columns, columns, strict=True)}
     return [(by_name[time].name, by_name[time].type, time) for time in i.event_times]
 
 
 def group_columns(query: Query) -> tuple[int, ...]:
-    """Of a query over groups: by which of its columns rows are of one group, though late rows be missing in
-    it; empty for others, and where its rows do not tell their groups. A session has other ends then."""
+    """Return the columns of a query over groups that identify a group even if rows are late.
+
+    Returns an empty tuple for other queries, and if the rows do not identify their groups. The ends of
+    a session are not included, because they change if rows are missing.
+    """
     grouping = query.aggregation
     if grouping is None or grouping.ranking is not None:
         return ()
@@ -561,7 +593,7 @@ def group_columns(query: Query) -> tuple[int, ...]:
 
 
 def _type_of(query: Query, nth: int) -> SqlType:
-    """Of an output, where it is a column."""
+    """Return the type of an output if it is a column; else UNKNOWN."""
     expr = query.outputs[nth].expr
     if query.aggregation is not None:
         named = {column.name: column.type for column in query.aggregation.columns}

@@ -50,7 +50,7 @@ def fold_changes(db: Any, source: Source, records: str, table: str, orders: Sequ
 
 
 def _diff(change: ChangeColumn) -> str:
-    """How often a record's row comes; NULL of one that does not say it, which is broken."""
+    """Build SQL for the multiplicity of a record's row; NULL for a broken record."""
     column = quote_identifier(change.column)
     if change.is_diff:
         times = f"TRY_CAST({column} AS BIGINT)"
@@ -143,8 +143,11 @@ def _fold_by_key(
 def _count_unordered_keys(
     db: Any, key: PrimaryKey, records: str, keys: str, orders: Sequence[Sequence[int]]
 ) -> int:
-    """How many keys have records of which it is not known which counted last. Where each of a key's says when
-    it was, at another time, and none is a delete, the order of files does not matter."""
+    """Count the keys for which it is unknown which of their records counted last.
+
+    The order of files does not matter if each record of a key has its own distinct time and none is a
+    delete.
+    """
     own = ""
     if key.sequence is not None:
         clear = f"min({_DIFF}) > 0 AND count(DISTINCT {quote_identifier(key.sequence)}) = count(*)"
@@ -167,7 +170,7 @@ def _count_unordered_keys(
 
 
 def _rank(order: Sequence[int]) -> str:
-    """Of the file of a record."""
+    """Build SQL for the rank of a record's file."""
     return f"list_extract(CAST([{', '.join(map(str, order))}] AS BIGINT[]), {FILE})"
 
 

@@ -69,18 +69,18 @@ _LEAST = np.iinfo(np.int64).min
 
 
 def truth(array: pa.Array) -> Mask:
-    """Where it is TRUE."""
+    """Return the mask of values that are TRUE."""
     return raw(array).astype(np.bool_)
 
 
 def present(array: pa.Array) -> Mask:
-    """Where it is not NULL."""
+    """Return the mask of values that are not NULL."""
     mask: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return mask
 
 
 def parents(offsets: Offsets) -> Codes:
-    """Per element the place of its list."""
+    """Return the index of the list of each element."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
@@ -89,14 +89,17 @@ def offsets_of(lengths: Raw) -> Offsets:
 
 
 def ranges(starts: Raw, lengths: Raw) -> Codes:
-    """start, start + 1, … for each, so many; one after the other."""
+    """Concatenate the ranges start, start + 1, … of the given lengths."""
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
 
 
 def both_known(*arrays: pa.Array) -> pa.Array | None:
-    """Validity of what is NULL where one of them is."""
+    """Return the validity of a result that is NULL where any argument is NULL.
+
+    None means that all rows are valid.
+    """
     not_null = where_known(*arrays)
     return None if not_null is None else pa.array(not_null)
 
@@ -105,7 +108,7 @@ def both_known(*arrays: pa.Array) -> pa.Array | None:
 
 
 def order(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
-    """Per row -1, 0 or 1: less, equal, greater."""
+    """Compare rows: -1 for less, 0 for equal, 1 for greater."""
     signs = _order_of_known(left, right)
     if left.null_count or right.null_count:
         a, b = present(left), present(right)
@@ -153,7 +156,7 @@ def _order_of_lists(left: pa.Array, right: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def _bits(values: Raw) -> Codes:
-    """Reals as integers in their order."""
+    """Convert floating-point numbers to integers with the same order."""
     wide = values.astype(np.float64)
     wide = np.where(np.isnan(wide), np.nan, np.where(wide == 0, 0.0, wide))
     bits = wide.view(np.int64)
@@ -205,7 +208,7 @@ def _codes_of_lists(array: pa.Array) -> Codes:
 
 
 def _ranked(first: Codes, then: Codes) -> Codes:
-    """Dense numbers from 0 in the order of the pairs."""
+    """Rank the pairs from 0 without gaps."""
     if not len(first):
         return first
     places = np.lexsort((then, first))
@@ -217,14 +220,14 @@ def _ranked(first: Codes, then: Codes) -> Codes:
 
 
 def codes_together(*arrays: pa.Array) -> list[Codes]:
-    """`codes` that mean the same in all of them."""
+    """Compute `codes` that are comparable across all arrays."""
     all_codes = codes(concat_arrays(arrays))
     ends = np.cumsum([len(array) for array in arrays])
     return [all_codes[end - len(array) : end] for array, end in zip(arrays, ends, strict=True)]
 
 
 def compare_nested(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
-    """``=``, ``<``, … of ARRAYs or STRUCTs."""
+    """Compare ARRAYs or STRUCTs with ``=``, ``<``, …."""
     signs = order(left, right)
     truths = {
         "=": signs == 0,
@@ -242,7 +245,7 @@ def compare_nested(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
 
 @arrow
 def make_array(*values: pa.Array) -> pa.Array:
-    """`array`."""
+    """Compute `array`."""
     count = len(values[0])
     index = (np.arange(count)[:, None] + count * np.arange(len(values))).reshape(-1)
     return list_array(np.arange(count + 1) * len(values), concat_arrays(values).take(pa.array(index)))
@@ -250,7 +253,7 @@ def make_array(*values: pa.Array) -> pa.Array:
 
 @arrow
 def make_struct(*values: pa.Array) -> pa.Array:
-    """`struct`."""
+    """Compute `struct`."""
     return struct_array(list(values), None, len(values[0]))
 
 
@@ -261,13 +264,13 @@ def field(struct: pa.Array, place: int) -> pa.Array:
 
 @arrow
 def field_of_elements(lists: pa.Array, place: int) -> pa.Array:
-    """The field of all structs in ARRAYs."""
+    """Return an ARRAY of one field of the STRUCTs in each ARRAY."""
     offsets, values = elements(lists)
     return list_array(offsets, fields(values)[place], validity(lists))
 
 
 def normal_zeros(array: pa.Array) -> pa.Array:
-    """-0.0 as 0.0, in nested values, too."""
+    """Replace -0.0 by 0.0, also within nested values."""
     kind = array.type
     if pa.types.is_floating(kind):
         return base.made(raw(array) + kind.to_pandas_dtype()(0), kind, array)
@@ -283,7 +286,7 @@ def normal_zeros(array: pa.Array) -> pa.Array:
 
 @arrow
 def list_size(lists: pa.Array) -> pa.Array:
-    """`size`: NULL of NULL."""
+    """Compute `size`; the size of NULL is NULL."""
     offsets, _ = elements(lists)
     return made(np.diff(offsets).astype(np.int32), pa.int32(), lists)
 
@@ -297,7 +300,10 @@ MOST_MADE = 1 << 27
 
 @arrow
 def item(lists: pa.Array, index: pa.Array, kind: Literal["[]", "get", "element_at", "try"]) -> pa.Array:
-    """The element at a place: from 0 on for ``[]`` and ``get``, else from 1 on, or from -1 back."""
+    """Return the element at an index.
+
+    ``[]`` and ``get`` count from 0; the others count from 1, or from -1 backward from the end.
+    """
     offsets, values = elements(lists)
     lengths, place = np.diff(offsets), raw(index).astype(np.int64)
     if kind in ("element_at", "try"):
@@ -314,7 +320,7 @@ def item(lists: pa.Array, index: pa.Array, kind: Literal["[]", "get", "element_a
 
 @arrow
 def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
-    """`slice`."""
+    """Compute `slice`."""
     offsets, values = elements(lists)
     lengths, first, count = np.diff(offsets), raw(start).astype(np.int64), raw(length).astype(np.int64)
     base.check(first == 0, "INVALID_PARAMETER_VALUE.START", "slice starts at 0", lists, start, length)
@@ -333,7 +339,7 @@ def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
 
 @arrow
 def put_together(*lists: pa.Array) -> pa.Array:
-    """`concat` of ARRAYs: NULL if one is."""
+    """Compute `concat` of ARRAYs; the result is NULL if any ARRAY is NULL."""
     valid = both_known(*lists)
     parts = [elements(array) for array in lists]
     lengths = [np.diff(offsets) for offsets, _ in parts]
@@ -360,7 +366,7 @@ def prepend_element(lists: pa.Array, value: pa.Array) -> pa.Array:
 
 @arrow
 def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Array:
-    """`array_insert`: beyond the ends NULLs fill the gap."""
+    """Compute `array_insert`; beyond the ends, NULLs fill the gap."""
     offsets, values = elements(lists)
     lengths, at = np.diff(offsets), raw(place).astype(np.int64)
     base.check(at == 0, "INVALID_INDEX_OF_ZERO", "the index 0 is invalid", lists, place)
@@ -392,7 +398,7 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
 
 @arrow
 def repeat_element(value: pa.Array, count: pa.Array) -> pa.Array:
-    """`array_repeat`: NULL for a NULL count, no element for a negative one."""
+    """Compute `array_repeat`: NULL for a NULL count, an empty ARRAY for a negative count."""
     lengths = np.where(present(count), np.maximum(raw(count).astype(np.int64), 0), 0)
     _bounded(lengths)
     rows = np.repeat(np.arange(len(value)), lengths)
@@ -409,7 +415,7 @@ def reverse_list(lists: pa.Array) -> pa.Array:
 
 @arrow
 def flatten(lists: pa.Array) -> pa.Array:
-    """NULL if one of the inner ARRAYs is."""
+    """Flatten ARRAYs of ARRAYs; the result is NULL if an inner ARRAY is NULL."""
     offsets, inner = elements(lists)
     inner_offsets, values = elements(inner)
     missing = any_in(offsets, ~present(inner))
@@ -422,7 +428,10 @@ def flatten(lists: pa.Array) -> pa.Array:
 
 @arrow
 def zipped(*lists: pa.Array) -> pa.Array:
-    """`arrays_zip`: structs, as many as the longest has elements, of what each has at a place."""
+    """Compute `arrays_zip`: STRUCTs of the elements at the same index.
+
+    The result is as long as the longest ARRAY; missing elements are NULL.
+    """
     valid = both_known(*lists)
     parts = [elements(array) for array in lists]
     lengths = np.max([np.diff(offsets) for offsets, _ in parts], axis=0)
@@ -443,7 +452,7 @@ def zipped(*lists: pa.Array) -> pa.Array:
 
 @arrow
 def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
-    """`array_contains`: NULL if it is not found beside NULLs."""
+    """Compute `array_contains`: NULL if there is no match but an element is NULL."""
     offsets, values = elements(lists)
     hits = any_in(offsets, _matches(offsets, values, value))
     unsure = any_in(offsets, ~present(values)) & ~hits
@@ -453,7 +462,7 @@ def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
 
 @arrow
 def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
-    """`array_position`: of the first one from 1 on, 0 if there is none."""
+    """Compute `array_position`: the index of the first match from 1, or 0 if there is none."""
     offsets, values = elements(lists)
     places = np.flatnonzero(_matches(offsets, values, value))
     rows, first = np.unique(parents(offsets)[places], return_index=True)
@@ -464,14 +473,14 @@ def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
 
 @arrow
 def without_element(lists: pa.Array, value: pa.Array) -> pa.Array:
-    """`array_remove`: NULLs stay."""
+    """Compute `array_remove`; NULL elements stay."""
     offsets, values = elements(lists)
     return _kept(offsets, values, ~_matches(offsets, values, value), both_known(lists, value))
 
 
 @arrow
 def compact(lists: pa.Array) -> pa.Array:
-    """Without NULLs."""
+    """Remove NULL elements."""
     offsets, values = elements(lists)
     return _kept(offsets, values, present(values), validity(lists))
 
@@ -491,13 +500,13 @@ def map_values(maps: pa.Array) -> pa.Array:
 
 @arrow
 def has_key(maps: pa.Array, key: pa.Array) -> pa.Array:
-    """`map_contains_key`."""
+    """Compute `map_contains_key`."""
     return pc.greater(place_of_element(map_keys(maps), key), 0)
 
 
 @arrow
 def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
-    """Of a key, NULL if there is none."""
+    """Return the value of a key in a MAP, or NULL if the key is missing."""
     place = place_of_element(map_keys(maps), key)
     index = pc.if_else(pc.equal(place, 0), pa.scalar(None, pa.int64()), place)
     return item(map_values(maps), index, "element_at")
@@ -508,7 +517,7 @@ def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
 
 @arrow
 def distinct(lists: pa.Array) -> pa.Array:
-    """`array_distinct`: the first of equal ones."""
+    """Compute `array_distinct`: the first of equal elements stays."""
     offsets, values = elements(lists)
     return normal_zeros(_kept(offsets, values, is_first(parents(offsets), codes(values)), validity(lists)))
 
@@ -525,13 +534,17 @@ def intersect(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def without(left: pa.Array, right: pa.Array) -> pa.Array:
-    """`array_except`."""
+    """Compute `array_except`."""
     return _chosen_by(left, right, False)
 
 
 @arrow
 def overlap(left: pa.Array, right: pa.Array) -> pa.Array:
-    """`arrays_overlap`: without a common element NULL if both have some and one of them a NULL."""
+    """Compute `arrays_overlap`.
+
+    Without a common element, the result is NULL if both ARRAYs have elements and one of them has a
+    NULL.
+    """
     (offsets_a, a), (offsets_b, b) = elements(left), elements(right)
     code_a, code_b = codes_together(a, b)
     hits = any_in(offsets_a, _is_in(parents(offsets_a), code_a, parents(offsets_b), code_b) & present(a))
@@ -559,7 +572,7 @@ def is_first(owner: Codes, code: Codes) -> Mask:
 
 
 def _is_in(owner: Codes, code: Codes, other_owner: Codes, other: Codes) -> Mask:
-    """Whether the same owner has the same code among the others."""
+    """Return the mask of codes that the same owner has among the other codes."""
     owners, all_ = np.concatenate([owner, other_owner]), np.concatenate([code, other])
     of_other = np.arange(len(all_)) >= len(owner)
     places = np.lexsort((~of_other, all_, owners))  # the others first within equal ones
@@ -577,7 +590,7 @@ def _is_in(owner: Codes, code: Codes, other_owner: Codes, other: Codes) -> Mask:
 
 @arrow
 def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array:
-    """`sort_array`, `array_sort`; equal ones in the order that they had."""
+    """Compute `sort_array` or `array_sort`; the sort is stable."""
     offsets, values = elements(lists)
     code = codes(values)
     code = ~code if descending else code
@@ -588,7 +601,7 @@ def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array
 
 @arrow
 def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
-    """`array_max`, `array_min`: NULLs are passed over; the first of equal ones."""
+    """Compute `array_max` or `array_min`: ignore NULLs; return the first of equal elements."""
     offsets, values = elements(lists)
     there = np.flatnonzero(present(values))
     owner, code = parents(offsets)[there], codes(values)[there]
@@ -604,7 +617,7 @@ def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
 
 @arrow
 def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> pa.Array:
-    """Whole numbers from ``start`` to ``stop``; without ``step`` it is 1 or -1."""
+    """Build integers from ``start`` to ``stop``; the default ``step`` is 1 or -1."""
     arguments = [start, stop] if step is None else [start, stop, step]
     a, b = (raw(bound).astype(np.int64) for bound in (start, stop))
     by = np.where(a <= b, 1, -1) if step is None else raw(step).astype(np.int64)
@@ -628,7 +641,7 @@ def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> p
 
 @arrow
 def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | None = None) -> pa.Array:
-    """`array_join`: NULLs are left out, or ``instead`` stands for them."""
+    """Compute `array_join`; NULLs are left out, or replaced by ``instead`` if given."""
     arguments = [lists, separator] if instead is None else [lists, separator, instead]
     if instead is None:
         lists = compact(lists)
@@ -643,7 +656,7 @@ def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | No
 
 @arrow
 def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
-    """At each separator, into at most so many parts; 0: into all."""
+    """Split a text at each separator into at most ``most`` parts; 0 means no limit."""
     return pc.split_pattern(text, separator, max_splits=most - 1 if most > 0 else None)
 
 
@@ -651,7 +664,7 @@ def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
 
 
 def any_in(offsets: Offsets, mask: Mask) -> Mask:
-    """Per list whether one of its elements is marked."""
+    """Return the mask of lists with at least one marked element."""
     counts = np.concatenate([[0], np.cumsum(mask)])
     has_any: Mask = counts[offsets[1:]] > counts[offsets[:-1]]
     return has_any
@@ -665,7 +678,7 @@ def _kept(offsets: Offsets, values: pa.Array, keep: Mask, valid: pa.Array | None
 
 
 def _matches(offsets: Offsets, values: pa.Array, value: pa.Array) -> Mask:
-    """Which elements are equal to the value of their row; NULL is equal to nothing."""
+    """Return the mask of elements equal to the value of their row; NULL equals nothing."""
     wanted = value.take(pa.array(parents(offsets)))
     equal: Mask = (order(values, wanted) == 0) & present(values) & present(wanted)
     return equal
@@ -682,7 +695,7 @@ def _bounded(lengths: Raw) -> None:
 
 
 def field_of(value: TypedTree, name: str) -> TypedTree:
-    """``value.name``: of a STRUCT, of all STRUCTs of an ARRAY, or of a MAP's key."""
+    """Compile ``value.name``: a field of a STRUCT or of an ARRAY of STRUCTs, or a key of a MAP."""
     kind, element, entry = value.type, value.type.element, value.type.entry
     if entry is not None and entry[0] == STRING:
         return compile_lookup(value, TypedTree(("constant", name, STRING), STRING))
@@ -697,7 +710,7 @@ def field_of(value: TypedTree, name: str) -> TypedTree:
 
 
 def bracket(compiler: Compiler, node: exp.Bracket) -> TypedTree:
-    """``a[i]``, ``m[k]``, ``s['f']``."""
+    """Compile ``a[i]``, ``m[k]``, ``s['f']``."""
     require(len(node.expressions) == 1, "this [] is not on the list")
     value, index = compiler.of(node.this), compiler.of(node.expressions[0])
     element = value.type.element
@@ -709,7 +722,10 @@ def bracket(compiler: Compiler, node: exp.Bracket) -> TypedTree:
 
 
 def compile_lookup(maps: TypedTree, key: TypedTree) -> TypedTree:
-    """Of a key of a MAP. A wider key would be one of a MAP of wider keys, which is left to Spark."""
+    """Compile the lookup of a key in a MAP.
+
+    A key of a wider type would need a MAP with wider keys, which is left to Spark.
+    """
     entry = maps.type.entry
     assert entry is not None
     require(one_type([entry[0], key.type]) == entry[0], f"{key.type} as a key of {maps.type}")
@@ -717,13 +733,13 @@ def compile_lookup(maps: TypedTree, key: TypedTree) -> TypedTree:
 
 
 def whole(value: TypedTree, most: SqlType = BIGINT) -> TypedTree:
-    """An integer of at most a type."""
+    """Check that a value is an integer no wider than the type ``most``."""
     require(value.type in INTEGERS[: INTEGERS.index(most) + 1], f"{value.type} as a place")
     return value
 
 
 def element(value: TypedTree) -> SqlType:
-    """The type of an ARRAY's elements."""
+    """Return the type of an ARRAY's elements."""
     inner = value.type.element
     if inner is None or inner == VOID:
         raise UnsupportedExpression(f"{value.type} as an ARRAY")
@@ -773,7 +789,11 @@ def _array(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
 
 
 def _of_list(function: ArrowFunction, type_: SqlType | None = None) -> Rule:
-    """Of one ARRAY, of which it keeps the type, if it does not say another one."""
+    """Build the rule of a function of one ARRAY.
+
+    Args:
+        type_: the type of the result; None means the type of the ARRAY.
+    """
 
     def make(_: Compiler, lists: TypedTree) -> TypedTree:
         element(lists)
@@ -805,7 +825,11 @@ def _item(kind: str) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
 def _with_element(
     function: ArrowFunction, type_: SqlType | None
 ) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
-    """Of an ARRAY and a value that is compared with its elements. ``type_``: None is the ARRAY's."""
+    """Build the rule of a function of an ARRAY and a value compared with its elements.
+
+    Args:
+        type_: the type of the result; None means the type of the ARRAY.
+    """
 
     def make(_: Compiler, lists: TypedTree, value: TypedTree) -> TypedTree:
         kind = element(lists)

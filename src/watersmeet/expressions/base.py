@@ -58,7 +58,7 @@ OVERFLOW = "ARITHMETIC_OVERFLOW"
 
 
 def raw(array: pa.Array) -> Raw:
-    """Values, with something harmless where there is none."""
+    """Return the values as NumPy, with False or 0 in place of NULL."""
     if array.null_count:
         array = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
     values: Raw = array.to_numpy(zero_copy_only=False)
@@ -66,7 +66,7 @@ def raw(array: pa.Array) -> Raw:
 
 
 def where_known(*arrays: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Where none is NULL; None: everywhere."""
+    """Return the mask of rows where no array is NULL; None means all rows."""
     not_null: npt.NDArray[np.bool_] | None = None
     for array in arrays:
         if array.null_count:
@@ -81,7 +81,7 @@ def made(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
 
 
 def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
-    """DECIMALs of their digits without the point, int64."""
+    """Build DECIMALs from their unscaled digits, int64."""
     wide = np.empty((len(unscaled), 2), dtype=np.int64)
     wide[:, 0] = unscaled
     wide[:, 1] = unscaled >> 63
@@ -90,7 +90,7 @@ def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array
 
 
 def unscaled(array: pa.Array) -> Raw:
-    """The digits of DECIMALs of at most 18, without the point: int64."""
+    """Return the unscaled digits of DECIMALs of at most 18 digits: int64."""
     digits: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
     digits = digits[array.offset : array.offset + len(array)]
     not_null = where_known(array)
@@ -117,7 +117,7 @@ _forgiving: ContextVar[_Forgiven | None] = ContextVar("_forgiving", default=None
 
 
 def forgiven(bad: npt.NDArray[np.bool_], condition: str) -> bool:
-    """Whether these rows become NULL, for `or_null`, and do not fail."""
+    """Return True if these rows become NULL for `or_null` instead of failing."""
     own = _forgiving.get()
     if own is None or (own.conditions and condition not in own.conditions):
         return False
@@ -126,7 +126,10 @@ def forgiven(bad: npt.NDArray[np.bool_], condition: str) -> bool:
 
 
 def or_null(conditions: Sequence[str], function: Callable[..., pa.Array], *arguments: Any) -> pa.Array:
-    """What a function gives, with NULL for rows that fail by one of ``conditions``; of none: by any."""
+    """Call a function, with NULL for rows that fail with one of ``conditions``.
+
+    An empty sequence of conditions means any condition.
+    """
     own = _Forgiven(conditions)
     token = _forgiving.set(own)
     try:
@@ -150,7 +153,7 @@ def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.
 
 @dataclass(frozen=True)
 class Wrong:
-    """What a function of `of_distinct` gives where Spark raises; ``always``: in TRY_CAST, too."""
+    """Result of a function of `of_distinct` where Spark raises; ``always``: in TRY_CAST, too."""
 
     condition: str
     what: str
@@ -168,7 +171,7 @@ def fits_in_texts(total: int) -> None:
 
 
 def too_long(what: str = "more bytes") -> EngineError:
-    """For a result of more bytes than one array of texts has."""
+    """Build the error for a result with more bytes than one array of texts can have."""
     return EngineError(
         f"the results of a function for one batch have {what} than 2 GiB",
         code="texts-too-long",
@@ -177,9 +180,10 @@ def too_long(what: str = "more bytes") -> EngineError:
 
 
 def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
-    """What ``function`` gives for the values of ``arrays``, asked once for each distinct combination.
+    """Apply ``function`` to the values of ``arrays``, once for each distinct combination.
 
-    NULL in any argument gives NULL. ``function`` takes Python values; None is NULL, `Wrong` fails.
+    NULL in any argument gives NULL. ``function`` gets Python values; a result of None is NULL, and a
+    result of `Wrong` fails.
     """
     not_null = where_known(*arrays)
     count = len(arrays[0])
@@ -219,7 +223,7 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
 
 @arrow
 def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """To a type that holds every value, or the nearest DOUBLE."""
+    """Convert an array to a type that has every value, or to the nearest DOUBLE."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
         return made(raw(array).astype(kind.to_pandas_dtype()), kind, array)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
@@ -235,7 +239,7 @@ def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 @arrow
 def widen_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """All that is in it in wider types."""
+    """Convert all parts of nested values to wider types."""
     if array.type == kind:
         return array
     if pa.types.is_null(array.type):

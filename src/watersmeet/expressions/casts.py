@@ -93,7 +93,7 @@ def text_to_boolean(text: pa.Array) -> pa.Array:
 
 @arrow
 def text_to_real(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """DOUBLE, FLOAT: the nearest, as Java reads it."""
+    """Cast text to DOUBLE or FLOAT: the nearest value, parsed as in Java."""
     return of_distinct(_float if kind.bit_width == 32 else _double, kind, text)
 
 
@@ -109,9 +109,10 @@ def text_to_date(text: pa.Array) -> pa.Array:
 
 @arrow
 def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
-    """In the zone that the text names, else in the job's.
+    """Cast text to TIMESTAMP in the zone that the text names, or else in the job's zone.
 
-    Raises: Fails, for a time without a date: Spark takes the day on which it runs.
+    Raises:
+        Fails: the text is a time without a date, for which Spark uses the day on which it runs.
     """
     parsed = of_distinct(partial(_timestamp, name), _ON_CLOCKS, text)
     not_null = parsed.is_valid().to_numpy(zero_copy_only=False)
@@ -123,7 +124,7 @@ def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
 
 @arrow
 def text_to_wall(text: pa.Array) -> pa.Array:
-    """TIMESTAMP_NTZ; a zone in the text is passed over."""
+    """Cast text to TIMESTAMP_NTZ; ignore a zone in the text."""
     return of_distinct(_wall, INT64, text)
 
 
@@ -135,7 +136,7 @@ def date_to_text(days: pa.Array) -> pa.Array:
 
 @arrow
 def time_to_text(walls: pa.Array) -> pa.Array:
-    """TIMESTAMP_NTZ: a fraction without zeros at its end."""
+    """Cast TIMESTAMP_NTZ to text; drop trailing zeros of the fraction."""
     texts = made(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
     texts = pc.utf8_rtrim(pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "0"), ".")
     return _signed(texts)
@@ -152,7 +153,7 @@ def decimal_to_text(number: pa.Array) -> pa.Array:
 
 
 def _signed(text: pa.Array) -> pa.Array:
-    """Years as Java writes them: at least four digits, with a sign before more than that."""
+    """Format years as Java does: at least four digits, and a sign if there are more."""
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(text, "^[0-9]{4}-")), False)
     if not pc.any(odd).as_py():
         return text
@@ -206,7 +207,10 @@ def _double(text: str) -> float | Wrong:
 
 
 def _float(text: str) -> float | Wrong:
-    """Rounded once: the way by a DOUBLE rounds a second time where that lies between two FLOATs."""
+    """Parse a FLOAT and round it once.
+
+    Rounding to a DOUBLE first would round twice if the DOUBLE lies halfway between two FLOATs.
+    """
     double = _double(text)
     if isinstance(double, Wrong) or not math.isfinite(double):
         return double
@@ -262,7 +266,7 @@ def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
 
 
 def _rounded(digits: str, dropped: int) -> int:
-    """The number of the digits without the last ``dropped``, halves upwards; negative: with zeros behind."""
+    """Drop the last ``dropped`` digits and round half up; a negative number appends zeros."""
     if digits == "0":
         return 0
     if dropped <= 0:
@@ -321,7 +325,11 @@ _FIELD_MONTHS = {"YEAR": 12, "MONTH": 1}
 
 
 def time_cast(value: TypedTree, to: SqlType, zone: str) -> TypedTree:
-    """Where one of the types is a time or an interval, and none is text. Raises: UnsupportedExpression."""
+    """Cast between types of which at least one is a time or an interval, and none is text.
+
+    Raises:
+        UnsupportedExpression: tasks do not support this cast.
+    """
     own = value.type
     converted = None
     if own in TIMES and to in TIMES:
@@ -343,7 +351,7 @@ def time_cast(value: TypedTree, to: SqlType, zone: str) -> TypedTree:
 
 
 def _unit(type_: SqlType) -> int:
-    """Of the last field, in µs or months."""
+    """Return the size of the interval's last field, in µs or months."""
     last = interval_fields(type_)[1]
     return _FIELD_MONTHS.get(last) or FIELD_US[last]
 
@@ -437,7 +445,7 @@ _FROM_TEXT = {
 
 
 def _number(value: TypedTree, to: SqlType) -> TypedTree | None:
-    """A number or BOOLEAN as a number or BOOLEAN; None: not on the list."""
+    """Cast a number or BOOLEAN to a number or BOOLEAN; return None if unsupported."""
     own = value.type
     if own.is_decimal and to in INTEGERS:
         return call(decimal_to_integer, to, value, options=[("type", to)])
@@ -459,13 +467,13 @@ def _number(value: TypedTree, to: SqlType) -> TypedTree | None:
 
 
 def as_timestamp(value: TypedTree, zone: str) -> TypedTree:
-    """What a function takes as a TIMESTAMP without a cast."""
+    """Cast an argument that functions accept as a TIMESTAMP without an explicit cast."""
     require(value.type in (*TIMES, STRING, VOID), f"{value.type} as TIMESTAMP")
     return cast_to(value, TIMESTAMP, zone)
 
 
 def as_date(value: TypedTree, zone: str) -> TypedTree:
-    """The same, as a DATE."""
+    """Cast an argument that functions accept as a DATE without an explicit cast."""
     require(value.type in (*TIMES, STRING, VOID), f"{value.type} as DATE")
     return cast_to(value, DATE, zone)
 

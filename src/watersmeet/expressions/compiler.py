@@ -75,7 +75,7 @@ Ref = tuple[str, str]
 
 
 class Inputs(Protocol):
-    """What an expression may mention."""
+    """Columns and time zone that an expression can refer to."""
 
     @property
     def time_zone(self) -> str: ...
@@ -88,7 +88,7 @@ class Compiler:
     """Compiles one expression, whose columns are the ``refs``, in the zone of ``inputs``."""
 
     def __init__(self, inputs: Inputs, refs: Sequence[Ref]) -> None:
-        """The columns c0, c1, … of what is compiled stand for ``refs``."""
+        """Create a compiler for expressions whose columns c0, c1, … stand for ``refs``."""
         self._inputs = inputs
         self._refs = refs
         self._named = 0
@@ -119,7 +119,7 @@ class Compiler:
         return column
 
     def name_of(self, node: Expr) -> str | None:
-        """The name of a column or field as Spark gives it to what is made of it."""
+        """Return the name that Spark derives from a column or field; None for other expressions."""
         if isinstance(node, exp.Column):
             own: str = node.parts[-1].name
             return self._refs[int(own[1:])][1] if len(node.parts) == 1 else own
@@ -134,7 +134,11 @@ class Compiler:
         return self.number(text)
 
     def number(self, text: str, *, negative: bool = False) -> TypedTree:
-        """``negative``: with a sign, which is part of it."""
+        """Compile a number literal.
+
+        Args:
+            negative: the literal has a minus sign, which is part of the number.
+        """
         try:
             number = read_number(text, negative=negative)
         except NumberError as error:
@@ -189,7 +193,7 @@ class Compiler:
         return call(compare, BOOLEAN, left, right, options=[op])
 
     def _comparable(self, operands: Sequence[TypedTree]) -> list[TypedTree]:
-        """`alike`; but the names of fields do not matter where all else is the same."""
+        """Convert operands to one type like `alike`, but ignore field names if all else is equal."""
         typed = [operand for operand in operands if operand.type != VOID]
         if len({operand.type.unnamed for operand in typed}) == 1:
             return [
@@ -308,7 +312,7 @@ class Compiler:
         return TypedTree(("each", value.tree, ((name, "element"),), inner.tree, None, None), to)
 
     def _cast_fields(self, value: TypedTree, to: SqlType) -> TypedTree:
-        """Of a STRUCT, by place: the names are those of ``to``."""
+        """Cast the fields of a STRUCT by position; the result has the names of ``to``."""
         require(len(value.type.fields) == len(to.fields), f"a cast from {value.type} to {to}")
         parts = [
             (wanted.name, self.cast_to(call(field, own.type, value, options=[place]), wanted.type))
@@ -326,11 +330,11 @@ class Compiler:
         return casts.as_date(value, self.zone)
 
     def on_clock(self, value: TypedTree) -> tuple[TypedTree, str]:
-        """A time of which the clock is read, and the zone of that clock."""
+        """Return a time whose clock fields are read, and the time zone of that clock."""
         return (value, UTC) if value.type == TIMESTAMP_NTZ else (self.as_timestamp(value), self.zone)
 
     def as_int(self, value: TypedTree) -> TypedTree:
-        """What a function takes as an INT without a cast."""
+        """Cast an argument that functions accept as an INT without an explicit cast."""
         require(value.type in (*INTEGERS, VOID), f"{value.type} as INT")
         return self.cast_to(value, INT)
 
@@ -461,7 +465,11 @@ class _Names(SparkGrammar):
 
 
 def compile_column(expr: Expr, inputs: Inputs) -> TypedTree:
-    """``expr`` for tasks, as a column. Raises: UnsupportedExpression."""
+    """Compile ``expr`` for tasks, as a column.
+
+    Raises:
+        UnsupportedExpression: tasks do not support the expression, or it is an interval.
+    """
     expression = compile_expression(expr, inputs)
     if any(part.is_interval for part in expression.type.every):  # also within an ARRAY
         raise UnsupportedExpression(f"it is {expression.type}, which no column of rows between joins is")
@@ -469,9 +477,12 @@ def compile_column(expr: Expr, inputs: Inputs) -> TypedTree:
 
 
 def compile_in_run(expr: Expr, inputs: Inputs) -> TypedTree:
-    """``expr`` of a plan, for tasks. Whoever runs it may be called from further within than its planner was.
+    """Compile ``expr`` of a plan for tasks, at run time.
 
-    Raises: UnsupportedExpression.
+    The caller may be deeper in the call stack than the planner was.
+
+    Raises:
+        UnsupportedExpression: also when the recursion limit is exceeded.
     """
     try:
         return compile_column(expr, inputs)
@@ -480,7 +491,11 @@ def compile_in_run(expr: Expr, inputs: Inputs) -> TypedTree:
 
 
 def compile_expression(expr: Expr, inputs: Inputs) -> TypedTree:
-    """``expr`` for tasks, of whatever type. Raises: UnsupportedExpression."""
+    """Compile ``expr`` of any type for tasks.
+
+    Raises:
+        UnsupportedExpression: tasks do not support the expression.
+    """
     expression, by_spark = _compile(expr, inputs)
     if by_spark:
         raise UnsupportedExpression(f"{by_spark[0]}() is not on the list of what tasks compute")
@@ -493,7 +508,11 @@ def expression_type(expr: Expr, inputs: Inputs) -> SqlType:
 
 
 def _compile(expr: Expr, inputs: Inputs) -> tuple[TypedTree, list[str]]:
-    """(the expression, the functions in it that Spark alone computes)."""
+    """Compile an expression.
+
+    Returns:
+        The expression, and the functions in it that only Spark computes.
+    """
     refs: list[Ref] = []
 
     def plain(node: Expr) -> Expr:
@@ -514,7 +533,11 @@ def _compile(expr: Expr, inputs: Inputs) -> tuple[TypedTree, list[str]]:
 
 
 def compile_condition(expr: Expr, inputs: Inputs) -> TypedTree:
-    """The same, of a condition."""
+    """Compile a condition for tasks, as a BOOLEAN column.
+
+    Raises:
+        UnsupportedExpression: tasks do not support the expression, or it is not a condition.
+    """
     condition = compile_column(expr, inputs)
     require(condition.type in (BOOLEAN, VOID), f"it is {condition.type}, and no condition")
     return widened(condition, BOOLEAN)

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 @arrow
 def compare(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
-    """``=``, ``<``, … of two arrays of one type. NaN is equal to itself and greater than all; -0.0 is 0.0."""
+    """Compare two arrays of one type with ``=``, ``<``, ….
+
+    NaN equals itself and is greater than all other numbers; -0.0 equals 0.0.
+    """
     kind = left.type
     if is_nested(kind):
         return compare_nested(left, right, op)
@@ -67,7 +70,7 @@ def _compare_reals(a: Raw, b: Raw, op: str) -> Raw:
 
 @arrow
 def null_safe_equal(left: pa.Array, right: pa.Array) -> pa.Array:
-    """NULL is equal to NULL."""
+    """Compare with ``<=>``: NULL equals NULL."""
     equal = pc.fill_null(compare(left, right, "="), False)
     return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
 
@@ -84,19 +87,19 @@ def is_not_null(array: pa.Array) -> pa.Array:
 
 @arrow
 def is_nan(array: pa.Array) -> pa.Array:
-    """Of NULL it is FALSE."""
+    """Return the mask of NaN; it is FALSE for NULL."""
     return pc.fill_null(pc.is_nan(array), False)
 
 
 @arrow
 def negate(array: pa.Array) -> pa.Array:
-    """NOT."""
+    """Compute NOT."""
     return pc.invert(array)
 
 
 @arrow
 def is_in(value: pa.Array, *listed: pa.Array) -> pa.Array:
-    """TRUE if one is equal; else NULL if one is NULL."""
+    """Compute IN: TRUE if a listed value is equal, else NULL if a listed value is NULL."""
     is_listed = compare(value, listed[0], "=")
     for option in listed[1:]:
         is_listed = pc.or_kleene(is_listed, compare(value, option, "="))
@@ -104,7 +107,7 @@ def is_in(value: pa.Array, *listed: pa.Array) -> pa.Array:
 
 
 def extreme(*arrays: pa.Array, op: str = ">") -> pa.Array:
-    """`greatest` and `least`: NULLs are passed over."""
+    """Compute `greatest` or `least`; ignore NULLs."""
     best = arrays[0]
     for array in arrays[1:]:
         better = pc.or_(

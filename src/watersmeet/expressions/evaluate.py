@@ -54,7 +54,11 @@ class Condition:
     text: str
 
     def holds(self, pairs: pa.Table) -> Mask:
-        """For which rows it is TRUE: bool[n]. Raises: EngineError, with the row's values."""
+        """Return the mask of rows for which the condition is TRUE: bool[n].
+
+        Raises:
+            EngineError: the condition fails for a row; the error has the row's values.
+        """
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
         mask: Mask = pc.fill_null(values(self.tree, pairs, f"the condition {self.text}"), False).to_numpy(
@@ -75,7 +79,7 @@ _IN_ORDER = frozenset(
 
 
 def guard_of(condition: str | None) -> str:
-    """What to do about rows for which an expression raises what Spark calls ``condition``."""
+    """Return the hint for rows for which an expression fails with Spark's error ``condition``."""
     if condition == "CAST_INVALID_INPUT":
         return (
             "a text that is cast, or compared with a number or a time, has to be one: write try_cast(… AS "
@@ -88,11 +92,14 @@ def guard_of(condition: str | None) -> str:
 
 
 def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
-    """The values of an expression for all rows, in order. ``text``: what it is, in the user's words.
+    """Evaluate an expression for all rows, in order.
+
+    Args:
+        text: description of the expression in the user's words.
 
     Raises:
-        EngineError: it raises for a row; the message has Spark's condition and the values. Or one array does
-            not hold the texts of so many rows.
+        EngineError: the expression fails for a row; the message has Spark's error condition and the
+            values. Or the texts of all rows do not fit into one array.
     """
     try:
         return _Rows(rows).of(tree, None)
@@ -255,7 +262,7 @@ def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.A
 
 
 def _shown(value: pa.Scalar) -> str:
-    """For a message: cut where it is long."""
+    """Format a value for a message; cut it if it is long."""
     if not value.is_valid:
         return "NULL"
     text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)

@@ -121,7 +121,7 @@ def times(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def minus_one(value: pa.Array) -> pa.Array:
-    """``-x``."""
+    """Compute ``-x``."""
     kind = value.type
     if not pa.types.is_integer(kind):
         return pc.negate(value)
@@ -138,7 +138,7 @@ def absolute(value: pa.Array) -> pa.Array:
 
 @arrow
 def divide(left: pa.Array, right: pa.Array) -> pa.Array:
-    """``/`` of DOUBLEs."""
+    """Compute ``/`` of DOUBLEs."""
     a, b = raw(left), raw(right)
     base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
     with np.errstate(all="ignore"):
@@ -147,7 +147,7 @@ def divide(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
-    """``div`` of BIGINTs, towards zero."""
+    """Compute ``div`` of BIGINTs, rounded toward zero."""
     a, b = raw(left), raw(right)
     base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
     bad = (a == np.iinfo(np.int64).min) & (b == -1)
@@ -160,7 +160,7 @@ def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    """``%``: it has the sign of the dividend."""
+    """Compute ``%``; the result has the sign of the dividend."""
     a, b = raw(left), raw(right)
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     with np.errstate(all="ignore"):
@@ -170,7 +170,7 @@ def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    """`pmod`."""
+    """Compute `pmod`."""
     a, b = raw(left), raw(right)
     if pa.types.is_integer(left.type) and left.type.bit_width < 32:
         a, b = a.astype(np.int32), b.astype(np.int32)  # as Java, which has no narrower sums
@@ -194,7 +194,7 @@ def other_bits(value: pa.Array) -> pa.Array:
 
 @arrow
 def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An integer, BOOLEAN or DOUBLE as an integer: what does not fit fails."""
+    """Cast an integer, BOOLEAN or DOUBLE to an integer; a value that does not fit fails."""
     values = raw(array)
     low, high = bounds(kind)
     if pa.types.is_boolean(array.type):
@@ -223,7 +223,7 @@ def to_boolean(array: pa.Array) -> pa.Array:
 
 @arrow
 def to_float(array: pa.Array) -> pa.Array:
-    """An integer or DOUBLE as the nearest FLOAT."""
+    """Cast an integer or DOUBLE to the nearest FLOAT."""
     with np.errstate(over="ignore"):
         return made(raw(array).astype(np.float32), pa.float32(), array)
 
@@ -241,13 +241,16 @@ _MODES = {
 
 @arrow
 def rounded(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.Array:
-    """`round`, `bround`, `floor` and `ceil` of DECIMALs: to so many digits behind the point, or before it."""
+    """Compute `round`, `bround`, `floor` or `ceil` of DECIMALs.
+
+    ``digits`` counts digits after the decimal point; negative values count digits before it.
+    """
     return _fitted(pc.round(_wide(number), digits, round_mode=_MODES[mode]), kind, number)
 
 
 @arrow
 def fitted(number: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A DECIMAL or an integer as another DECIMAL."""
+    """Cast a DECIMAL or an integer to a DECIMAL."""
     if pa.types.is_boolean(number.type):
         number = number.cast(pa.int8())
     if pa.types.is_integer(number.type):
@@ -295,7 +298,10 @@ def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", 
 
 @arrow
 def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
-    """``/``. Arrow cuts where Spark rounds: it is asked for one digit more."""
+    """Compute ``/`` of DECIMALs.
+
+    Arrow truncates where Spark rounds, so Arrow computes one digit more.
+    """
     zero = _is_zero(right)
     base.check(zero, "DIVIDE_BY_ZERO", "division by zero", left, right)
     if zero.any():
@@ -309,7 +315,11 @@ def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
 
 @arrow
 def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positive: bool) -> pa.Array:
-    """``%`` and `pmod` of DECIMALs of one type of at most 18 digits; ``kind``: of the result."""
+    """Compute ``%`` or `pmod` of DECIMALs of one type with at most 18 digits.
+
+    Args:
+        kind: type of the result.
+    """
     a, b = _unscaled(left), _unscaled(right)
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     divisor = np.where(b == 0, 1, b)
@@ -321,7 +331,7 @@ def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positi
 
 @arrow
 def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
-    """``div`` of DECIMALs of one type of at most 18 digits, as BIGINT."""
+    """Compute ``div`` of DECIMALs of one type with at most 18 digits, as BIGINT."""
     a, b = _unscaled(left), _unscaled(right)
     base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
     divisor = np.where(b == 0, 1, b)
@@ -330,7 +340,7 @@ def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def decimal_to_integer(number: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What is behind the point is cut off."""
+    """Cast a DECIMAL to an integer; truncate the fraction."""
     cut = pc.round(_wide(number), 0, round_mode=_MODES["cut"])
     whole = cut.cast(pa.decimal256(76, 0), safe=False)
     low, high = (pa.scalar(bound, whole.type) for bound in base.bounds(kind))
@@ -353,7 +363,7 @@ def _is_zero(number: pa.Array) -> Raw:
 
 
 def _unscaled(number: pa.Array) -> Raw:
-    """The digits as whole numbers, of DECIMALs of at most 18; 0 for NULL."""
+    """Return the unscaled digits of DECIMALs with at most 18 digits; 0 for NULL."""
     low: Raw = np.frombuffer(number.buffers()[1], dtype=np.int64)[::2][
         number.offset : number.offset + len(number)
     ]
@@ -375,7 +385,7 @@ def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> 
 
 @arrow
 def truth_as_real(truth: pa.Array, kind: pa.DataType) -> pa.Array:
-    """BOOLEAN as FLOAT or DOUBLE."""
+    """Cast BOOLEAN to FLOAT or DOUBLE."""
     return made(raw(truth).astype(kind.to_pandas_dtype()), kind, truth)
 
 
@@ -391,26 +401,29 @@ _OF_ONE: dict[str, Callable[[Raw], Raw]] = {
 
 @arrow
 def real(x: pa.Array, function: str) -> pa.Array:
-    """`sqrt`, `rint`, `degrees`, `radians`, `sign`."""
+    """Compute `sqrt`, `rint`, `degrees`, `radians` or `sign`."""
     with np.errstate(all="ignore"):
         return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
 
 
 @arrow
 def whole_below(x: pa.Array) -> pa.Array:
-    """`floor` of DOUBLEs as BIGINT."""
+    """Compute `floor` of DOUBLEs as BIGINT."""
     return made(_long(np.floor(raw(x))), INT64, x)
 
 
 @arrow
 def whole_above(x: pa.Array) -> pa.Array:
-    """`ceil` of DOUBLEs as BIGINT."""
+    """Compute `ceil` of DOUBLEs as BIGINT."""
     return made(_long(np.ceil(raw(x))), INT64, x)
 
 
 @arrow
 def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
-    """`width_bucket`: 0 before the first of ``count`` equal parts, ``count`` + 1 behind the last."""
+    """Compute `width_bucket`.
+
+    The result is 0 before the first of ``count`` equal parts, and ``count`` + 1 after the last.
+    """
     x, a, b, n = raw(value), raw(low), raw(high), raw(count)
     none = (
         (n <= 0) | (n == np.iinfo(np.int64).max) | np.isnan(x) | (a == b) | ~np.isfinite(a) | ~np.isfinite(b)
@@ -428,7 +441,10 @@ def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> p
 
 
 def _long(x: Raw) -> Raw:
-    """As Java makes a long of a double: NaN is 0, and what is too great is the greatest."""
+    """Convert doubles to longs like Java.
+
+    NaN becomes 0, and a value out of range becomes the minimum or maximum.
+    """
     least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     fits = (x >= -(2.0**63)) & (x < 2.0**63)
     longs: Raw = np.where(fits, x, 0.0).astype(np.int64)
@@ -441,7 +457,7 @@ _FACTORIALS = np.array([_of(n) for n in range(21)], dtype=np.int64)
 
 @arrow
 def factorial(number: pa.Array) -> pa.Array:
-    """NULL for what is below 0 or above 20."""
+    """Compute `factorial`: NULL below 0 or above 20."""
     n = raw(number)
     none = (n < 0) | (n > 20)
     not_null = where_known(number)
@@ -451,7 +467,10 @@ def factorial(number: pa.Array) -> pa.Array:
 
 @arrow
 def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -> pa.Array:
-    """Of INTs and BIGINTs; the places are counted modulo the bits of the type, as Java does."""
+    """Shift the bits of INTs or BIGINTs.
+
+    As in Java, the number of places counts modulo the bits of the type.
+    """
     kind = number.type
     bits = kind.bit_width
     values = raw(number)
@@ -466,7 +485,7 @@ def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -
 
 @arrow
 def bit_count(number: pa.Array) -> pa.Array:
-    """Of the number as a BIGINT."""
+    """Count the 1 bits of a number as a BIGINT."""
     values = raw(number).astype(np.int64).view(np.uint64)
     return made(np.bitwise_count(values).astype(np.int32), pa.int32(), number)
 
@@ -486,7 +505,7 @@ _BITS_OF_A_MAP = 32768
 
 @arrow
 def place_in_bitmap(number: pa.Array) -> pa.Array:
-    """`bitmap_bit_position`."""
+    """Compute `bitmap_bit_position`."""
     n = raw(number)
     with np.errstate(over="ignore"):
         places = np.fmod(np.where(n > 0, n - 1, -n), _BITS_OF_A_MAP)
@@ -495,7 +514,7 @@ def place_in_bitmap(number: pa.Array) -> pa.Array:
 
 @arrow
 def number_of_bitmap(number: pa.Array) -> pa.Array:
-    """`bitmap_bucket_number`."""
+    """Compute `bitmap_bucket_number`."""
     n = raw(number)
     with np.errstate(over="ignore"):
         up = np.where(n > 0, n - 1, n)
@@ -506,7 +525,7 @@ def number_of_bitmap(number: pa.Array) -> pa.Array:
 
 @arrow
 def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
-    """`bin` and `hex` of BIGINTs: two's complement, without leading zeros."""
+    """Compute `bin` or `hex` of BIGINTs: two's complement, without leading zeros."""
     octets = raw(number).astype(">i8").view(np.uint8).reshape(-1, 8)
     if of == 2:
         places = np.unpackbits(octets, axis=1)
@@ -529,7 +548,7 @@ def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
 
 @arrow
 def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
-    """`round` and `bround` of integers to a multiple of a power of ten."""
+    """Round integers to a multiple of a power of ten, for `round` and `bround`."""
     kind, values = number.type, raw(number).astype(np.int64)
     if zeros > 19:
         return made(np.zeros_like(values).astype(kind.to_pandas_dtype()), kind, number)
@@ -553,7 +572,11 @@ _SIGNS = {plus: "+", minus: "-", times: "*"}
 def compile_arithmetic(
     compiler: Compiler, function: ArrowFunction, left: TypedTree, right: TypedTree
 ) -> TypedTree:
-    """``+``, ``-``, ``*`` of numbers. Raises: UnsupportedExpression."""
+    """Compile ``+``, ``-`` or ``*`` of numbers.
+
+    Raises:
+        UnsupportedExpression: tasks do not support the types.
+    """
     if _of_decimals(left, right):
         return _of_many_digits(function, left, right)
     require(STRING not in (left.type, right.type), "arithmetic with a text")
@@ -563,7 +586,7 @@ def compile_arithmetic(
 
 
 def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
-    """``/``."""
+    """Compile ``/``."""
     if not _of_decimals(left, right):
         return call(divide, DOUBLE, as_double(left), as_double(right))
     divisor = _type(right)
@@ -577,7 +600,7 @@ def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> T
 
 
 def compile_whole_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
-    """``div``."""
+    """Compile ``div``."""
     if not _of_decimals(left, right):
         return call(whole_quotient, BIGINT, *compiler.whole(left, right, BIGINT))
     return call(whole_decimal_quotient, BIGINT, *_in_64_bits(left, right))
@@ -586,7 +609,7 @@ def compile_whole_quotient(compiler: Compiler, left: TypedTree, right: TypedTree
 def compile_remainder(
     compiler: Compiler, left: TypedTree, right: TypedTree, function: ArrowFunction = remainder
 ) -> TypedTree:
-    """``%``, and `pmod` as `positive_remainder`."""
+    """Compile ``%``, and `pmod` with the function `positive_remainder`."""
     if not _of_decimals(left, right):
         return compile_arithmetic(compiler, function, left, right)
     type_ = decimal_within(*remainder_parts(_type(left), _type(right)))
@@ -610,7 +633,11 @@ def _of_many_digits(function: ArrowFunction, left: TypedTree, right: TypedTree) 
 
 
 def _type(value: TypedTree) -> SqlType:
-    """The DECIMAL that it is; a literal integer has the digits that it has, but not so a TINYINT."""
+    """Return the DECIMAL type of a number.
+
+    A literal integer has the digits that it is written with, except a TINYINT literal, which has those
+    of its type.
+    """
     if _is_literal(value):
         return decimal(len(str(abs(value.tree[1]))), 0)
     return as_decimal(value.type)
@@ -642,7 +669,11 @@ _SMALL = (TINYINT, SMALLINT, INT, VOID)
 
 
 def places(count: TypedTree) -> int:
-    """The constant number of digits to round to. Raises: UnsupportedExpression."""
+    """Return the constant number of digits to round to.
+
+    Raises:
+        UnsupportedExpression: the number is not a constant integer from -38 to 38.
+    """
     value = constant_value(count)
     require(count.type in INTEGERS and abs(value) <= 38, "rounding to this number of digits")
     return int(value)
@@ -655,7 +686,11 @@ def rounded_whole(value: TypedTree, digits: int, even: bool) -> TypedTree:
 
 
 def integer(value: TypedTree, type_: SqlType) -> TypedTree:
-    """An integer that is not wider, as INT or BIGINT. Raises: UnsupportedExpression."""
+    """Widen an integer to INT or BIGINT.
+
+    Raises:
+        UnsupportedExpression: the value is wider, or not an integer.
+    """
     require(value.type in (_SMALL if type_ == INT else (*INTEGERS, VOID)), f"{value.type} as {type_}")
     return widened(value, type_)
 
@@ -684,7 +719,11 @@ def _bit_get(_: Compiler, number: TypedTree, place: TypedTree) -> TypedTree:
 
 
 def turned(function: ArrowFunction, value: TypedTree) -> TypedTree:
-    """``-x`` and `abs`. Of DECIMALs beyond 34 digits Spark rounds them. Raises: UnsupportedExpression."""
+    """Compile ``-x`` or `abs`.
+
+    Raises:
+        UnsupportedExpression: not a number, or a DECIMAL with more than 34 digits, which Spark rounds.
+    """
     require(
         value.type.is_number and (not value.type.is_decimal or decimal_parts(value.type)[0] <= 34),
         f"{function.__name__.replace('_', ' ')} of {value.type}",
@@ -693,7 +732,11 @@ def turned(function: ArrowFunction, value: TypedTree) -> TypedTree:
 
 
 def as_double(value: TypedTree) -> TypedTree:
-    """A number as DOUBLE. Raises: UnsupportedExpression."""
+    """Widen a number to DOUBLE.
+
+    Raises:
+        UnsupportedExpression: the value is not a number.
+    """
     require(value.type == VOID or value.type.is_number, f"{value.type} as DOUBLE")
     return widened(value, DOUBLE)
 
@@ -708,7 +751,7 @@ def _bucket(_: Compiler, value: TypedTree, low: TypedTree, high: TypedTree, coun
 
 
 def _whole(function: ArrowFunction, mode: str) -> Rule:
-    """`floor`, `ceil`."""
+    """Build the rule of `floor` or `ceil`."""
 
     def make(_: Compiler, value: TypedTree, count: TypedTree | None = None) -> TypedTree:
         if count is not None:
@@ -769,7 +812,7 @@ def _pmod(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
 
 
 def _tried(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree]) -> Rule:
-    """`try_add` and its like: NULL where the operator fails."""
+    """Build the rule of `try_add` and similar functions: NULL where the operator fails."""
 
     def make(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
         require(left.type.is_number and right.type.is_number, f"{left.type} and {right.type} as numbers")

@@ -42,13 +42,17 @@ _OPERATORS = """
 
 
 def share() -> tuple[int, int]:
-    """How many of Spark's deterministic scalar functions tasks compute, and how many there are."""
+    """Count Spark's deterministic scalar functions.
+
+    Returns:
+        The number of functions that tasks compute, and the number of all.
+    """
     every = scalar_functions()
     return len([name for name in every if _computed(name)]), len(every)
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Build the page as Markdown."""
     computed, every = share()
     parts = [
         _HEAD.format(

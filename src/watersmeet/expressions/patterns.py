@@ -52,13 +52,13 @@ _MATCH, _BEFORE, _ENDING = "m", "b", "e"
 
 @arrow
 def is_like(text: pa.Array, pattern: str) -> pa.Array:
-    """`LIKE` with a constant pattern without an escape."""
+    """Compute `LIKE` with a constant pattern without an escape."""
     return pc.match_like(text, pattern.replace("\\", "\\\\"))
 
 
 @arrow
 def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> pa.Array:
-    """The same with an escape; ``folded``: `ILIKE`."""
+    """Compute `LIKE` with a constant pattern and an escape; ``folded``: `ILIKE`."""
     if folded:
         text, pattern = lower(text), lower(pa.array([pattern]))[0].as_py()
     written = _like(pattern, escape)
@@ -68,7 +68,7 @@ def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> 
 
 @arrow
 def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -> pa.Array:
-    """The same with patterns by row."""
+    """Compute `LIKE` with a pattern per row and an escape; ``folded``: `ILIKE`."""
     if folded:
         text, pattern = lower(text), lower(pattern)
     return of_distinct(partial(_is_like, escape), pa.bool_(), text, pattern)
@@ -76,7 +76,7 @@ def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -
 
 @arrow
 def is_match(text: pa.Array, pattern: str) -> pa.Array:
-    """`RLIKE`."""
+    """Compute `RLIKE`."""
     return _by_ending(pc.match_substring_regex, text, pattern)
 
 
@@ -89,21 +89,21 @@ def count_matches(text: pa.Array, pattern: str) -> pa.Array:
 
 @arrow
 def extract_match(text: pa.Array, pattern: str, group: int) -> pa.Array:
-    """`regexp_extract`: without a match it is empty."""
+    """Compute `regexp_extract`; without a match the result is empty."""
     groups = _by_ending(partial(_extract, name=f"g{group}" if group else _MATCH), text, pattern)
     return pc.if_else(pc.is_null(text), groups, pc.fill_null(groups, ""))
 
 
 @arrow
 def first_match(text: pa.Array, pattern: str) -> pa.Array:
-    """`regexp_substr`: without a match, or of an empty one, it is NULL."""
+    """Compute `regexp_substr`; without a match, or for an empty match, the result is NULL."""
     matches = _by_ending(partial(_extract, name=_MATCH), text, pattern)
     return pc.if_else(pc.equal(matches, ""), pa.scalar(None, matches.type), matches)
 
 
 @arrow
 def place_of_match(text: pa.Array, pattern: str) -> pa.Array:
-    """`regexp_instr`: from 1, in UTF-16 units; 0: there is none."""
+    """Compute `regexp_instr`: the position from 1 in UTF-16 units, or 0 without a match."""
     offsets = _by_ending(pc.find_substring_regex, text, pattern)  # in bytes, from 0
 
     def place(one: str, at: int) -> int:
@@ -116,7 +116,7 @@ def place_of_match(text: pa.Array, pattern: str) -> pa.Array:
 
 @arrow
 def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
-    """`regexp_replace` by texts and, by their numbers, groups."""
+    """Compute `regexp_replace`; ``parts`` are texts, and groups by number."""
     by = "".join(part.replace("\\", "\\\\") if isinstance(part, str) else f"\\{part}" for part in parts)
     replaced = pc.replace_substring_regex(text, pattern, by)
     ended = _ended(text) if END in pattern else None
@@ -137,13 +137,13 @@ def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
 
 
 def _ended(text: pa.Array) -> pa.Array | None:
-    """Which texts end with a line's end; None: none."""
+    """Return the mask of texts that end with a line end, or None if there are none."""
     ended = pc.fill_null(pc.match_substring_regex(text, f"{_LINE_END}$"), False)
     return ended if pc.any(ended).as_py() else None
 
 
 def _by_ending(function: Callable[[pa.Array, str], pa.Array], text: pa.Array, pattern: str) -> pa.Array:
-    """What ``function`` gives for the pattern, of each text by the line's end that it has."""
+    """Apply ``function`` with the pattern, adapted to the line end of each text."""
     ended = _ended(text) if END in pattern else None
     if ended is None:
         return function(text, pattern)
@@ -154,13 +154,13 @@ def _by_ending(function: Callable[[pa.Array, str], pa.Array], text: pa.Array, pa
 
 
 def _before(pattern: str, ending: str) -> str:
-    """The pattern with each `END` before a line's end, or none, at the end of the text."""
+    """Replace each `END` in the pattern by an optional line end at the end of the text."""
     numbers = count()
     return re.sub(re.escape(END), lambda _: f"(?P<{_ENDING}{next(numbers)}>(?:{ending})?)$", pattern)
 
 
 def _extract(text: pa.Array, pattern: str, name: str) -> pa.Array:
-    """The group of the first match, without the line's end; NULL: there is none."""
+    """Return a group of the first match, without the line end; NULL if there is no match."""
     fields = pc.extract_regex(text, f"(?P<{_MATCH}>{pattern})")
     group = pc.struct_field(fields, [name])
     endings = [field.name for field in fields.type if field.name.startswith(_ENDING)]
@@ -171,12 +171,12 @@ def _extract(text: pa.Array, pattern: str, name: str) -> pa.Array:
 
 
 def _without_ending(row: dict[str, str]) -> str:
-    """The whole match."""
+    """Return the whole match without the line end."""
     return row[_MATCH].removesuffix("".join(row[name] for name in row if name.startswith(_ENDING)))
 
 
 def _matches(text: str, pattern: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """What is before a match, the match, and the groups of each; no match is empty."""
+    """Yield the text before each match, the match, and its groups; no match is empty."""
     while text:
         ending = _CR_LF if text.endswith("\r\n") else _LINE_END
         searched = f"\\A(?P<{_BEFORE}>(?s:.*?))(?P<{_MATCH}>{_before(pattern, ending)})"
@@ -198,7 +198,7 @@ def _is_like(escape: str, text: str, pattern: str) -> bool | Wrong:
 
 @lru_cache(maxsize=1000)
 def _like(pattern: str, escape: str) -> str | Wrong:
-    """A pattern of LIKE as a regular expression."""
+    """Convert a LIKE pattern to a regular expression."""
     pieces, at = ["(?s)\\A"], 0
     while at < len(pattern):
         character = pattern[at]
@@ -242,7 +242,11 @@ class Pattern:
 
 
 def java_pattern(text: str) -> Pattern:
-    """A regular expression of Java's for RE2. Raises: UnsupportedExpression."""
+    """Convert a regular expression of Java to RE2.
+
+    Raises:
+        UnsupportedExpression: RE2 cannot express the pattern.
+    """
     reader = _Reader(text)
     if text.startswith("(?i)"):
         reader.folded, reader.at = True, 4
@@ -270,7 +274,12 @@ class _Reader:
         return UnsupportedExpression(f"the pattern {self.text}: {what} may mean something else to Java")
 
     def alternatives(self) -> tuple[str, bool, int]:
-        """(for RE2, may match nothing, how many characters it has when what is counted is written out)."""
+        """Read alternatives of a pattern.
+
+        Returns:
+            The RE2 text, True if it can match the empty text, and its length in characters after counted
+            repetitions are expanded.
+        """
         parts = [self._sequence()]
         while self._next() == "|":
             self.at += 1
@@ -322,7 +331,12 @@ class _Reader:
         return text, least, max(least, int(match[2] or 1), 1)
 
     def _atom(self) -> tuple[str, bool, bool, int]:
-        """(for RE2, may match nothing, may be quantified, how many characters it has)."""
+        """Read one atom of a pattern.
+
+        Returns:
+            The RE2 text, True if it can match the empty text, True if it can have a quantifier, and its
+            length in characters.
+        """
         character = self._next()
         self.at += 1
         if character == ".":
@@ -369,7 +383,7 @@ class _Reader:
         return f"[{parts}]" if len(parts) > len(_class_literal(character)) else parts
 
     def _range(self, first: str, last: str) -> str:
-        """From ``first`` to ``last`` within a class; by (?i) letters of both cases."""
+        """Build a range of a character class; with (?i), it has letters of both cases."""
         text = _class_literal(first) if first == last else f"{_class_literal(first)}-{_class_literal(last)}"
         for low, high, shift in (("a", "z", -32), ("A", "Z", 32)) if self.folded else ():
             begin, end = max(first, low), min(last, high)
@@ -378,7 +392,11 @@ class _Reader:
         return text
 
     def _escape(self) -> str:
-        """The letter of a class (d, w, s, or their opposites), or the character that is meant, in quotes."""
+        """Read an escape.
+
+        Returns:
+            The letter of a class (d, w, s, or their opposites), or a quote and the literal character.
+        """
         character = self._next()
         self.at += 1
         if character and character in "dDwWsS":
@@ -441,7 +459,7 @@ def _pattern(value: TypedTree) -> Pattern:
 
 
 def compile_like(compiler: Compiler, node: Expr, escape: str = "\\") -> TypedTree:
-    """LIKE, ILIKE, and LIKE ANY, LIKE ALL of constant patterns."""
+    """Compile LIKE, ILIKE, and LIKE ANY or LIKE ALL of constant patterns."""
     folded = isinstance(node, exp.ILike)
     text, pattern = as_text(compiler, compiler.of(node.this)), node.expression
     if isinstance(pattern, exp.Any | exp.All):
@@ -460,7 +478,7 @@ def compile_like(compiler: Compiler, node: Expr, escape: str = "\\") -> TypedTre
 
 
 def compile_escape(compiler: Compiler, node: Expr) -> TypedTree:
-    """LIKE … ESCAPE ….
+    """Compile LIKE … ESCAPE ….
 
     Raises:
         UnsupportedExpression: the escape is not one character.
@@ -490,7 +508,7 @@ def _compile_like(text: TypedTree, pattern: TypedTree, folded: bool, escape: str
 
 
 def compile_rlike(compiler: Compiler, text: TypedTree, pattern: TypedTree) -> TypedTree:
-    """RLIKE."""
+    """Compile RLIKE."""
     return call(is_match, BOOLEAN, as_text(compiler, text), options=[_pattern(pattern).text])
 
 

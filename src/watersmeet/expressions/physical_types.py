@@ -23,7 +23,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 def fits(kind: pa.DataType, type_: SqlType) -> bool:
-    """Whether a column of an Arrow type holds what a tree takes for a Spark type."""
+    """Return True if the Arrow type is the one that trees expect for the Spark type."""
     if type_.element is not None:
         lists = bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
         return lists and fits(kind.value_type, type_.element)
@@ -42,7 +42,7 @@ def fits(kind: pa.DataType, type_: SqlType) -> bool:
 
 
 def held(type_: SqlType) -> pa.DataType:
-    """In what values of a Spark type are computed with."""
+    """Return the Arrow type in which values of a Spark type are computed."""
     if type_.element is not None:
         return pa.list_(held(type_.element))
     if type_.entry is not None:
@@ -55,7 +55,7 @@ def held(type_: SqlType) -> pa.DataType:
 
 
 def struct_kind(kinds: list[pa.DataType]) -> pa.DataType:
-    """Of fields of these types, by place."""
+    """Build the Arrow STRUCT type of fields of these types, named by position."""
     return pa.struct([pa.field(str(n), kind) for n, kind in enumerate(kinds)])
 
 
@@ -68,7 +68,7 @@ _COUNTED = {
 
 
 def taken_in(array: pa.Array) -> pa.Array:
-    """A column as functions take it."""
+    """Convert a column to the form that functions accept."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return array.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
@@ -87,7 +87,7 @@ def taken_in(array: pa.Array) -> pa.Array:
 
 
 def native(array: pa.Array, type_: SqlType, zoned: bool) -> pa.Array:
-    """A value that leaves: in the Arrow type of its Spark type. ``zoned``: TIMESTAMPs carry UTC."""
+    """Convert a result to the Arrow type of its Spark type; ``zoned``: TIMESTAMPs are in UTC."""
     element, entry = type_.element, type_.entry
     if element is not None or entry is not None:
         offsets, values = elements(array)
@@ -112,12 +112,15 @@ def native(array: pa.Array, type_: SqlType, zoned: bool) -> pa.Array:
 
 
 def validity(array: pa.Array) -> pa.Array | None:
-    """Where it is not NULL; None: everywhere."""
+    """Return the mask of values that are not NULL; None means all values."""
     return array.is_valid() if array.null_count else None
 
 
 def elements(array: pa.Array) -> tuple[Offsets, pa.Array]:
-    """(offsets, elements) of lists: NULL lists have none; the first offset is 0, the last their number."""
+    """Return the offsets and the elements of lists.
+
+    NULL lists have no elements. The first offset is 0, the last one the number of elements.
+    """
     return _parted(array, lambda own: own.values)
 
 
@@ -156,12 +159,12 @@ def list_array(offsets: Offsets, values: pa.Array, valid: pa.Array | None = None
 
 
 def fields(array: pa.Array) -> list[pa.Array]:
-    """The fields of structs, as long as they are; a NULL struct's are NULL."""
+    """Return the fields of structs in full length; the fields of a NULL struct are NULL."""
     return list(array.flatten())
 
 
 def struct_array(parts: list[pa.Array], valid: pa.Array | None, count: int) -> pa.Array:
-    """Structs of these fields, NULL where ``valid`` is False."""
+    """Build structs of these fields, NULL where ``valid`` is False."""
     if not parts:
         return pa.array([{}] * count, pa.struct([]))
     names = [str(n) for n in range(len(parts))]

@@ -77,7 +77,10 @@ def lower(text: pa.Array) -> pa.Array:
 
 @arrow
 def initcap(text: pa.Array) -> pa.Array:
-    """The first character of each word in title case, the others lower; words are apart by blanks."""
+    """Convert the first character of each word to title case and the others to lower case.
+
+    Only blanks separate words.
+    """
     return of_distinct(_initcap, pa.string(), text)
 
 
@@ -85,7 +88,10 @@ def initcap(text: pa.Array) -> pa.Array:
 def mask(
     text: pa.Array, upper_: str | None, lower_: str | None, digit: str | None, other: str | None
 ) -> pa.Array:
-    """Letters and digits by what stands for them; None: as they are. UTF-16 units, as Java counts."""
+    """Replace letters and digits by their substitutes; None leaves them as they are.
+
+    The function counts UTF-16 units, as Java does.
+    """
     return of_distinct(partial(_mask, (upper_, lower_, digit, other)), pa.string(), text)
 
 
@@ -134,7 +140,7 @@ def _upper(text: str) -> str:
 
 
 def _lower(text: str, skip: int = 0) -> str:
-    """In lower case, without the first ``skip`` characters."""
+    """Convert a text to lower case, without its first ``skip`` characters."""
     if "Σ" in text:
         twin = text.translate(_TWIN).lower()
         text = "".join(
@@ -167,7 +173,7 @@ def _mask(by: Sequence[str | None], text: str) -> str | Wrong:
 
 @arrow
 def length(text: pa.Array) -> pa.Array:
-    """Characters; of BINARY bytes."""
+    """Return the length in characters; for BINARY, in bytes."""
     lengths = pc.binary_length(text) if _is_binary(text) else pc.utf8_length(text)
     return lengths.cast(pa.int32())
 
@@ -196,7 +202,7 @@ def concat(*texts: pa.Array) -> pa.Array:
 
 @arrow
 def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
-    """NULLs among the texts are passed over."""
+    """Compute `concat_ws`; ignore NULLs among the texts."""
     _bounded(*texts, *([separator] * len(texts)))
     parts: list[pa.Array] = [pa.repeat("", len(separator))]
     before = pa.repeat(False, len(separator))
@@ -216,7 +222,7 @@ def reverse(text: pa.Array) -> pa.Array:
 
 @arrow
 def trim(text: pa.Array, where: str) -> pa.Array:
-    """Blanks, and no other white space."""
+    """Trim blanks, but no other white space."""
     return {"both": pc.utf8_trim, "left": pc.utf8_ltrim, "right": pc.utf8_rtrim}[where](text, characters=" ")
 
 
@@ -227,7 +233,7 @@ def trim_of(text: pa.Array, characters: pa.Array, where: str) -> pa.Array:
 
 @arrow
 def pad(text: pa.Array, count: pa.Array, by: pa.Array, left: bool) -> pa.Array:
-    """`lpad`, `rpad`: cut, too."""
+    """Compute `lpad` or `rpad`; a longer text is cut."""
     counts = np.maximum(raw(count).astype(np.int64), 0)
     fits_in_texts(int(np.minimum(counts, MOST_TEXT + 1).sum()) if len(counts) else 0)
     return of_distinct(partial(_padded, left), text.type, text, count, by)
@@ -248,7 +254,7 @@ def replace(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
 
 @arrow
 def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
-    """`replace` of one text by another, both constant."""
+    """Compute `replace` of one constant text by another."""
     if not old:
         return text
     counts = pc.count_substring(text, old)
@@ -275,7 +281,7 @@ def left_of(text: pa.Array, count: int) -> pa.Array:
 
 @arrow
 def piece(text: pa.Array, start: int, count: int | None) -> pa.Array:
-    """`substring` from a place counted from 1, or, without a count, from the end."""
+    """Compute `substring` from a position from 1; without a count, it may be from the end."""
     if start < 0:
         return pc.utf8_slice_codeunits(text, start)
     return pc.utf8_slice_codeunits(text, start - 1, None if count is None else start - 1 + max(count, 0))
@@ -283,7 +289,7 @@ def piece(text: pa.Array, start: int, count: int | None) -> pa.Array:
 
 @arrow
 def piece_of(text: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
-    """`substring` of any start: a negative one counts from the end, 0 is the same as 1."""
+    """Compute `substring` of any start: a negative one counts from the end, 0 equals 1."""
     return of_distinct(_piece, text.type, text, start, count)
 
 
@@ -304,13 +310,13 @@ def split_part(text: pa.Array, delimiter: pa.Array, number: pa.Array) -> pa.Arra
 
 @arrow
 def place_of(text: pa.Array, sought: pa.Array) -> pa.Array:
-    """`instr`: from 1; 0: it is not in there."""
+    """Compute `instr`: the position from 1, or 0 without a match."""
     return of_distinct(lambda one, other: one.find(other) + 1, pa.int32(), text, sought)
 
 
 @arrow
 def place_from(sought: pa.Array, text: pa.Array, start: pa.Array) -> pa.Array:
-    """`locate` from a place on; without one it is 0."""
+    """Compute `locate` from a position on; a NULL position gives 0."""
     places = of_distinct(_place_from, pa.int32(), sought, text, start)
     return pc.if_else(start.is_valid(), places, pa.scalar(0, pa.int32()))
 
@@ -322,20 +328,20 @@ def find_in_set(word: pa.Array, words: pa.Array) -> pa.Array:
 
 @arrow
 def contains(text: pa.Array, other: pa.Array, where: str) -> pa.Array:
-    """`contains`, `startswith`, `endswith`."""
+    """Compute `contains`, `startswith` or `endswith`."""
     return of_distinct(_CONTAINS[where], pa.bool_(), text, other)
 
 
 @arrow
 def contains_fixed(text: pa.Array, other: str, where: str) -> pa.Array:
-    """The same of a constant text."""
+    """Compute `contains`, `startswith` or `endswith` with a constant text."""
     kernel = {"anywhere": pc.match_substring, "start": pc.starts_with, "end": pc.ends_with}[where]
     return kernel(text, other)
 
 
 @arrow
 def no_such_choice(number: pa.Array, count: int) -> pa.Array:
-    """`elt` with no text of that number."""
+    """Raise the error of `elt` for a number without a text; NULL numbers give NULL."""
     bad = np.ones(len(number), dtype=np.bool_)
     base.check(bad, "INVALID_ARRAY_INDEX", f"elt has {count} texts, and none of this number", number)
     return pa.nulls(len(number), pa.string())
@@ -343,14 +349,14 @@ def no_such_choice(number: pa.Array, count: int) -> pa.Array:
 
 @partial(arrow, name="ascii")
 def code_point_of(text: pa.Array) -> pa.Array:
-    """The first character's code point; of an empty text 0."""
+    """Return the code point of the first character; 0 for an empty text."""
     first = pc.utf8_slice_codeunits(text, 0, 1)
     return of_distinct(lambda one: ord(one) if one else 0, pa.int32(), first)
 
 
 @partial(arrow, name="chr")
 def character_of(number: pa.Array) -> pa.Array:
-    """The character of the last byte of a number; of a negative one none."""
+    """Return the character of a number's last byte; the empty text for a negative number."""
     values = raw(number)
     places = made(np.where(values < 0, 256, values & 0xFF), pa.int64(), number)
     return pa.array([*_LATIN, ""]).take(places)
@@ -368,7 +374,7 @@ def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
 
 @arrow
 def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
-    """-1: it is more than ``most``."""
+    """Compute `levenshtein`, with -1 for a distance above ``most``."""
     distances = levenshtein(left, right)
     return pc.if_else(pc.less_equal(distances, most), distances, pa.scalar(-1, pa.int32()))
 
@@ -385,7 +391,7 @@ def quote(text: pa.Array) -> pa.Array:
 
 @arrow
 def formatted(*given: Any) -> pa.Array:
-    """`format_string`: values, and at last a format of Python's."""
+    """Compute `format_string` from values and, as the last argument, a Python format."""
     *values, format_ = given
     return of_distinct(lambda *arguments: format_ % arguments, pa.string(), *values)
 
@@ -397,7 +403,7 @@ def text_or_null_word(text: pa.Array) -> pa.Array:
 
 @arrow
 def whole_to_text(array: pa.Array) -> pa.Array:
-    """Integers as text."""
+    """Cast integers to text."""
     return array.cast(pa.string())
 
 
@@ -556,13 +562,13 @@ def _luhn(text: str) -> bool:
 
 @arrow
 def digest(data: pa.Array, name: str) -> pa.Array:
-    """`md5`, `sha1` and `sha2` of constant length, in hexadecimal digits."""
+    """Compute `md5`, `sha1`, or `sha2` of constant length, in hexadecimal digits."""
     return of_distinct(lambda one: hashlib.new(name, one).hexdigest(), pa.string(), data)
 
 
 @arrow
 def sha2(data: pa.Array, bits: pa.Array) -> pa.Array:
-    """Of another number of bits than there is one for: NULL."""
+    """Compute `sha2`; NULL for an unsupported number of bits."""
     return of_distinct(_sha2, pa.string(), data, bits)
 
 
@@ -573,7 +579,7 @@ def crc32(data: pa.Array) -> pa.Array:
 
 @arrow
 def base64(data: pa.Array) -> pa.Array:
-    """In lines of 76 characters."""
+    """Encode data in Base64, in lines of 76 characters."""
     return of_distinct(_base64, pa.string(), data)
 
 
@@ -589,19 +595,19 @@ def hex_of_number(number: pa.Array) -> pa.Array:
 
 @arrow
 def unhex(text: pa.Array) -> pa.Array:
-    """Of what is no hexadecimal digit: NULL."""
+    """Compute `unhex`; NULL if a character is not a hexadecimal digit."""
     return of_distinct(_unhex, pa.binary(), text)
 
 
 @arrow
 def bytes_of_hex(text: pa.Array) -> pa.Array:
-    """`to_binary` of hexadecimal digits."""
+    """Compute `to_binary` of hexadecimal digits."""
     return of_distinct(_bytes_of_hex, pa.binary(), text)
 
 
 @arrow
 def encode(text: pa.Array, charset: str) -> pa.Array:
-    """``charset``: Python's name."""
+    """Encode a text; ``charset`` is Python's name of the character set."""
     return of_distinct(partial(_encoded, charset), pa.binary(), text)
 
 
@@ -617,7 +623,7 @@ def is_utf8(data: pa.Array) -> pa.Array:
 
 @arrow
 def made_utf8(data: pa.Array) -> pa.Array:
-    """Bytes that are no UTF-8 become U+FFFD."""
+    """Decode UTF-8; replace invalid bytes by U+FFFD."""
     return of_distinct(lambda one: one.decode("utf-8", "replace"), pa.string(), data)
 
 
@@ -695,7 +701,7 @@ def _url_encoded(text: str) -> str:
 
 
 def _digit(character: str) -> int:
-    """As Java's `Character.digit` to base 16; -1: it is none."""
+    """Return the value of a digit like Java's `Character.digit` to base 16, or -1."""
     if character in _HEX:
         return int(character, 16)
     if character.isdecimal() and character <= "\uffff":
@@ -731,19 +737,19 @@ _SMALL = (TINYINT, SMALLINT, INT, VOID)
 
 
 def as_text(compiler: Compiler, value: TypedTree) -> TypedTree:
-    """An argument that has to be a STRING, by Spark's implicit casts."""
+    """Convert an argument to STRING by Spark's implicit casts."""
     require(value.type != BINARY, "BINARY as STRING may be no UTF-8")
     return compiler.cast_to(value, STRING)
 
 
 def as_count(value: TypedTree) -> TypedTree:
-    """An argument that has to be an INT."""
+    """Convert an argument to INT."""
     require(value.type in _SMALL, f"{value.type} as a number of characters")
     return widened(value, INT)
 
 
 def as_bytes(value: TypedTree) -> TypedTree:
-    """An argument that has to be BINARY."""
+    """Convert an argument to BINARY."""
     if value.type == BINARY:
         return value
     require(value.type == STRING, f"{value.type} as BINARY")
@@ -755,7 +761,7 @@ def _either(compiler: Compiler, value: TypedTree) -> TypedTree:
 
 
 def _alike(compiler: Compiler, *values: TypedTree) -> list[TypedTree]:
-    """All BINARY, or all texts."""
+    """Convert the arguments to texts, unless all are BINARY."""
     if any(value.type == BINARY for value in values):
         require(all(value.type == BINARY for value in values), "a text beside BINARY")
         return list(values)
@@ -763,12 +769,12 @@ def _alike(compiler: Compiler, *values: TypedTree) -> list[TypedTree]:
 
 
 def _of(function: ArrowFunction, type_: SqlType) -> Rule:
-    """A function of one text."""
+    """Build the rule of a function of one text."""
     return arguments(1, lambda compiler, value: call(function, type_, as_text(compiler, value)))
 
 
 def _of_either(function: ArrowFunction, type_: SqlType) -> Rule:
-    """A function of one text, or of BINARY."""
+    """Build the rule of a function of one text or BINARY."""
 
     def make(compiler: Compiler, value: TypedTree) -> TypedTree:
         text = _either(compiler, value)
@@ -778,7 +784,7 @@ def _of_either(function: ArrowFunction, type_: SqlType) -> Rule:
 
 
 def _of_texts(function: ArrowFunction, type_: SqlType, count: int) -> Rule:
-    """A function of several texts."""
+    """Build the rule of a function of several texts."""
     return arguments(
         count,
         lambda compiler, *values: call(function, type_, *(as_text(compiler, value) for value in values)),
@@ -812,7 +818,7 @@ def _substring(
 
 
 def _trim(where: str, swapped: bool) -> Rule:
-    """``swapped``: the characters come first."""
+    """Build the rule of a trim function; ``swapped``: the characters are the first argument."""
 
     def make(compiler: Compiler, first: TypedTree, second: TypedTree | None = None) -> TypedTree:
         if second is None:
@@ -887,7 +893,7 @@ def _counted(function: ArrowFunction) -> Callable[..., TypedTree]:
 
 
 def compile_concat(compiler: Compiler, values: Sequence[TypedTree]) -> TypedTree:
-    """``||``, `concat`."""
+    """Compile ``||`` and `concat`."""
     require(values, "a concat of nothing")
     if all(value.type.element is not None for value in values):
         alike = compiler.alike(values)

@@ -78,26 +78,26 @@ MONTHS_OF = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def months_of(days: Raw) -> tuple[Raw, Raw]:
-    """(months since 1970-01, days since the first of that month)."""
+    """Return the months since 1970-01, and the days since the first of that month."""
     dates = days.astype(np.int64).view("M8[D]")
     months = dates.astype("M8[M]")
     return months.view(np.int64), (dates - months.astype("M8[D]")).view(np.int64)
 
 
 def first_of(months: Raw) -> Raw:
-    """The first day of a month."""
+    """Return the first day of each month."""
     days: Raw = months.astype(np.int64).view("M8[M]").astype("M8[D]").view(np.int64)
     return days
 
 
 def length_of(months: Raw) -> Raw:
-    """How many days a month has."""
+    """Return the number of days of each month."""
     lengths: Raw = first_of(months + 1) - first_of(months)
     return lengths
 
 
 def plus_months(days: Raw, by: Raw) -> Raw:
-    """The same day so many months on, or that month's last."""
+    """Add months to days; if the day does not exist, return the last day of the month."""
     months, rest = months_of(days)
     there = months + by
     moved: Raw = first_of(there) + np.minimum(rest, length_of(there) - 1)
@@ -105,7 +105,7 @@ def plus_months(days: Raw, by: Raw) -> Raw:
 
 
 def floor_days(days: Raw, unit: str) -> Raw:
-    """The first day of the WEEK (a Monday), MONTH, QUARTER or YEAR."""
+    """Return the first day of the WEEK (a Monday), MONTH, QUARTER or YEAR."""
     if unit == "WEEK":
         monday: Raw = days - (days + 3) % 7  # 1970-01-01 was a Thursday
         return monday
@@ -114,7 +114,7 @@ def floor_days(days: Raw, unit: str) -> Raw:
 
 
 def part_of(days: Raw, part: str) -> Raw:
-    """`year`, `month`, … of days."""
+    """Extract `year`, `month`, … from days."""
     if part in ("dayofweek", "dayofweek_iso", "weekday"):
         monday: Raw = (days + 3) % 7
         return {"dayofweek": (monday + 1) % 7 + 1, "dayofweek_iso": monday + 1, "weekday": monday}[part]
@@ -142,19 +142,19 @@ def _day_numbers(dates: pa.Array) -> Raw:
 
 
 def _made(days: Raw, *arguments: pa.Array) -> pa.Array:
-    """Like Java's `int`, days wrap around."""
+    """Build DATEs; days wrap around like Java's `int`."""
     return made(days.astype(np.int32), pa.int32(), *arguments)
 
 
 @arrow
 def add_days(dates: pa.Array, days: pa.Array, sign: int) -> pa.Array:
-    """`date_add`, `date_sub`."""
+    """Compute `date_add` or `date_sub`."""
     return _made(_day_numbers(dates) + sign * _day_numbers(days), dates, days)
 
 
 @arrow
 def days_between(end: pa.Array, start: pa.Array) -> pa.Array:
-    """`datediff`: an INT."""
+    """Compute `datediff`: an INT."""
     return _made(_day_numbers(end) - _day_numbers(start), end, start)
 
 
@@ -166,33 +166,38 @@ def add_months(dates: pa.Array, months: pa.Array) -> pa.Array:
 
 @arrow
 def last_day(dates: pa.Array) -> pa.Array:
-    """Of the month."""
+    """Return the last day of the month."""
     months, rest = months_of(_day_numbers(dates))
     return _made(_day_numbers(dates) + length_of(months) - rest - 1, dates)
 
 
 @arrow
 def next_day(dates: pa.Array, weekday: int) -> pa.Array:
-    """The next such day after it; Monday is 0."""
+    """Return the next such weekday after the date; Monday is 0."""
     days = _day_numbers(dates)
     return _made(days + 1 + (weekday - (days + 4) % 7) % 7, dates)
 
 
 @arrow
 def floor_date(dates: pa.Array, unit: str) -> pa.Array:
-    """`trunc`."""
+    """Compute `trunc` of DATEs."""
     return _made(floor_days(_day_numbers(dates), unit), dates)
 
 
 @arrow
 def date_part(dates: pa.Array, part: str) -> pa.Array:
-    """`year`, `month`, …"""
+    """Compute `year`, `month`, … of DATEs."""
     return _made(part_of(_day_numbers(dates), part), dates)
 
 
 @arrow
 def date_name(dates: pa.Array, part: str, names: str) -> pa.Array:
-    """`dayname`, `monthname`: a part that counts from 1 as its name, of names with blanks between."""
+    """Compute `dayname` or `monthname`.
+
+    Args:
+        part: a part that counts from 1.
+        names: the names of its values, separated by blanks.
+    """
     number = part_of(_day_numbers(dates), part) - 1
     return pa.array(names.split()).take(made(number, pa.int64(), dates))
 
@@ -208,7 +213,7 @@ def make_date(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
 
 
 def are_dates(year: Raw, month: Raw, day: Raw) -> npt.NDArray[np.bool_]:
-    """Whether Java has such dates."""
+    """Return the mask of dates that exist in Java."""
     ok = (np.abs(year) <= _MOST_YEAR) & (month >= 1) & (month <= 12)
     months = np.where(ok, (year - 1970) * 12 + month - 1, 0)
     valid: npt.NDArray[np.bool_] = ok & (day >= 1) & (day <= length_of(months))
@@ -216,14 +221,14 @@ def are_dates(year: Raw, month: Raw, day: Raw) -> npt.NDArray[np.bool_]:
 
 
 def days_of(year: Raw, month: Raw, day: Raw) -> Raw:
-    """The days of dates."""
+    """Return the day numbers of dates."""
     days: Raw = first_of((year - 1970) * 12 + month - 1) + day - 1
     return days
 
 
 @arrow
 def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:
-    """DATE - DATE: an interval of days, in µs."""
+    """Compute DATE - DATE: an interval of days, in µs."""
     days = _day_numbers(end) - _day_numbers(start)
     base.check(np.abs(days) > 106_751_991, "ArithmeticException", "two dates are too far apart", end, start)
     with np.errstate(over="ignore"):
@@ -232,7 +237,7 @@ def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:
 
 @arrow
 def same_days(days: pa.Array) -> pa.Array:
-    """`unix_date` and `date_from_unix_date`: DATEs are their days in here."""
+    """Compute `unix_date` or `date_from_unix_date`: DATEs are represented as days here."""
     return days
 
 
@@ -244,7 +249,10 @@ _MOST_DAYS = 106_751_991
 
 
 def _clock(instants: pa.Array, name: str) -> tuple[Raw, Raw]:
-    """(seconds on the wall, µs): of all instants, for seconds do not overflow."""
+    """Return the local time of instants in seconds, and their µs.
+
+    Seconds do not overflow, so this works for all instants.
+    """
     time = raw(instants)
     offset = zone(name).offset_at(time) // SECOND_US
     return np.floor_divide(time, SECOND_US) + offset, time % SECOND_US
@@ -274,14 +282,17 @@ def _instant(own: Zone, wall: Raw, *arguments: pa.Array) -> Raw:
 
 
 def _kept(own: Zone, wall: Raw, offset: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
-    """Between two instants of one wall-clock time Java keeps the offset that it had, if it can."""
+    """Convert local times to instants like Java.
+
+    If a local time has two instants, Java retains the previous offset if possible.
+    """
     same = _sum(wall, -offset, *arguments, condition=condition)
     instants: Raw = np.where(own.offset_at(same) == offset, same, own.to_instant(wall))
     return instants
 
 
 def _micros(days: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
-    """Midnights on the wall."""
+    """Return the local midnights of days, in µs."""
     bad = np.abs(days) > _MOST_DAYS
     base.check(bad, condition, "a date is too far for a TIMESTAMP", *arguments)
     return np.where(bad, 0, days) * DAY_US
@@ -289,20 +300,20 @@ def _micros(days: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
 
 @arrow
 def to_date(instants: pa.Array, name: str) -> pa.Array:
-    """TIMESTAMP as DATE."""
+    """Cast TIMESTAMP to DATE."""
     return made(_days(instants, name).astype(np.int32), pa.int32(), instants)
 
 
 @arrow
 def to_timestamp(dates: pa.Array, name: str) -> pa.Array:
-    """DATE as TIMESTAMP: midnight."""
+    """Cast DATE to TIMESTAMP: midnight."""
     walls = _micros(raw(dates).astype(np.int64), dates)
     return made(_instant(zone(name), walls, dates), INT64, dates)
 
 
 @arrow
 def wall_to_timestamp(walls: pa.Array, name: str) -> pa.Array:
-    """TIMESTAMP_NTZ as TIMESTAMP."""
+    """Cast TIMESTAMP_NTZ to TIMESTAMP."""
     return made(_instant(zone(name), raw(walls), walls), INT64, walls)
 
 
@@ -313,7 +324,10 @@ def timestamp_to_wall(instants: pa.Array, name: str) -> pa.Array:
 
 @arrow
 def add_interval(instants: pa.Array, interval: pa.Array, name: str, condition: str = FAR) -> pa.Array:
-    """Whole days on the zone's clock, then the rest; too far fails by ``condition``."""
+    """Add an interval: first whole days on the zone's clock, then the rest.
+
+    A result out of range fails with ``condition``.
+    """
     time, by = raw(instants), raw(interval)
     given = (instants, interval)
     days = by // DAY_US + ((by < 0) & (by % DAY_US != 0))  # towards zero
@@ -328,7 +342,10 @@ def add_interval(instants: pa.Array, interval: pa.Array, name: str, condition: s
 
 @arrow
 def add_months_to_time(instants: pa.Array, months: pa.Array, name: str, condition: str = FAR) -> pa.Array:
-    """TIMESTAMP + an interval of months, on the zone's clock; too far fails by ``condition``."""
+    """Add an interval of months to a TIMESTAMP on the zone's clock.
+
+    A result out of range fails with ``condition``.
+    """
     time, own, given = raw(instants), zone(name), (instants, months)
     seconds, micros = _clock(instants, name)
     days = plus_months(seconds // _DAY_SECONDS, raw(months).astype(np.int64))
@@ -339,7 +356,10 @@ def add_months_to_time(instants: pa.Array, months: pa.Array, name: str, conditio
 
 @arrow
 def add_units(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.Array:
-    """`timestampadd` of units of ``size`` µs; from a day on, on the zone's clock."""
+    """Compute `timestampadd` of units of ``size`` µs.
+
+    Units of a day or more are added on the zone's clock.
+    """
 
     def add(by: pa.Array) -> pa.Array:
         if size >= DAY_US:
@@ -352,7 +372,7 @@ def add_units(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.
 
 @arrow
 def add_units_of_months(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.Array:
-    """`timestampadd` of units of so many months."""
+    """Compute `timestampadd` of units of ``size`` months."""
     return _units(
         instants, counts, size, 31, lambda by: add_months_to_time(instants, by, name, DATETIME_OVERFLOW)
     )
@@ -370,7 +390,7 @@ def _units(
 
 @arrow
 def time_between(end: pa.Array, start: pa.Array, name: str) -> pa.Array:
-    """The difference of two TIMESTAMPs on the zone's clock, in µs."""
+    """Compute the difference of two TIMESTAMPs on the zone's clock, in µs."""
     return made(_apart(end, start, name), INT64, end, start)
 
 
@@ -384,14 +404,14 @@ def _apart(end: pa.Array, start: pa.Array, name: str) -> Raw:
 
 @arrow
 def units_between(start: pa.Array, end: pa.Array, size: int, name: str) -> pa.Array:
-    """`timestampdiff` in units of ``size`` µs, towards zero."""
+    """Compute `timestampdiff` in units of ``size`` µs, rounded toward zero."""
     apart = _apart(end, start, name)
     return made(apart // size + ((apart < 0) & (apart % size != 0)), INT64, start, end)
 
 
 @arrow
 def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: str) -> pa.Array:
-    """`timestampdiff` in units of so many months, towards zero."""
+    """Compute `timestampdiff` in units of ``months`` months, rounded toward zero."""
     walls = [_wall(instants, name) for instants in (start, end)]
     (day1, day2), (clock1, clock2) = ([wall // DAY_US for wall in walls], [wall % DAY_US for wall in walls])
     # As LocalDateTime: a day that is not full does not count, and then dates are compared.
@@ -404,7 +424,11 @@ def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: st
 
 @arrow
 def months_between(end: pa.Array, start: pa.Array, rounded: bool, name: str) -> pa.Array:
-    """Months, and parts of 31 days; whole ones between equal days of months, and between their last days."""
+    """Compute `months_between`: months, and fractions of 31 days.
+
+    The result is a whole number if both days of the month are equal, or both are the last of their
+    month.
+    """
     (months1, day1, last1, seconds1), (months2, day2, last2, seconds2) = (
         _in_month(instants, name) for instants in (end, start)
     )
@@ -419,7 +443,12 @@ def months_between(end: pa.Array, start: pa.Array, rounded: bool, name: str) -> 
 
 
 def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
-    """(months since 1970-01, day, whether it is the month's last, whole seconds since the day began)."""
+    """Split instants into parts of their month.
+
+    Returns:
+        Months since 1970-01, day, True if it is the last of the month, whole seconds since the start of
+        the day.
+    """
     time = raw(instants)
     days = _days(instants, name)
     months, rest = months_of(days)
@@ -430,21 +459,21 @@ def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
 
 @arrow
 def time_part(instants: pa.Array, size: int, count: int, name: str) -> pa.Array:
-    """`hour`, `minute`, `second`: how many of ``size`` seconds since the last whole ``count`` of them."""
+    """Compute `hour`, `minute` or `second`: units of ``size`` seconds, modulo ``count``."""
     seconds, _ = _clock(instants, name)
     return made((seconds // size % count).astype(np.int32), pa.int32(), instants)
 
 
 @arrow
 def second_with_fraction(instants: pa.Array, name: str) -> pa.Array:
-    """DECIMAL(8,6)."""
+    """Return the second with its fraction: DECIMAL(8,6)."""
     seconds, micros = _clock(instants, name)
     return decimals(seconds % 60 * SECOND_US + micros, pa.decimal128(8, 6), instants)
 
 
 @arrow
 def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
-    """`date_trunc` to units of one length up to a day."""
+    """Compute `date_trunc` to units of fixed length up to a day."""
     time, own = raw(instants), zone(name)
     if size <= SECOND_US:
         return made(time - time % size, INT64, instants)
@@ -456,14 +485,17 @@ def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
 
 @arrow
 def floor_time_to_days(instants: pa.Array, unit: str, name: str) -> pa.Array:
-    """`date_trunc` to weeks, months, quarters, years."""
+    """Compute `date_trunc` to weeks, months, quarters or years."""
     days = floor_days(_days(instants, name), unit)
     return made(_instant(zone(name), _micros(days, instants), instants), INT64, instants)
 
 
 @arrow
 def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
-    """`time_bucket` of ``size`` µs; from a day on, whole days are those of the zone's clock."""
+    """Compute `time_bucket` of ``size`` µs.
+
+    In buckets of a day or more, whole days are those of the zone's clock.
+    """
     time, origin = raw(instants), raw(origins)
     given = (instants, origins)
     count = np.floor_divide(_sum(time, -origin, *given), size)
@@ -476,7 +508,7 @@ def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> 
 
 @arrow
 def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
-    """`time_bucket` of so many months."""
+    """Compute `time_bucket` of ``size`` months."""
     (months, _), (first, _) = (months_of(_days(times, name)) for times in (instants, origins))
     return _bucket(
         instants,
@@ -486,7 +518,12 @@ def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name
 
 
 def _bucket(instants: pa.Array, count: Raw, start: Callable[[Raw], pa.Array]) -> pa.Array:
-    """``count``: about how many buckets after the first; ``start``: of a bucket."""
+    """Return the start of the bucket of each instant.
+
+    Args:
+        count: approximate number of the bucket, counted from the first.
+        start: function that returns the start of buckets.
+    """
     time, here, after = raw(instants), start(count), start(count + 1)
     starts = np.where(
         raw(here) > time, raw(start(count - 1)), np.where(raw(after) <= time, raw(after), raw(here))
@@ -503,7 +540,7 @@ def make_wall(
     minute: pa.Array,
     second: pa.Array,
 ) -> pa.Array:
-    """`make_timestamp_ntz`; ``second``: DECIMAL(16,6), up to 60."""
+    """Compute `make_timestamp_ntz`; ``second``: DECIMAL(16,6), up to 60."""
     given = (year, month, day, hour, minute, second)
     years, months, days, hours, minutes = (raw(array).astype(np.int64) for array in given[:-1])
     micros = unscaled(second)
@@ -520,20 +557,24 @@ def make_wall(
 
 @arrow
 def whole_seconds(instants: pa.Array) -> pa.Array:
-    """`unix_timestamp`: towards zero."""
+    """Compute `unix_timestamp`, rounded toward zero."""
     time = raw(instants)
     return made(time // SECOND_US + ((time < 0) & (time % SECOND_US != 0)), INT64, instants)
 
 
 @arrow
 def unix_count(instants: pa.Array, size: int) -> pa.Array:
-    """`unix_seconds` and its like."""
+    """Compute `unix_seconds` and similar functions."""
     return made(np.floor_divide(raw(instants), size), INT64, instants)
 
 
 @arrow
 def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.Array:
-    """The instant of a whole number of ``size`` µs; too far fails by ``condition``, or is the last one."""
+    """Convert an integer number of ``size`` µs to an instant.
+
+    Args:
+        condition: error for an instant out of range; None returns the first or the last instant.
+    """
     counts = raw(numbers).astype(np.int64)
     most = np.iinfo(np.int64).max // size
     bad = (counts > most) | (counts < -((1 << 63) // size))
@@ -547,15 +588,19 @@ def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.
 
 @arrow
 def wrapped_seconds(numbers: pa.Array) -> pa.Array:
-    """The instant of a BIGINT number of seconds as `from_unixtime` has it: it wraps around."""
+    """Convert a BIGINT number of seconds to an instant like `from_unixtime`: it wraps around."""
     with np.errstate(over="ignore"):
         return made(raw(numbers) * SECOND_US, INT64, numbers)
 
 
 @arrow
 def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
-    """The instant of a DECIMAL number of seconds. ``exact``: what has more digits or is too far fails, as in
-    `timestamp_seconds`; else digits are cut off and the rest wraps around, as in a cast."""
+    """Convert a DECIMAL number of seconds to an instant.
+
+    Args:
+        exact: digits beyond µs, and an instant out of range, fail as in `timestamp_seconds`. Otherwise
+            digits are truncated and the value wraps around, as in a cast.
+    """
     units, scale = unscaled(numbers), numbers.type.scale
     if scale > 6:
         size = 10 ** (scale - 6)
@@ -573,8 +618,12 @@ def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
 
 @arrow
 def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
-    """The instant of a DOUBLE number of seconds. ``cast``: what is none or too far fails; else NaN and
-    infinities are NULL, and what is too far is the last instant."""
+    """Convert a DOUBLE number of seconds to an instant.
+
+    Args:
+        cast: NaN, infinities and instants out of range fail. Otherwise NaN and infinities are NULL, and
+            an instant out of range becomes the first or the last one.
+    """
     values = raw(numbers)
     none = ~np.isfinite(values)
     if cast:
@@ -594,7 +643,7 @@ def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
 
 @arrow
 def to_real_seconds(instants: pa.Array) -> pa.Array:
-    """TIMESTAMP as DOUBLE."""
+    """Cast TIMESTAMP to DOUBLE."""
     return made(raw(instants) / 1e6, pa.float64(), instants)
 
 
@@ -605,7 +654,7 @@ _HOUR_US, _MINUTE_US = 3_600 * SECOND_US, 60 * SECOND_US
 
 
 def _fit(values: Raw, kind: pa.DataType, condition: str, *arguments: pa.Array) -> pa.Array:
-    """int64 as ``kind``."""
+    """Convert int64 to ``kind``; a value out of range fails with ``condition``."""
     low, high = bounds(kind)
     base.check((values < low) | (values > high), condition, "an interval is too long", *arguments)
     return made(values.astype(kind.to_pandas_dtype()), kind, *arguments)
@@ -631,7 +680,7 @@ def _product(a: Raw, b: Raw, *arguments: pa.Array, condition: str = TOO_LONG) ->
 
 @arrow
 def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
-    """The sum or difference of two of a kind."""
+    """Add or subtract two intervals of one kind."""
     kind, a, b = left.type, raw(left).astype(np.int64), raw(right).astype(np.int64)
     if kind.bit_width < 64:
         return _fit(a + sign * b, kind, TOO_LONG, left, right)
@@ -645,7 +694,7 @@ def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
 
 @arrow
 def minus_interval(interval: pa.Array) -> pa.Array:
-    """``-x``."""
+    """Compute ``-x`` of an interval."""
     lengths = raw(interval)
     base.check(lengths == bounds(interval.type)[0], TOO_LONG, "an interval is too long", interval)
     with np.errstate(over="ignore"):
@@ -654,7 +703,7 @@ def minus_interval(interval: pa.Array) -> pa.Array:
 
 @arrow
 def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
-    """By a BIGINT, a DOUBLE or a DECIMAL; halves are rounded away from zero."""
+    """Compute an interval times a BIGINT, a DOUBLE or a DECIMAL; round half away from zero."""
     kind, given = interval.type, (interval, number)
     if pa.types.is_decimal(number.type):
         digits = 10 if kind.bit_width < 64 else 19
@@ -674,7 +723,7 @@ def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
 
 @arrow
 def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
-    """By a BIGINT or a DOUBLE; halves are rounded away from zero."""
+    """Divide an interval by a BIGINT or a DOUBLE; round half away from zero."""
     kind, given = interval.type, (interval, number)
     own, by = raw(interval), raw(number)
     base.check(by == 0, "INTERVAL_DIVIDED_BY_ZERO", "division by zero", *given)
@@ -699,7 +748,7 @@ def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
 
 
 def _rounded(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
-    """A DOUBLE, halves away from zero."""
+    """Round a DOUBLE half away from zero."""
     near = np.rint(values)
     near = np.where(np.abs(values - near) == 0.5, values + np.copysign(0.5, values), near)
     most = 2.0 ** (kind.bit_width - 1)
@@ -710,7 +759,7 @@ def _rounded(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
 
 @arrow
 def interval_days(interval: pa.Array) -> pa.Array:
-    """Whole days: INT."""
+    """Return the whole days of an interval: INT."""
     return made(_towards_zero(raw(interval), DAY_US).astype(np.int32), pa.int32(), interval)
 
 
@@ -724,7 +773,10 @@ _PARTS = {"day": (DAY_US, None), "hour": (_HOUR_US, DAY_US), "minute": (_MINUTE_
 
 @arrow
 def interval_part(interval: pa.Array, part: str) -> pa.Array:
-    """`extract`: years and days INT, months, hours and minutes TINYINT, seconds DECIMAL(8,6)."""
+    """Compute `extract` of an interval.
+
+    Years and days are INT; months, hours and minutes TINYINT; seconds DECIMAL(8,6).
+    """
     lengths = raw(interval)
     if part == "second":
         return decimals(np.fmod(lengths, _MINUTE_US), pa.decimal128(8, 6), interval)
@@ -740,20 +792,20 @@ def interval_part(interval: pa.Array, part: str) -> pa.Array:
 
 @arrow
 def interval_count(interval: pa.Array, size: int) -> pa.Array:
-    """How many whole units, towards zero: BIGINT."""
+    """Return the number of whole units, rounded toward zero: BIGINT."""
     return made(_towards_zero(raw(interval).astype(np.int64), size), INT64, interval)
 
 
 @arrow
 def cut_interval(interval: pa.Array, size: int) -> pa.Array:
-    """Whole units only."""
+    """Truncate an interval to whole units."""
     lengths = raw(interval)
     return made(lengths - np.fmod(lengths, size), interval.type, interval)
 
 
 @arrow
 def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Array:
-    """An integer number of units."""
+    """Convert an integer number of units to an interval."""
     counts = raw(number).astype(np.int64)
     product = _product(counts, np.full(len(counts), size), number, condition="CAST_OVERFLOW")
     return _fit(product, kind, "CAST_OVERFLOW", number)
@@ -761,7 +813,7 @@ def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Arra
 
 @arrow
 def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Array) -> pa.Array:
-    """`make_dt_interval`; ``seconds``: DECIMAL(18,6)."""
+    """Compute `make_dt_interval`; ``seconds``: DECIMAL(18,6)."""
     given = (days, hours, minutes, seconds)
     totals = unscaled(seconds)
     for count, size in ((days, DAY_US), (hours, _HOUR_US), (minutes, _MINUTE_US)):
@@ -772,7 +824,7 @@ def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Ar
 
 @arrow
 def make_months(years: pa.Array, months: pa.Array) -> pa.Array:
-    """`make_ym_interval`."""
+    """Compute `make_ym_interval`."""
     totals = raw(years).astype(np.int64) * 12 + raw(months)
     return _fit(totals, pa.int32(), TOO_LONG, years, months)
 
@@ -787,7 +839,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 @arrow
 def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
-    """`date_format`; ``name``: of the zone whose clock is read."""
+    """Compute `date_format`; ``name`` is the time zone of the clock."""
     offset = zone(name).offset_at(raw(instants)) // SECOND_US
     seconds = np.floor_divide(raw(instants), SECOND_US) + offset
     micros = raw(instants) % SECOND_US
@@ -813,7 +865,7 @@ def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
 
 
 def _named(numbers: Raw, written: Callable[[int], str]) -> pa.Array:
-    """Each number as text, asked once for each distinct one."""
+    """Format each number as text, once for each distinct number."""
     distinct, places = np.unique(numbers, return_inverse=True)
     return pa.array([written(number) for number in distinct.tolist()], pa.string()).take(pa.array(places))
 
@@ -824,7 +876,7 @@ def _fraction(micros: Raw, digits: int) -> pa.Array:
 
 
 def _offset(seconds: int) -> str:
-    """``+05:30``, or ``Z``; parts of minutes are left out."""
+    """Format an offset like ``+05:30`` or ``Z``; omit fractions of minutes."""
     minutes = abs(seconds) // 60
     if minutes == 0:
         return "Z"
@@ -848,7 +900,7 @@ def _name_of(names: tuple[str, ...], whole: bool) -> Callable[[int], str]:
 
 
 def _field(text: str, seconds: Raw) -> tuple[Raw, Callable[[int], str]]:
-    """(numbers, how one is written)."""
+    """Return the numbers of a pattern field, and the function that formats one."""
     letter, count = text[0], len(text)
     of_day = seconds % 86_400
     hour = of_day // 3_600
@@ -886,7 +938,10 @@ _LEAST, _GREATEST = (0, 1, 1, 0, 0, 0), (0, 12, 31, 23, 59, 59)
 
 @arrow
 def parse_time(text: pa.Array, pattern: str) -> pa.Array:
-    """What `to_timestamp` reads of a text, as the clock on the wall showed it: µs; what is none fails."""
+    """Parse texts like `to_timestamp`; return local times in µs.
+
+    A text that is not a time fails.
+    """
     pieces = pattern.split(APART)
     expression = "".join(_expression(piece, number) for number, piece in enumerate(pieces))
     groups = pc.extract_regex(text, rf"(?is)\A(?:{expression})\z")
@@ -930,7 +985,7 @@ def parse_time(text: pa.Array, pattern: str) -> pa.Array:
 
 
 def _expression(piece: str, number: int) -> str:
-    """Of RE2."""
+    """Return the RE2 expression of a piece of the pattern."""
     text = piece[1:]
     if piece[0] == "=":
         return re.escape(text)
@@ -943,7 +998,7 @@ DAYS = (TINYINT, SMALLINT, INT)
 
 
 def interval_literal(node: exp.Interval) -> TypedTree:
-    """``INTERVAL '1' DAY``."""
+    """Compile ``INTERVAL '1' DAY``."""
     months = is_calendar(node)
     size = interval_months(node) if months else interval_us(node)
     bits = 31 if months else 63
@@ -959,7 +1014,7 @@ def negate_interval(interval: TypedTree) -> TypedTree:
 
 
 def sum_times(compiler: Compiler, left: TypedTree, right: TypedTree, sign: Sign) -> TypedTree | None:
-    """A sum with a time or an interval in it; None: there is none."""
+    """Compile a sum with a time or an interval; return None if no operand is one."""
     if sign == 1 and right.type in TIMES and left.type not in TIMES:
         left, right = right, left
     one, other = left.type, right.type
@@ -979,7 +1034,7 @@ def sum_times(compiler: Compiler, left: TypedTree, right: TypedTree, sign: Sign)
 
 
 def move_time(compiler: Compiler, time: TypedTree, interval: TypedTree) -> TypedTree:
-    """A time + an interval."""
+    """Compile a time + an interval."""
     days = interval.type == INTERVAL_OF_DAYS
     if time.type == DATE and interval.type.is_of_months:
         return call(add_months, DATE, time, interval)
@@ -991,7 +1046,7 @@ def move_time(compiler: Compiler, time: TypedTree, interval: TypedTree) -> Typed
 
 
 def subtract_times(compiler: Compiler, end: TypedTree, start: TypedTree) -> TypedTree:
-    """A time - a time."""
+    """Compile a time - a time."""
     if end.type == start.type == DATE:
         return call(date_difference, INTERVAL_OF_DAYS, end, start)
     if {end.type, start.type} == {TIMESTAMP, TIMESTAMP_NTZ}:  # on the wall, also in a gap
@@ -1003,7 +1058,7 @@ def subtract_times(compiler: Compiler, end: TypedTree, start: TypedTree) -> Type
 
 
 def scale_interval(node: Expr, left: TypedTree, right: TypedTree) -> TypedTree:
-    """An interval * or / a number."""
+    """Compile an interval * or / a number."""
     if isinstance(node, exp.Mul) and right.type.is_interval:
         left, right = right, left
     if not isinstance(node, exp.Mul | exp.Div) or not left.type.is_interval:
@@ -1048,7 +1103,7 @@ def _make_months(compiler: Compiler, *values: TypedTree) -> TypedTree:
 
 
 def seconds_of(number: TypedTree, digits: int) -> TypedTree:
-    """As DECIMAL(digits,6), if nothing is cut off."""
+    """Convert a number to DECIMAL(digits,6) if no digit is lost."""
     type_ = decimal(digits, 6)
     if number.type in DAYS:
         return widened(number, type_)
@@ -1147,7 +1202,7 @@ def compile_part(compiler: Compiler, field: str, value: TypedTree) -> TypedTree:
 
 
 def _part(part: str) -> Callable[[Compiler, TypedTree], TypedTree]:
-    """`hour`, `year`, …"""
+    """Build the rule of `hour`, `year`, …."""
 
     def make(compiler: Compiler, value: TypedTree) -> TypedTree:
         if part in _CLOCK:
@@ -1230,7 +1285,7 @@ def _date_trunc(compiler: Compiler, unit: TypedTree, value: TypedTree) -> TypedT
 
 
 def _unit(node: Expr) -> str:
-    """``HOUR`` in ``dateadd(HOUR, 1, ts)``."""
+    """Return the name of a unit, like ``HOUR`` in ``dateadd(HOUR, 1, ts)``."""
     if not isinstance(node, exp.Column | exp.Var) or not node.name:
         raise UnsupportedExpression("a unit that is not a name")
     return node.name.upper()
@@ -1287,7 +1342,11 @@ _NO_TIME = ("DATETIME_FIELD_OUT_OF_BOUNDS", "INVALID_FRACTION_OF_SECOND")
 
 
 def zone_of(value: TypedTree) -> str:
-    """A constant zone that means the same to Java. Raises: UnsupportedExpression."""
+    """Return a constant time zone that has the same meaning in Java.
+
+    Raises:
+        UnsupportedExpression: Java may read the zone differently.
+    """
     name = str(constant_value(value))
     if value.type == STRING and (name in regions() or name == UTC):
         return name
@@ -1383,7 +1442,11 @@ _FAILS = ("CANNOT_PARSE_TIMESTAMP",)
 
 
 def _pieces(pattern: str) -> Iterator[str]:
-    """The pattern's pieces, as the kernel takes them. Raises: UnsupportedExpression."""
+    """Yield the pieces of the pattern in the form of the kernel.
+
+    Raises:
+        UnsupportedExpression: only Spark reads the pattern.
+    """
     rest = pattern
     while rest:
         letter = rest[0]
@@ -1404,14 +1467,22 @@ def _pieces(pattern: str) -> Iterator[str]:
 
 
 def written_pattern(pattern: str) -> str:
-    """For texts of times. Raises: UnsupportedExpression."""
+    """Convert a pattern that formats times.
+
+    Raises:
+        UnsupportedExpression: only Spark reads the pattern.
+    """
     pieces = list(_pieces(pattern))
     _check(pieces, _WRITTEN, pattern)
     return APART.join(pieces)
 
 
 def read_pattern(pattern: str) -> str:
-    """For times of texts: a year, then what may follow it, each once. Raises: UnsupportedExpression."""
+    """Convert a pattern that parses times: a year, then what may follow it, each once.
+
+    Raises:
+        UnsupportedExpression: only Spark reads the pattern.
+    """
     pieces = list(_pieces(pattern))
     _check(pieces, _READ, pattern)
     letters = [piece[1] for piece in pieces if piece[0] == "#"]
@@ -1459,7 +1530,7 @@ def _from_unixtime(compiler: Compiler, value: TypedTree, pattern: TypedTree | No
 
 
 def _parsed(to: SqlType, fails: bool) -> Rule:
-    """`to_date`, `to_timestamp`, …: of a text with a pattern; without one, a cast."""
+    """Build the rule of `to_date`, `to_timestamp`, …: parse with a pattern; cast without one."""
 
     def make(compiler: Compiler, own: TypedTree, pattern: TypedTree | None = None) -> TypedTree:
         if pattern is None:

@@ -79,7 +79,7 @@ Expression = Column | Constant | Call | Both | Choice | First | Each
 
 
 def tree_of(data: tuple[Any, ...]) -> Expression:
-    """The tree that `compiler` wrote as plain data."""
+    """Build the tree from the plain data that `compiler` wrote."""
     kind, *rest = data
     if kind == "column":
         return Column(rest[0])
@@ -109,7 +109,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
 
 
 def columns_of(data: Any) -> dict[str, SqlType]:
-    """The columns that such a tree mentions, with the types that it takes them to have."""
+    """Return the columns that such a tree mentions, with the types that it assumes."""
     if not isinstance(data, tuple):
         return {}
     if data[:1] == ("column",):
@@ -121,7 +121,7 @@ def columns_of(data: Any) -> dict[str, SqlType]:
 
 
 def mentioned(tree: Expression) -> list[str]:
-    """The columns that a tree looks at, in order; some may come again."""
+    """List the columns that a tree reads, in order; the list may have duplicates."""
     if isinstance(tree, Column):
         return [tree.name]
     if isinstance(tree, Constant):

@@ -45,7 +45,7 @@ def require(is_supported: object, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class TypedTree:
-    """What tasks compute. ``type``: Spark's."""
+    """Expression that tasks compute; ``type`` is its Spark type."""
 
     tree: Tree
     type: SqlType
@@ -54,13 +54,20 @@ class TypedTree:
 def call(
     function: ArrowFunction, type_: SqlType, *arguments: TypedTree, options: Sequence[Any] = ()
 ) -> TypedTree:
-    """``options``: what is constant; a ``("type", SqlType)`` comes to the function as an Arrow type."""
+    """Build a call of a function.
+
+    Args:
+        options: constants; the function receives a ``("type", SqlType)`` as an Arrow type.
+    """
     trees = tuple(argument.tree for argument in arguments)
     return TypedTree(("call", NAMES[function], trees, tuple(options)), type_)
 
 
 def or_null(value: TypedTree, conditions: Sequence[str] = ()) -> TypedTree:
-    """A call that is NULL for a row for which it would fail by one of ``conditions``; of none: by any."""
+    """Build a call that returns NULL for rows that fail with one of ``conditions``.
+
+    An empty sequence of conditions means any condition.
+    """
     if value.tree[0] != "call":
         return value
     return TypedTree(("or_null", value.tree, tuple(conditions)), value.type)
@@ -71,27 +78,38 @@ def constant(value: object, type_: SqlType) -> TypedTree:
 
 
 def computed(value: TypedTree) -> TypedTree:
-    """The value of a call, which beside a DECIMAL is no literal, though it be known."""
+    """Return the value as a call, so that next to a DECIMAL it is not a literal.
+
+    The value of the call may be known anyway.
+    """
     if value.tree[0] == "constant" and value.type in INTEGERS:
         return call(widen, value.type, value, options=[("type", value.type)])
     return value
 
 
 def constant_value(value: TypedTree) -> Any:
-    """The value of a constant. Raises: UnsupportedExpression."""
+    """Return the value of a constant.
+
+    Raises:
+        UnsupportedExpression: the argument is not constant, or NULL.
+    """
     if value.tree[0] != "constant" or value.tree[1] is None:
         raise UnsupportedExpression("an argument that has to be constant is not")
     return value.tree[1]
 
 
 def interval_fields(type_: SqlType) -> tuple[str, str]:
-    """The first and the last: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
+    """Return the first and the last field: ``INTERVAL DAY TO HOUR``, ``INTERVAL DAY``."""
     assert type_.span is not None, type_
     return type_.span
 
 
 def as_decimal(type_: SqlType) -> SqlType:
-    """The DECIMAL that holds all values of an integer or a DECIMAL. Raises: UnsupportedExpression."""
+    """Return the DECIMAL type that has all values of an integer or DECIMAL type.
+
+    Raises:
+        UnsupportedExpression: the type is neither.
+    """
     wide = type_.as_decimal
     if wide is None:
         raise UnsupportedExpression(f"{type_} is not on the list")
@@ -99,7 +117,7 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def decimal_parts(type_: SqlType) -> tuple[int, int]:
-    """Digits and scale of `as_decimal`."""
+    """Return the digits and the scale of `as_decimal`."""
     wide = as_decimal(type_)
     return wide.digits, wide.scale
 
@@ -111,7 +129,7 @@ def decimal_type(digits: int, scale: int) -> SqlType:
 
 
 def widened(value: TypedTree, type_: SqlType) -> TypedTree:
-    """A value in a wider type of its kind."""
+    """Convert a value to a wider type of its kind."""
     if value.type == type_:
         return value
     if value.type == VOID:
@@ -135,7 +153,7 @@ def widened(value: TypedTree, type_: SqlType) -> TypedTree:
 
 
 def _widened_within(value: TypedTree, type_: SqlType) -> TypedTree:
-    """ARRAYs, MAPs and STRUCTs whose parts are in a wider type."""
+    """Convert ARRAYs, MAPs and STRUCTs so that their parts have wider types."""
     require(same_shape(value.type, type_), f"{value.type} as {type_}")
     for own, wider in zip(value.type.inner, type_.inner, strict=True):
         widened(TypedTree(("variable", ""), own), wider)
@@ -145,20 +163,23 @@ def _widened_within(value: TypedTree, type_: SqlType) -> TypedTree:
 
 
 def is_value(type_: SqlType) -> bool:
-    """Whether columns and parts of columns may be of a type."""
+    """Return True if columns and parts of columns can have the type."""
     if type_.is_nested:
         return all(map(is_value, type_.inner))
     return type_ in PLAIN or type_.is_decimal
 
 
 def is_ordered(type_: SqlType) -> bool:
-    """Whether Spark compares values of a type: no MAPs."""
+    """Return True if Spark compares values of the type; it does not compare MAPs."""
     return all(inner.entry is None for inner in type_.every)
 
 
 def one_type(types: Sequence[SqlType]) -> SqlType:
-    """The type in which Spark compares or chooses between values, if tasks widen them to it (`widened`).
-    Raises: UnsupportedExpression."""
+    """Return the type in which Spark compares or chooses between values of these types.
+
+    Raises:
+        UnsupportedExpression: tasks cannot widen the values to it (`widened`).
+    """
     distinct = list(dict.fromkeys(types))
     common = common_of(distinct)
     if common is None or not all(_is_widened(type_, common) for type_ in distinct):
@@ -169,11 +190,15 @@ def one_type(types: Sequence[SqlType]) -> SqlType:
 
 
 def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) -> SqlType:
-    """The type in which Spark compares ARRAYs and STRUCTs, and in which functions of ARRAYs and MAPs look for
-    a value. Raises: UnsupportedExpression.
+    """Return the type in which Spark compares ARRAYs and STRUCTs.
+
+    Functions of ARRAYs and MAPs also look up values in this type.
 
     Args:
-        by_function: such a function does it, by whose rules a FLOAT beside integers loses their digits.
+        by_function: such a function compares; its rules lose digits of integers next to a FLOAT.
+
+    Raises:
+        UnsupportedExpression: only Spark compares the types.
     """
     common = tightest_type(one, other)
     if common is None or (by_function and loses_digits(one, other)):
@@ -182,7 +207,10 @@ def compared_type(one: SqlType, other: SqlType, *, by_function: bool = False) ->
 
 
 def _is_widened(own: SqlType, to: SqlType) -> bool:
-    """Whether it takes no cast: not from a text to a number, nor from a DATE to a TIMESTAMP."""
+    """Return True if no cast is needed.
+
+    Text to a number, and DATE to TIMESTAMP, need a cast.
+    """
     if own == to or own.is_void:
         return True
     if to.is_decimal:

@@ -63,8 +63,11 @@ class SideFiles(FrozenRecord):
 
     @classmethod
     def of_job(cls, job: Job, setting: str) -> SideFiles | None:
-        """Those of the setting ``late_output`` or ``broken_output``; None: its rows go nowhere, or
-        elsewhere."""
+        """Return the files of the setting ``late_output`` or ``broken_output``.
+
+        Returns:
+            None if the rows have no output, or an output that is not local JSON or Parquet files.
+        """
         for sink in job.sinks:
             if sink.name == job.run.get(setting) and sink.traits.files:
                 path, form = local_path(path_of(sink.options)), format_of(sink.options)
@@ -74,8 +77,13 @@ class SideFiles(FrozenRecord):
 
 
 class PlannedLimit(FrozenRecord):
-    """A limit that is set. ``owner``: what it is for, in words; ``most``: rows, or (``in_bytes``) a size in
-    files; ``of``: the subjects (``side/…``) that it is for, those of which the same rows are counted once."""
+    """A configured limit.
+
+    Attributes:
+        owner: description of what the limit applies to.
+        most: maximum number of rows, or (``in_bytes``) maximum size of files.
+        of: the subjects (``side/…``) that the limit covers; subjects with the same rows count once.
+    """
 
     name: str
     owner: str
@@ -85,7 +93,7 @@ class PlannedLimit(FrozenRecord):
 
 
 def limits_of(plan: JobPlan) -> tuple[PlannedLimit, ...]:
-    """Those of joins, of sources and of the job."""
+    """Return the configured limits of joins, of sources and of the job."""
     limits: list[PlannedLimit] = []
     for query in plan.queries:
         alone = query.alone
@@ -114,7 +122,10 @@ _Sides = Sequence[tuple[QueryPlan, SidePlan]]
 def _limits(
     owner: str, names: tuple[str, str], pair: tuple[int | None, int | None], sides: _Sides
 ) -> Iterator[PlannedLimit]:
-    """Of rows, and of bytes, among which those of rows that are held in several ways count for each."""
+    """Yield the row limit and the byte limit that are set.
+
+    In the limit of bytes, rows that are retained in several arrangements count for each.
+    """
     for name, most, in_bytes in zip(names, pair, (False, True), strict=True):
         if most is not None:
             own = [(query, side) for query, side in sides if in_bytes or side.copy_of is None]
@@ -123,7 +134,7 @@ def _limits(
 
 
 def _distinct_sides(plan: JobPlan) -> list[tuple[QueryPlan, SidePlan]]:
-    """The sides of all queries that keep rows, of those that keep the same files the first one."""
+    """Return the sides of all queries that retain rows; of sides that share files, the first."""
     sides: dict[str, tuple[QueryPlan, SidePlan]] = {}
     for query in plan.queries:
         own = {side.name: side for node in query.nodes for side in node.sides}

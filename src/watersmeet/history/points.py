@@ -55,7 +55,10 @@ _SECOND_BEGINNINGS = {("source", "read "): "offset ", ("source", "began "): "sta
 
 
 def migrate_points(points: pa.Table) -> pa.Table:
-    """Points of a segment by the names of now; the table's schema is that of `points`."""
+    """Rename the columns, subjects and figures of a segment's points to current names.
+
+    Column types and metadata stay those of `points`.
+    """
     version = (points.schema.metadata or {}).get(_VERSION)
     if version == NAMES[_VERSION]:
         return points
@@ -132,7 +135,7 @@ _KEY = ("subject", "figure", "text")
 
 
 def subject_of(kind: str, *names: str) -> str:
-    """What a figure is of: ``kind/name/…``, whatever is in the names.
+    """Return the subject of a figure, ``kind/name/…``, with names escaped.
 
     >>> subject_of("input", "a/b", "c")
     'input/a%2Fb/c'
@@ -141,7 +144,7 @@ def subject_of(kind: str, *names: str) -> str:
 
 
 def names_of(subject: str) -> list[str]:
-    """The kind and the names again.
+    """Split a subject into its kind and names; the inverse of `subject_of`.
 
     >>> names_of("input/a%2Fb/c")
     ['input', 'a/b', 'c']
@@ -150,19 +153,25 @@ def names_of(subject: str) -> list[str]:
 
 
 def level_of(mark: Watermark) -> int | None:
-    """The value of a watermark."""
+    """Return the value of a watermark; None for NEVER and `END` for an ended input."""
     return None if mark == NEVER else END if mark == ENDED else int(mark)
 
 
 def words_of(text: str) -> str:
-    """What is kept of a text."""
+    """Truncate a text to the stored length (`MAX_TEXT`)."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one tick. ``amounts`` and ``levels``: values by subject and figure; ``told``: by the same, words;
-    ``keys``: values by subject, figure and words."""
+    """Figures of one tick.
+
+    Attributes:
+        amounts: values by subject and figure, which add up over ticks.
+        levels: values by subject and figure, which do not add up.
+        told: texts, each with its subject and figure.
+        keys: values by subject, figure and text.
+    """
 
     amounts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     levels: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
@@ -183,7 +192,11 @@ class Points:
         return len(self._columns[0])
 
     def add(self, tick: int, clock_us: int, figures: Figures) -> None:
-        """The figures of one more tick. ``clock_us``: when it ended."""
+        """Add the figures of one more tick.
+
+        Args:
+            clock_us: when the tick ended.
+        """
         ticks, clocks, subjects, names, values, totals, texts = self._columns
         for (of, figure), value in figures.amounts.items():
             subjects.append(of)
@@ -213,7 +226,7 @@ class Points:
         clocks.extend([clock_us] * added)
 
     def table(self) -> pa.Table:
-        """All points, in order."""
+        """Return all points as a table, in order."""
         ticks, clocks, subjects, names, values, totals, texts = self._columns
         tick, clock, value = (pa.array(column, pa.int64()) for column in (ticks, clocks, values))
         columns = [
@@ -228,18 +241,20 @@ def _encode_texts(texts: Sequence[object]) -> pa.Array:
 
 
 def empty() -> pa.Table:
-    """No points."""
+    """Return a table without points."""
     return SCHEMA.empty_table()
 
 
 def concat_points(tables: Sequence[pa.Table]) -> pa.Table:
-    """The points of several tables, one after the other."""
+    """Concatenate the points of several tables in order."""
     return pa.concat_tables(tables).unify_dictionaries() if tables else empty()
 
 
 def roll_up(table: pa.Table, ticks: int) -> pa.Table:
-    """The same points with those of each ``ticks`` ticks (by their numbers) as one: per subject, figure and
-    text. In order of their first clock."""
+    """Merge the points of each `ticks` ticks into one per subject, figure and text.
+
+    Tick numbers decide which ticks belong together. The result is in order of the first clock.
+    """
     if not table.num_rows:
         return table
     plain = {name: pc.cast(table.column(name), pa.string()) for name in _KEY}

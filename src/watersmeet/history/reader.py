@@ -38,7 +38,7 @@ class Series:
         return _last_clock(self.points)
 
     def values(self, name: str = "last") -> list[int | None]:
-        """``last``, ``min``, ``max`` or ``total``."""
+        """Return a column of values: ``last``, ``min``, ``max`` or ``total``."""
         return self.points.column(name).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -57,15 +57,15 @@ class JobHistory:
 
     @property
     def ticks(self) -> int:
-        """How many there are, those that were rolled up counted as one."""
+        """Number of ticks; ticks that were rolled up together count as one."""
         return int(np.count_nonzero(np.diff(self._ended))) + min(1, len(self._ended))
 
     def since(self, clock_us: int) -> JobHistory:
-        """The points of ticks that ended later, and all runs."""
+        """Return the points of ticks that ended after `clock_us`, with all runs."""
         return self._from(int(np.searchsorted(self._ended, clock_us, side="right")))
 
     def recent(self, ticks: int) -> JobHistory:
-        """The points of so many ticks, the last ones, and all runs."""
+        """Return the points of the last `ticks` ticks, with all runs."""
         point = len(self._ended)
         for _ in range(ticks):
             if not point:
@@ -77,7 +77,7 @@ class JobHistory:
         return JobHistory(self.points.slice(point), self.runs, self.problems)
 
     def of_kind(self, kind: str) -> JobHistory:
-        """The points of subjects of a kind (``input``, ``time``, …), and all runs."""
+        """Return the points of subjects of a kind (``input``, ``time``, …), with all runs."""
         subjects = pc.cast(self.points.column("subject"), pa.string())
         points = self.points.filter(pc.starts_with(subjects, f"{kind}/"))
         return JobHistory(points, self.runs, self.problems)
@@ -122,21 +122,21 @@ class JobHistory:
         return figures
 
     def subjects(self, kind: str) -> list[str]:
-        """The subjects of a kind (``input``, ``time``, …), as they first came."""
+        """Return the subjects of a kind (``input``, ``time``, …), in order of their first point."""
         return [of for of in self._by_subject if of.split("/", 1)[0] == kind]
 
     def figures(self, of: str) -> list[str]:
-        """The figures of a subject, as they first came."""
+        """Return the figures of a subject, in order of their first point."""
         return self._by_subject.get(of, [])
 
     def series(self, of: str, figure: str) -> Series:
-        """Empty when there is no such figure."""
+        """Return the series of a figure; it is empty if there is no such figure."""
         points, places = self._by_figure
         place = places.get((of, figure))
         return Series(_NONE if place is None else points.slice(*place))
 
     def told(self) -> list[tuple[int, int, str, str, str]]:
-        """What was told in words, in order: tick, clock, subject, figure, text."""
+        """Return the recorded texts in order: tick, clock, subject, figure, text."""
         words = self.points.filter(
             pc.and_(pc.is_valid(self.points.column("text")), pc.is_null(self.points.column("last")))
         )
@@ -144,7 +144,7 @@ class JobHistory:
         return list(zip(*(words.column(name).to_pylist() for name in names), strict=True))
 
     def keys(self, figure: str) -> dict[str, dict[str, int]]:
-        """The values that a figure had per subject and words, when it was looked at last."""
+        """Return the most recently sampled values of a figure, per subject and text."""
         chosen = self.points.filter(
             pc.and_(
                 pc.and_(pc.is_valid(self.points.column("text")), pc.is_valid(self.points.column("last"))),
@@ -176,7 +176,11 @@ class HistoryReader:
         self._old: tuple[list[str], pa.Table] = [], empty()
 
     def read(self) -> JobHistory:
-        """The history as it is now; the same object while nothing of it has changed. Raises: as `read`."""
+        """Read the current history; return the same object while it has not changed.
+
+        Raises:
+            StateError: the store does not answer.
+        """
         for attempt in range(_ATTEMPTS):
             names = self._store.names(segments.FOLDER)
             if self._seen is not None and self._seen[0] == names:
@@ -192,7 +196,7 @@ class HistoryReader:
         return past
 
     def _points(self) -> pa.Table:
-        """All of them, in order of the clock. Those of all segments but the newest are joined once."""
+        """Return all points in order of the clock; concatenate all segments but the newest once."""
         if not self._tables:
             return empty()
         *old, newest = self._tables
@@ -217,14 +221,16 @@ class HistoryReader:
 
 
 def _sort_points(tables: Sequence[pa.Table]) -> pa.Table:
-    """The points of several tables in order of the clock; they mostly are, and then are not sorted."""
+    """Concatenate tables of points in order of the clock; sort only if they are out of order."""
     points = concat_points([table for table in tables if table.num_rows])
     ended = points.column("last_us").to_numpy()
     return points if (ended[1:] >= ended[:-1]).all() else points.sort_by([("last_us", "ascending")])
 
 
 def read(store: Store) -> JobHistory:
-    """The history in a store; empty when there is none. Of a job that runs it may be some seconds old.
+    """Read the history in a store; it is empty if there is none.
+
+    The history of a running job may be some seconds old.
 
     Raises:
         StateError: the store does not answer.

@@ -32,9 +32,15 @@ MAX_NOTICES = 100
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What is written down of a run when it begins: ``settings`` of the run and of Spark, as they may be
-    shown; ``explained``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are
-    integers; ``late_files``, ``broken_files``: where late rows are, and records that do not parse."""
+    """Description of a run that is recorded when it begins.
+
+    Attributes:
+        settings: settings of the run and of Spark, without secrets.
+        explained: the text of EXPLAIN.
+        integer_times: the subjects (``time/…``) whose watermarks are integers.
+        late_files: files of late rows.
+        broken_files: files of records that do not parse.
+    """
 
     plan: JobPlan
     settings: Mapping[str, str]
@@ -53,7 +59,7 @@ class RunDescription:
 
 
 class EndedRunReport(Protocol):
-    """What is read of how a run ended."""
+    """The facts that are read of how a run ended."""
 
     @property
     def finished(self) -> bool: ...
@@ -62,11 +68,12 @@ class EndedRunReport(Protocol):
 
 
 class HistoryRecorder(Listener):
-    """What a run tells, kept beside the state. Begins when the run holds its checkpoint (`started`): a run
-    that does not come so far leaves nothing.
+    """Listener that stores the history of a run next to its state.
+
+    It begins when the run holds its checkpoint (`started`); a run that fails earlier leaves no record.
 
     Args:
-        store: gives the store of the state, once the run has begun.
+        store: returns the store of the state, once the run has begun.
         clock: returns the time in µs since 1970.
     """
 
@@ -88,8 +95,11 @@ class HistoryRecorder(Listener):
 
     @contextmanager
     def recording_run(self, say: Callable[[str], None]) -> Iterator[Callable[[EndedRunReport], None]]:
-        """Around the run; what it gives is called with how the run ended. ``say``: is told, once, that the
-        history cannot be written."""
+        """Record the run in the context; yield a function to call with how the run ended.
+
+        Args:
+            say: receives one message if the history cannot be written.
+        """
         self._say = say
         outcomes: list[EndedRunReport] = []
         try:
@@ -153,7 +163,7 @@ class HistoryRecorder(Listener):
     def _drop_unchanged_offsets(
         self, levels: Mapping[tuple[str, str], int | None]
     ) -> dict[tuple[str, str], int | None]:
-        """Without how far parts of sources were read that are where they were."""
+        """Drop offsets of source partitions that did not change since the last sample."""
         read = {name: level for name, level in levels.items() if name[1].startswith(f"{OFFSET} ")}
         same = {name for name, level in read.items() if self._read.get(name) == level}
         self._read = read
@@ -173,7 +183,10 @@ class HistoryRecorder(Listener):
             self._say(f"the history of the job cannot be written: {problem}")
 
     def _record_last_tick(self) -> None:
-        """What is known of the last tick is not to be older than that."""
+        """Record the figures of the last tick if they were not sampled yet.
+
+        The history's last figures are thus never older than the last tick.
+        """
         if self._not_looked_at is not None and self._keeping is not None:
             result, now_us = self._not_looked_at
             with suppress(Exception):  # see `tick`

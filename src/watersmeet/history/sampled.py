@@ -58,7 +58,11 @@ class TickSampler:
     def _partitions(
         self, query: QueryPlan, result: ObservedTick
     ) -> Iterator[tuple[tuple[str, str], int | None]]:
-        """Those of sources that another query reads are told there."""
+        """Yield partition counts, and the watermarks of the active partitions that lag most.
+
+        The time of each of these partitions' last row is also included. Partitions of sources that another
+        query reads are reported for that query.
+        """
         read = result.partitions().get(query.name, {})
         for side in query.sides:
             named: list[tuple[tuple[str, str], ObservedPartition, dict[str, Watermark]]] = []
@@ -86,8 +90,11 @@ class TickSampler:
                     yield (of, f"watermark of {column}"), level_of(mark)
 
     def _sides(self, result: ObservedTick) -> Iterator[tuple[tuple[str, str], int | None]]:
-        """What several queries share is told of each. What grows no more by its rows (partial aggregates) has
-        no forecast of them."""
+        """Yield retained rows, file bytes and forecasts of each side.
+
+        State that several queries share is reported for each. Partial aggregates have no row forecast,
+        because more rows do not make them grow.
+        """
         measured = result.measured()
         for query in self._plan.queries:
             sides = measured.get(query.name, {})

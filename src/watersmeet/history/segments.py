@@ -58,16 +58,24 @@ class HistorySegment:
         return self.level, self.version
 
     def holds(self, other: HistorySegment) -> bool:
-        """Whether all that is in the other one is in this one, too. Of one number there may be several, of
-        runs that did not know of each other: of these none holds the other."""
+        """Return True if this segment contains all points of the other one.
+
+        Several runs that did not know of each other can write segments with the same number; none of these
+        contains the other.
+        """
         if not self.first <= other.first <= other.last <= self.last or self.rank <= other.rank:
             return False
         return self.level > other.level or (self.first, self.run) == (other.first, other.run)
 
 
 def select_segments(names: Iterable[str]) -> tuple[list[HistorySegment], list[str]]:
-    """Of stored names the segments that count, in order of their numbers; and the names of those that are
-    contained in others. What is not named like a segment is passed over."""
+    """Select the segments that count among stored names, and the names that others contain.
+
+    Names that are not segment names are ignored.
+
+    Returns:
+        The segments in order of their numbers; the sorted names of segments contained in others.
+    """
     every = sorted(
         (segment for name in names if (segment := _segment(name)) is not None),
         key=lambda segment: (segment.first, segment.last, -segment.level, segment.version, segment.run),
@@ -95,7 +103,11 @@ def write(store: Store, segment: HistorySegment, table: pa.Table) -> None:
 
 
 def read_segment(store: Store, segment: HistorySegment) -> pa.Table:
-    """A segment's points. Raises: StateError, it is gone, damaged, or of a version that has others."""
+    """Read a segment's points.
+
+    Raises:
+        StateError: the segment is missing, damaged, or of an unknown version.
+    """
     data, what = bytes(store.read(segment.name)), f'history "{segment.name}"'
     content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if checksum != _checksum(segment.name, content):
@@ -135,8 +147,13 @@ class RunStart(FrozenRecord):
 
 
 class RunEnd(FrozenRecord):
-    """How a run ended, at ``ended_us``. ``how``: stopped (by a person), caught up, finished (its input had an
-    end), or failed; ``error``: with what, as people see it."""
+    """Record of the end of a run.
+
+    Attributes:
+        ended_us: when it ended.
+        how: stopped (by a person), caught up, finished (its input has an end), or failed.
+        error: the error of a failed run, as people see it.
+    """
 
     ended_us: int
     how: str
@@ -175,8 +192,12 @@ Records = dict[str, FrozenRecord]
 
 
 def read_runs(store: Store, names: list[str], problems: list[str], records: Records) -> list[RunRecord]:
-    """The runs among stored names, oldest first. ``problems``: gets a line for each that cannot be read;
-    ``records``: what is in it is not read again, and what is read goes into it."""
+    """Read the runs among stored names, oldest first.
+
+    Args:
+        problems: receives a line for each run that cannot be read.
+        records: cache of read records; records in it are not read again, and new ones are added.
+    """
     for gone in records.keys() - set(names):
         del records[gone]
     keys = sorted({match[1] for name in names if (match := _RUN_NAME.fullmatch(name))})
@@ -193,7 +214,7 @@ def read_runs(store: Store, names: list[str], problems: list[str], records: Reco
 def _read(
     store: Store, name: str, kind: type[Written], problems: list[str], records: Records
 ) -> Written | None:
-    """The record of that name; None, and a line more of ``problems``, where it cannot be read."""
+    """Read the record of that name; return None and add to `problems` if it cannot be read."""
     there = records.get(name)
     if isinstance(there, kind):
         return there

@@ -40,12 +40,14 @@ _RETRY_S = 1.0
 
 
 class HistoryWriter:
-    """The history of one job, as it grows. Used by the one run that holds the job's checkpoint, in one
-    thread; what it writes is written in another. No tick waits for the next one to be written.
+    """Writer of the growing history of one job.
+
+    The one run that holds the job's checkpoint uses it, in one thread; another thread writes. No tick
+    waits for a write.
 
     Args:
-        say: is told, once, that the history cannot be written.
-        pause_s: least seconds between two writes; None: by how far away the store is.
+        say: receives one message if the history cannot be written.
+        pause_s: minimum seconds between two writes; None: depends on whether the store is remote.
     """
 
     def __init__(self, store: Store, say: Callable[[str], None], pause_s: float | None = None) -> None:
@@ -65,7 +67,7 @@ class HistoryWriter:
         self._levels: dict[int, list[HistorySegment]] = defaultdict(list)
 
     def add(self, tick: int, clock_us: int, figures: Figures) -> None:
-        """The figures of one more tick; written now if it is time, and nothing is being written."""
+        """Add the figures of one more tick; write them if a write is due and none is in progress."""
         with self._lock:
             self._points.add(tick, clock_us, figures)
             self._write_if_due()
@@ -110,7 +112,7 @@ class HistoryWriter:
                 self._say(f"the history of the job cannot be written, the job goes on without it: {reason}")
 
     def _stored(self, points: pa.Table) -> None:
-        """In the thread: a version more of the newest segment, with these points, too."""
+        """Write the next version of the newest segment with these points added; runs in the thread."""
         before = self._segment or self._opened()
         self._table = concat_points([self._table, points])
         self._segment = replace(before, version=before.version + 1)
@@ -175,7 +177,7 @@ class HistoryWriter:
         self._store.delete(newest.name)
 
     def _read(self, segment: HistorySegment) -> pa.Table | None:
-        """Its points; None: it is damaged, and what it held is lost to the history."""
+        """Read a segment's points; return None if it is damaged and its points are lost."""
         try:
             return segments.read_segment(self._store, segment)
         except StateError as error:
@@ -185,7 +187,7 @@ class HistoryWriter:
 
 
 def _new(number: int) -> HistorySegment:
-    """A segment of ticks that is not written yet."""
+    """Create an unwritten segment of ticks."""
     return HistorySegment(0, number, number, 0, uuid.uuid4().hex[:8])
 
 

@@ -41,11 +41,15 @@ class AggregateColumn:
 def aggregate_sql(
     function: str, columns: Sequence[str], types: Sequence[pa.DataType], distinct: bool, filter_: str | None
 ) -> tuple[str, pa.DataType] | None:
-    """The text for DuckDB and the type of the result; None: the function is not known to be the same here.
+    """Return an aggregate's DuckDB expression and result type, or None if DuckDB may differ.
 
     Args:
-        columns, types: of the arguments; none for ``count(*)``.
+        columns: the arguments' columns; none for ``count(*)``.
+        types: the arguments' types; none for ``count(*)``.
         filter_: a boolean column: only rows where it is TRUE count.
+
+    Returns:
+        None if the function is not known to give the same result in DuckDB as in Spark.
     """
     names = [quote_identifier(column) for column in columns]
     rows = [] if filter_ is None else [quote_identifier(filter_)]
@@ -95,7 +99,7 @@ def _plain_aggregate(
 
 
 def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
-    """Rows of which no argument is NULL."""
+    """Return SQL that counts the rows in which no argument is NULL."""
     not_null = [f"{name} IS NOT NULL" for name in names]
     if not distinct:
         return f"count(*){filter_clause([*rows, *not_null])}"
@@ -106,7 +110,11 @@ def _count(names: list[str], distinct: bool, rows: list[str]) -> str:
 def _extreme_by(
     function: str, names: list[str], types: list[pa.DataType], rows: list[str]
 ) -> tuple[str, pa.DataType] | None:
-    """The value at the least or greatest of another one; of several there, the least or greatest value."""
+    """Return SQL for the value at the least or greatest value of another column.
+
+    If several rows share that extreme, the least (``min_by``) or greatest (``max_by``) of their
+    values wins.
+    """
     if not is_ordered(types[0]):
         return None
     value, by = names
@@ -128,8 +136,15 @@ def _average(name: str, kind: pa.DataType, once: str, rows: list[str]) -> tuple[
 
 
 def decimal_mean(total: str, number: str, scale: int) -> str:
-    """The text for a mean of decimals with ``scale`` places, unscaled, with four places more, from those for
-    their sum and their number: halves away from zero, in whole numbers."""
+    """Return SQL for the unscaled mean of decimals, with four places more than ``scale``.
+
+    The expression rounds halves away from zero and computes in whole numbers.
+
+    Args:
+        total: SQL for the sum of the decimals.
+        number: SQL for their count.
+        scale: the places of the decimals.
+    """
     whole = f"(CAST({total} * {10**scale} AS HUGEINT) * 10000)"
     rounded = f"(2 * abs({whole}) + {number}) // (2 * {number}) * sign({whole})"
     return f"CASE WHEN {number} > 0 THEN CAST({rounded} AS DECIMAL({_MAX_DIGITS},0)) END"
@@ -146,7 +161,7 @@ def _sum_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Whether values have an order here that is Spark's."""
+    """Return True if DuckDB orders values of this type as Spark does."""
     simple = (
         pa.types.is_integer,
         pa.types.is_floating,
@@ -162,7 +177,7 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whole or floating."""
+    """Return True if the type is an integer or a floating type."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
@@ -171,12 +186,12 @@ def _is_closed(kind: pa.DataType) -> bool:
 
 
 def filter_clause(conditions: Sequence[str]) -> str:
-    """What follows a call over the rows alone for which these are TRUE."""
+    """Build the FILTER clause that limits an aggregate to rows where all conditions are TRUE."""
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
 
 def duckdb_type(kind: pa.DataType) -> str:
-    """DuckDB's name of a type that sums have."""
+    """Return DuckDB's name of a type that sums can have."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     return {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}[kind]
@@ -189,15 +204,16 @@ def quote_identifier(name: str) -> str:
 def aggregate_groups(
     rows: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateColumn], *, in_order: bool = True
 ) -> pa.Table:
-    """One row per group, in the order of each group's first row: the keys, then the aggregates by name.
+    """Aggregate rows by key: return the keys, then the aggregates by name, one row per group.
 
-    Of many groups, half of the time goes into that order: ``in_order`` False leaves it open.
+    NULL is a key value like any other, NaN equals NaN, and 0.0 equals -0.0. Keys may not be maps.
 
-    NULL is a value of a key like others, NaN is equal to NaN, and 0.0 to -0.0.
-    Keys may not be maps.
+    Args:
+        in_order: return groups in the order of each group's first row. False leaves the order open;
+            with many groups, that order takes half of the time.
 
     Raises:
-        EngineError: an aggregate fails on the values (a sum that is too great).
+        EngineError: an aggregate fails on the values (for example, a sum overflows).
     """
     by = [key_sql(name, rows.schema.field(name).type) for name in keys]
     chosen = [f"{text} AS {quote_identifier(name)}" for text, name in zip(by, keys, strict=True)]
@@ -213,10 +229,15 @@ def aggregate_groups(
 
 
 def evaluate_each(rows: pa.Table, texts: Mapping[str, str], types: Sequence[pa.DataType]) -> pa.Table:
-    """What DuckDB's ``texts``, by name, are of each row, in order.
+    """Evaluate DuckDB expressions for each row, in row order.
+
+    The results equal those of `aggregate_groups` where each row is a group of its own.
+
+    Args:
+        texts: DuckDB expressions by result name.
 
     Raises:
-        EngineError: as `aggregate_groups`, whose results these are where each row is a group.
+        EngineError: an expression fails on the values, as in `aggregate_groups`.
     """
     chosen = [f"{text} AS {quote_identifier(name)}" for name, text in texts.items()]
     return _run_sql(rows, f"SELECT {', '.join(chosen)} FROM {_ROWS}", types)
@@ -240,8 +261,11 @@ def _run_sql(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Tabl
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """int64[n]: rows of equal keys have equal numbers, and these are the same however the rows come. Maps are
-    equal whatever the order of their entries."""
+    """Number rows by key: rows with equal keys get equal numbers; int64[n].
+
+    The numbers do not depend on the order of the rows. Maps are equal regardless of the order of
+    their entries.
+    """
     numbers = np.zeros(rows.num_rows, dtype=np.int64)
     if not keys or rows.num_rows == 0:
         return numbers
@@ -252,7 +276,10 @@ def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.i
 
 
 def numbers_by_sql(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The same, for keys of any type, of rows that are there."""
+    """Number rows by keys of any type in DuckDB: equal keys get equal numbers; int64[n].
+
+    The numbers do not depend on the order of the rows. ``rows`` must not be empty.
+    """
     numbers = np.zeros(rows.num_rows, dtype=np.int64)
     by = ", ".join(_comparable(name, rows.schema.field(name).type) for name in keys)
     table = pa.Table.from_batches([rows.select(list(dict.fromkeys(keys)))])
@@ -280,7 +307,7 @@ def _cast_result(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def _comparable(name: str, kind: pa.DataType) -> str:
-    """Equal for equal values, whatever they are made of."""
+    """Return SQL that is equal for equal values, regardless of their representation."""
     return _sort_map_entries(quote_identifier(name), kind) if _has_map(kind) else key_sql(name, kind)
 
 
@@ -299,7 +326,10 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _sort_map_entries(value: str, kind: pa.DataType, depth: int = 0) -> str:
-    """A value with the entries of each map in it as a list in the order of the keys. NULL stays NULL."""
+    """Return SQL that replaces each map in a value with the list of its entries in key order.
+
+    NULL stays NULL.
+    """
     inner = f"e{depth}"
     if pa.types.is_map(kind):
         key = _sort_map_entries(f"{inner}.key", kind.key_type, depth + 1)
@@ -319,6 +349,6 @@ def _sort_map_entries(value: str, kind: pa.DataType, depth: int = 0) -> str:
 
 
 def key_sql(name: str, kind: pa.DataType) -> str:
-    """DuckDB text for a key: 0.0 for both zeros."""
+    """Return DuckDB SQL for a key; it maps both zeros to 0.0."""
     plain = quote_identifier(name)
     return f"CASE WHEN {plain} = 0 THEN 0 ELSE {plain} END" if pa.types.is_floating(kind) else plain

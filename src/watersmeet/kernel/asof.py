@@ -42,9 +42,13 @@ _GROWTH = 4
 
 @dataclass(frozen=True)
 class Reach:
-    """Which right times a left one may match: those in the band, which is closed above and, unless the latest
-    is the nearest, below. ``slack``: so near the ends of int64 arithmetic saturates, and the comparisons of
-    ``rule`` are asked as written.
+    """The range of right times that a left time may match: those in the band.
+
+    The band is closed above and, unless the rule takes the latest row as the nearest, closed below.
+
+    Args:
+        slack: within this distance of the ends of int64, arithmetic saturates, and the comparisons
+            of ``rule`` decide as written.
     """
 
     band: ExactBand
@@ -71,8 +75,11 @@ class Reach:
         return self.band.upper
 
     def window(self, times: Times) -> tuple[Times, Times]:
-        """Per left time the least and the greatest right time that it may match, inclusive: int64[n] each.
-        Where it may match none, the least is above the greatest."""
+        """Compute the least and greatest right time that each left time may match: int64[n] each.
+
+        Both ends are inclusive. Where a left time can match no right time, the least is above the
+        greatest.
+        """
         low = (
             np.full(len(times), MIN_TIME)
             if self.band.lower is None
@@ -91,11 +98,14 @@ class Reach:
         return low, high
 
     def left_distances(self, distance: int) -> Distances:
-        """Around a right time: the left times from which it is ``distance`` away (and more near the ends)."""
+        """Return the distances to the left times that are ``distance`` away from a right time.
+
+        Near the ends of int64 the result covers more than these.
+        """
         return Distances(-distance, -distance, self.slack)
 
     def decided_below(self, watermark: Watermark) -> Watermark:
-        """The least left time that may match a right time at or above ``watermark``."""
+        """Return the least left time that may match a right time at or above ``watermark``."""
         if isinstance(watermark, float):
             return watermark
         if self._is_far_time(watermark):
@@ -106,7 +116,7 @@ class Reach:
         return int(bound[0]) if some[0] else MAX_TIME + 1
 
     def latest_right_time(self, least: Watermark) -> Watermark:
-        """The greatest right time in the (closed) reach of the least left time that still asks."""
+        """Return the greatest right time in the closed reach of the least unresolved left time."""
         if isinstance(least, float):
             return least
         if self._is_far_time(least):
@@ -118,7 +128,10 @@ class Reach:
         return int(bound[0]) if some[0] else MIN_TIME
 
     def earliest_right_time(self, least: Watermark) -> Watermark:
-        """The least right time in the (closed) reach of any left time from ``least`` on; −∞: all are."""
+        """Return the least right time in the closed reach of any left time at or above ``least``.
+
+        −∞ if the reach has no lower end.
+        """
         if isinstance(least, float):
             return least
         if self.rule.closed_lower is None:
@@ -135,7 +148,7 @@ class Reach:
         return 2 * self.slack + 2
 
     def _is_far_time(self, time: int) -> bool:
-        """Far from the ends of int64: arithmetic is exact."""
+        """Return True if a time is so far from the ends of int64 that arithmetic is exact."""
         return MIN_TIME + self._margin <= time <= MAX_TIME - self._margin
 
     def _is_far(self, times: Times) -> Mask:
@@ -146,8 +159,14 @@ class Reach:
     def _outermost_times(
         self, comparisons: Sequence[TimeComparison], side: Side, given: Times, *, greatest: bool
     ) -> tuple[Times, Mask]:
-        """Per given time of ``side`` the outermost time of the other one for which the comparisons hold, and
-        whether there is one. They hold for all lesser times as well (``greatest``), or for all greater ones.
+        """Find the outermost other time per given time of ``side`` for which the comparisons hold.
+
+        Args:
+            greatest: the comparisons hold for all lesser times as well, so the outermost time is the
+                greatest. False: they hold for all greater times, so it is the least.
+
+        Returns:
+            the times, and a mask of the given times that have one.
         """
         own, other = (self.left, self.right) if side is Side.LEFT else (self.right, self.left)
 
@@ -199,8 +218,10 @@ class Askers:
 
 @dataclass(frozen=True)
 class AsOfNeedles:
-    """Where they ask: key columns and the time of the rows, whether a NULL key equals a NULL one, and whether
-    the last row of a range is the nearest (`state.runs.layout.RunLayout.ties`)."""
+    """Key columns and time column of the rows that look up their nearest row.
+
+    ``null_safe`` states per key whether a NULL key equals a NULL key.
+    """
 
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]
@@ -208,10 +229,11 @@ class AsOfNeedles:
 
 
 def nearest(askers: Askers, sought: AsOfNeedles, rows: SortedRows, *, latest: bool) -> Rows:
-    """Per asker the position of its nearest row, −1 where there is none: int64[n].
+    """Find the position of each asker's nearest row: int64[n], −1 where there is none.
 
-    ``rows`` are in order of time within a key; of equal times the one that came first is the last of them in
-    runs that are asked for the latest row, and the first in runs that are asked for the earliest.
+    ``rows`` are in time order within a key. Of equal times, the row that arrived first is the last
+    one in runs for look-ups of the latest row, and the first one in runs for look-ups of the
+    earliest row.
     """
     nearest_rows = np.full(len(askers), -1, dtype=np.int64)
     some = np.flatnonzero(
@@ -285,7 +307,10 @@ class Nearest:
         return some
 
     def offer(self, run: int, askers: Rows, times: Times, came: Times, rows: Rows, *, latest: bool) -> None:
-        """Rows of another run for some askers: taken where nearer, or as near and earlier there."""
+        """Offer rows of another run to some askers; replace a nearest row where the new one wins.
+
+        A row wins if it is nearer, or if it is equally near and arrived earlier.
+        """
         best_times = self.time[askers]
         nearer = times > best_times if latest else times < best_times
         better = (self.run[askers] < 0) | nearer | ((times == best_times) & (came < self.came[askers]))

@@ -34,12 +34,15 @@ _TAKE, _WITHIN = pc.get_function("array_take"), pc.TakeOptions()
 
 
 def one_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables of the same columns, whose texts may have offsets of different width."""
+    """Concatenate tables with the same columns; string offsets may differ in width."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of one or more of equal columns, all rows in order; wide columns get 64-bit offsets."""
+    """Concatenate one or more batches with equal columns, in order.
+
+    Wide columns get 64-bit offsets.
+    """
     first = batches[0]
     if len(batches) == 1:
         return first
@@ -50,7 +53,7 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """All values of a column as one array; a wide one gets 64-bit offsets."""
+    """Combine all values of a column into one array; a wide column gets 64-bit offsets."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     array = concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0).cast(column.type)
@@ -59,7 +62,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One or more arrays as one; a wide one gets 64-bit offsets."""
+    """Concatenate one or more arrays; a wide result gets 64-bit offsets."""
     if len(arrays) == 1:
         return arrays[0]
     kind = arrays[0].type
@@ -73,21 +76,21 @@ def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:
-    """All rows of a table as one batch; wide columns get 64-bit offsets."""
+    """Convert a table to one batch of all its rows; wide columns get 64-bit offsets."""
     return pa.RecordBatch.from_arrays(
         [one_array(column) for column in table.columns], names=table.column_names
     )
 
 
 def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
-    """All rows of a table in order, in as many batches as its columns have parts."""
+    """Split a table into batches, in row order, one per chunk of its columns."""
     batches: list[pa.RecordBatch] = table.to_batches()
     same_rows("cut a table into batches", table.num_rows, sum(batch.num_rows for batch in batches))
     return batches
 
 
 def batches_in(reader: Any) -> Iterator[pa.RecordBatch]:
-    """All batches of an Arrow file that is open."""
+    """Yield all batches of an open Arrow file."""
     for number in range(reader.num_record_batches):
         yield reader.get_batch(number)
 
@@ -110,9 +113,10 @@ def numbers(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def take_values(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
-    """The chosen values of a column, in the given order; where they are many bytes, with 64-bit offsets.
+    """Select values of a column in the given order; a result of many bytes gets 64-bit offsets.
 
-    ``fits``: the caller has measured them, and they are not.
+    Args:
+        fits: the caller has measured the values and knows that 32-bit offsets suffice.
     """
     kind = _WORDS.get(column.type.id)
     if kind is not None and len(column) and not column.null_count:
@@ -123,7 +127,7 @@ def take_values(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array
 
 
 def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
-    """The chosen rows, in the given order; see `take_values`."""
+    """Select rows in the given order; see `take_values`."""
     if len(rows) == batch.num_rows == 1:
         return batch
     return pa.RecordBatch.from_arrays(
@@ -132,7 +136,7 @@ def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
 
 
 def _fitting(column: pa.Array, rows: Rows) -> pa.Array:
-    """The column, with 64-bit offsets if the chosen values are too many bytes for others."""
+    """Return the column, cast to 64-bit offsets if the chosen values exceed 32-bit offsets."""
     kind = column.type
     if not _may_be_wide(kind) or len(rows) * _size(column) <= MAX_COLUMN_BYTES or kind == widen_offsets(kind):
         return column
@@ -142,14 +146,17 @@ def _fitting(column: pa.Array, rows: Rows) -> pa.Array:
 
 
 def narrow_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in the type of 32-bit offsets that it had; others as they are."""
+    """Cast a column back to its type ``kind`` with 32-bit offsets; keep other columns."""
     if column.type == kind or column.type != widen_offsets(kind):
         return column
     return column.cast(kind)
 
 
 def narrowed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns in the types of ``schema``, see `narrow_offsets`; their names are the same."""
+    """Convert the columns to the types of ``schema``, which has the same names.
+
+    See `narrow_offsets`.
+    """
     if batch.schema.equals(schema):
         return batch
     arrays = [narrow_offsets(batch.column(field.name), field.type) for field in schema]
@@ -170,7 +177,7 @@ def same_rows(what: str, before: int, after: int) -> None:
 
 
 def size(columns: Sequence[pa.Array]) -> int:
-    """How many bytes the values of the columns have, about. Cost: their number, not their length."""
+    """Estimate the bytes of the columns' values. Cost: proportional to their number, not length."""
     total = 0
     for column in columns:
         width = _WIDTHS.get(column.type.id)
@@ -179,7 +186,10 @@ def size(columns: Sequence[pa.Array]) -> int:
 
 
 def sizes(columns: Sequence[pa.Array], rows: Rows) -> Sizes:
-    """How many bytes the chosen rows have, about: int64[n]. Cost: these rows, not their length."""
+    """Estimate the bytes of each chosen row: int64[n].
+
+    Cost: proportional to the number of chosen rows, not to their length.
+    """
     row_bytes = np.full(len(rows), sum(_width(column.type) for column in columns), dtype=np.int64)
     for column in columns:
         if _may_be_wide(column.type):
@@ -188,8 +198,11 @@ def sizes(columns: Sequence[pa.Array], rows: Rows) -> Sizes:
 
 
 def bound(columns: Sequence[pa.Array], rows: Rows) -> int:
-    """At most how many bytes the chosen rows have, about: cheaper than `sizes`, and never less than their
-    sum. Cost: the offsets of all rows in order, or where these are many more than the chosen ones, theirs."""
+    """Compute an approximate upper bound of the bytes of the chosen rows.
+
+    It is cheaper than `sizes` and never less than their sum. Cost: a sequential read of the offsets of
+    all rows, or, where all rows are many more than the chosen ones, the offsets of the chosen rows.
+    """
     total = 0
     for column in columns:
         width = _WIDTHS.get(column.type.id)
@@ -205,8 +218,11 @@ def bound(columns: Sequence[pa.Array], rows: Rows) -> int:
 
 
 def cut_points(of_rows: Sizes, most: int) -> list[int]:
-    """Where rows of these sizes are cut so that each part has at most ``most`` bytes, or is one row: the
-    borders, 0 and the end among them."""
+    """Split rows of these sizes into parts of at most ``most`` bytes, or of one row.
+
+    Returns:
+        the borders of the parts, including 0 and the end.
+    """
     total = int(of_rows.sum())
     if total <= most:
         return [0, len(of_rows)]
@@ -221,7 +237,10 @@ def cut_points(of_rows: Sizes, most: int) -> list[int]:
 
 
 def widen_offsets(kind: pa.DataType) -> pa.DataType:
-    """The type with 64-bit offsets all through; a map's own are of 32 bits always."""
+    """Return the type with 64-bit offsets at every level.
+
+    A map's own offsets always have 32 bits.
+    """
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -242,7 +261,7 @@ def _wide_field(field: pa.Field) -> pa.Field:
 
 
 def _may_be_wide(kind: pa.DataType) -> bool:
-    """Its values are of many lengths."""
+    """Return True if values of the type have variable length."""
     return kind.id in _AHEAD
 
 
@@ -257,7 +276,7 @@ def _size(column: pa.Array) -> int:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of every value of a type of one width; 0 for others."""
+    """Return the bytes per value of a fixed-width type; 0 for other types."""
     width = _WIDTHS.get(kind.id)
     if width is not None:
         return width
@@ -272,13 +291,16 @@ _Ahead = Callable[[pa.Array, Rows], Sizes]
 
 
 def _bytes_before(column: pa.Array, places: Rows) -> Sizes:
-    """Up to a constant, how many bytes the values before each place have; of a type of many lengths."""
+    """Compute the bytes of the values before each place, up to a constant.
+
+    The column has a variable-length type.
+    """
     ahead = _AHEAD.get(column.type.id)
     return places * np.int64(_width(column.type)) if ahead is None else ahead(column, places)
 
 
 def _lengths(column: pa.Array, rows: Rows) -> Sizes:
-    """Bytes of the chosen values of a type of many lengths: int64[n]."""
+    """Compute the bytes of each chosen value of a variable-length type: int64[n]."""
     if column.type.id in _TEXTS:
         offsets = _bounds(column)
         lengths: Sizes = offsets[1:][rows] - offsets[:-1][rows] + np.int64(offsets.itemsize)
@@ -287,7 +309,7 @@ def _lengths(column: pa.Array, rows: Rows) -> Sizes:
 
 
 def _widest(column: pa.Array) -> int:
-    """Bytes of the value of most bytes, of a type of many lengths."""
+    """Return the bytes of the largest value of a variable-length type."""
     if column.type.id in _TEXTS:
         offsets = _bounds(column)
         return int((offsets[1:] - offsets[:-1]).max(initial=0)) + offsets.itemsize
@@ -305,7 +327,7 @@ def _of_large_texts(column: pa.Array, places: Rows) -> Sizes:
 
 
 def _bounds(column: pa.Array) -> npt.NDArray[Any]:
-    """The offsets of texts, bytes, lists or maps."""
+    """Return the offsets of strings, binaries, lists or maps."""
     buffer, width = column.buffers()[1], np.int64 if column.type.id in _OFFSETS_OF_64_BITS else np.int32
     if buffer is None or buffer.size == 0:
         return np.zeros(len(column) + 1, dtype=width)

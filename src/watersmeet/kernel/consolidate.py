@@ -11,11 +11,14 @@ from watersmeet.kernel.batches import batch_of, same_rows, take_rows
 
 
 def consolidate_table(rows: pa.Table, diff: str) -> pa.Table:
-    """One row for all that are equal, in the order of the first of them, with the sum of their diffs; none
-    where that is 0. ``diff``: the column of diffs (int64), the last one.
+    """Merge equal rows into one with the sum of their diffs; drop rows whose sum is 0.
 
-    Equal is what SQL says: NULL like NULL, NaN like NaN, 0.0 like -0.0 (0.0 goes out; within nested values,
-    what came first), maps whatever the order of their entries.
+    The result is in the order of the first row of each group. Equality is that of SQL: NULL equals
+    NULL, NaN equals NaN, 0.0 equals -0.0 (the result has 0.0; within nested values, the value that came
+    first), and maps are equal regardless of the order of their entries.
+
+    Args:
+        diff: the column of diffs (int64), which is the last one.
     """
     batch = batch_of(rows)
     diffs = batch.column(diff).to_numpy()
@@ -32,7 +35,7 @@ def consolidate_table(rows: pa.Table, diff: str) -> pa.Table:
 
 
 def _one_zero(column: pa.Array) -> pa.Array:
-    """-0.0 as 0.0."""
+    """Replace -0.0 with 0.0."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.add(column, pa.scalar(0.0, column.type))

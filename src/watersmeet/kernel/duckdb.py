@@ -15,7 +15,10 @@ _OPENING = threading.Lock()
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """One thread, UTC. What is asked of it goes through a cursor, of which each thread has its own."""
+    """Return the shared DuckDB connection, which has one thread and time zone UTC.
+
+    Queries go through a cursor, and each thread has its own.
+    """
     global _connection
     with _OPENING:
         import duckdb
@@ -29,15 +32,18 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def failure() -> type[Exception]:
-    """What it raises, whatever is wrong."""
+    """Return the base class of all errors that DuckDB raises."""
     import duckdb
 
     return duckdb.Error
 
 
 def _close() -> None:
-    """Before the interpreter ends: DuckDB then prints all objects of its own that are still there, and where
-    Spark has been the modules that hold them are not taken down first."""
+    """Close the connection before the interpreter ends.
+
+    DuckDB otherwise prints all of its objects that still exist, and in a process that ran Spark the
+    interpreter does not tear down the modules that own them first.
+    """
     global _connection
     if _connection is not None:
         _connection.close()

@@ -15,7 +15,10 @@ _DAYS = MAX_TIME // DAY_US
 
 
 def to_canonical(column: pa.Array) -> pa.Array:
-    """An event-time column as int64: µs for timestamps and dates, itself for integers. NULLs stay."""
+    """Convert an event-time column to int64: µs for timestamps and dates, integers as they are.
+
+    NULLs stay.
+    """
     kind = column.type
     if pa.types.is_int64(kind):
         return column
@@ -35,8 +38,12 @@ def to_canonical(column: pa.Array) -> pa.Array:
 
 
 def known_times(column: pa.Array) -> pa.Array:
-    """An event-time column as int64, as of `to_canonical`, with NULLs also where a DATE is farther off than
-    int64 can say in µs (about 292,000 years): by the day that it would be taken for it would meet others."""
+    """Convert an event-time column to int64; out-of-range DATEs become NULL.
+
+    Other values convert as in `to_canonical`. A DATE is out of range if int64 cannot represent it in µs
+    (about 292,000 years). `to_canonical` clips such a date to another day, on which it would match
+    other rows.
+    """
     times = to_canonical(column)
     if not pa.types.is_date32(column.type):
         return times
@@ -48,7 +55,10 @@ def known_times(column: pa.Array) -> pa.Array:
 
 
 def to_native(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The inverse of `to_canonical`; a column that has its native type already is returned as it is."""
+    """Convert canonical times back to their native type; the inverse of `to_canonical`.
+
+    A column that already has its native type is returned unchanged.
+    """
     if column.type == kind:
         return column
     if pa.types.is_timestamp(kind):

@@ -60,13 +60,13 @@ class ChunkedRows:
         return self._batches[0].schema
 
     def column(self, name: str) -> pa.Array:
-        """A whole column, kept for the next time: for those that look-ups go by."""
+        """Return a whole column and cache it; use it for columns that look-ups read."""
         if name not in self._columns:
             self._columns[name] = self._taken(name, None)
         return self._columns[name]
 
     def taken(self, name: str, rows: Rows) -> pa.Array:
-        """The chosen values of a column."""
+        """Return the chosen values of a column."""
         if name in self._columns:
             return take_values(self._columns[name], rows)
         return self._taken(name, rows)
@@ -85,19 +85,19 @@ class ChunkedRows:
         )
 
     def reordered(self, order: Rows) -> ChunkedRows:
-        """The chosen rows, in the given order."""
+        """Return the chosen rows in the given order."""
         return ChunkedRows(self._batches, self._places[order])
 
     def slice(self, start: int, length: int) -> ChunkedRows:
         return ChunkedRows(self._batches, self._places[start : start + length])
 
     def whole(self) -> pa.RecordBatch:
-        """A copy of all columns."""
+        """Copy all columns into one batch."""
         names = self.schema.names
         return pa.RecordBatch.from_arrays([self._taken(name, None) for name in names], names=names)
 
     def _taken(self, name: str, rows: Rows | None) -> pa.Array:
-        """``rows`` None: of all of them."""
+        """Gather the chosen values of a column; ``rows`` None selects all of them."""
         parts, order = [], np.zeros(len(self._places) if rows is None else len(rows), dtype=np.int64)
         done = 0
         for batch, chosen, own in self._by_batch(rows):
@@ -109,7 +109,7 @@ class ChunkedRows:
         return take_values(concat_arrays(parts), order)
 
     def _by_batch(self, rows: Rows | None) -> list[_Part]:
-        """The chosen rows by batch; kept, since several columns are asked for the same ones."""
+        """Group the chosen rows by batch; cache the result, since callers gather several columns."""
         if not self._found or self._asked is not rows:
             places = self._places if rows is None else self._places[rows]
             origin = np.searchsorted(self._starts, places, side="right") - 1
@@ -129,10 +129,10 @@ Columns: TypeAlias = "pa.RecordBatch | ChunkedRows"
 
 
 class HasColumns(Protocol):
-    """What rows can be gathered from: `Columns`, and `kernel.sorted_rows.SortedRows` of one batch."""
+    """A source of rows to gather: `Columns`, or a `kernel.sorted_rows.SortedRows` of one batch."""
 
     def column(self, name: str) -> pa.Array:
-        """A whole column."""
+        """Return a whole column."""
 
 
 class ChosenRows:
@@ -154,7 +154,7 @@ class ChosenRows:
         return int(self._starts[-1])
 
     def taken(self, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
-        """The values of a column of ``rows``: a range of all, ascending."""
+        """Return the values of a column for ``rows``: a range of all rows, ascending."""
         if len(rows) == len(self):
             columns = [take_column(batch, name, own, fits=fits) for own, batch in self._parts]
             whole_column = concat_arrays(columns)
@@ -176,7 +176,7 @@ class ChosenRows:
         return row_bytes
 
     def bound(self, names: Sequence[str], rows: Rows) -> int:
-        """Of all rows; see `kernel.batches.bound`."""
+        """Compute an upper bound of the bytes of all rows; see `kernel.batches.bound`."""
         return sum(rows_bound(batch, names, own) for own, batch in self._parts)
 
     def _by_part(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
@@ -189,26 +189,30 @@ class ChosenRows:
 
 
 def pieces_of(batches: Sequence[pa.RecordBatch]) -> Columns:
-    """All rows of the batches, one after the other, where they lie."""
+    """Combine all rows of the batches, one after the other, without a copy."""
     if len(batches) == 1:
         return batches[0]
     return ChunkedRows(batches, np.arange(sum(batch.num_rows for batch in batches)))
 
 
 def join_batches(batches: Sequence[pa.RecordBatch], most: int) -> Columns:
-    """All rows of the batches, one after the other: in one batch if they have at most ``most`` bytes."""
+    """Combine all rows of the batches, in order; copy them into one batch up to ``most`` bytes."""
     if sum(size(batch.columns) for batch in batches) <= most:
         return one_batch(batches)
     return pieces_of(batches)
 
 
 def reorder_rows(batch: Columns, order: Rows) -> Columns:
-    """The chosen rows, in the given order."""
+    """Return the chosen rows in the given order."""
     return batch.reordered(order) if isinstance(batch, ChunkedRows) else take_rows(batch, order)
 
 
 def take_column(batch: HasColumns | ChosenRows, name: str, rows: Rows, *, fits: bool = False) -> pa.Array:
-    """The chosen values of a column, in the given order. ``fits``: see `kernel.batches.take_values`."""
+    """Select values of a column in the given order.
+
+    Args:
+        fits: see `kernel.batches.take_values`.
+    """
     if isinstance(batch, ChosenRows):
         return batch.taken(name, rows, fits=fits)
     if isinstance(batch, ChunkedRows):
@@ -217,26 +221,29 @@ def take_column(batch: HasColumns | ChosenRows, name: str, rows: Rows, *, fits: 
 
 
 def row_sizes(batch: HasColumns | ChosenRows, names: Sequence[str], rows: Rows) -> Sizes:
-    """How many bytes the chosen rows have in these columns, about."""
+    """Estimate the bytes of each chosen row in these columns."""
     if isinstance(batch, ChunkedRows | ChosenRows):
         return batch.sizes(names, rows)
     return sizes([batch.column(name) for name in names], rows)
 
 
 def rows_bound(batch: HasColumns | ChosenRows, names: Sequence[str], rows: Rows) -> int:
-    """At most how many bytes the chosen rows have in these columns, about; see `kernel.batches.bound`."""
+    """Compute an approximate upper bound of the bytes of the chosen rows in these columns.
+
+    See `kernel.batches.bound`.
+    """
     if isinstance(batch, ChunkedRows | ChosenRows):
         return batch.bound(names, rows)
     return bound([batch.column(name) for name in names], rows)
 
 
 def as_one_batch(batch: Columns) -> pa.RecordBatch:
-    """As one batch; of pieces a copy."""
+    """Return the rows as one batch; copy chunked rows."""
     return batch.whole() if isinstance(batch, ChunkedRows) else batch
 
 
 def estimate_bytes(batch: Columns) -> int:
-    """How many bytes all rows have, about. Nothing is copied."""
+    """Estimate the bytes of all rows without copying them."""
     if isinstance(batch, pa.RecordBatch):
         return size(batch.columns)
     return int(batch.sizes(batch.schema.names, np.arange(len(batch))).sum())
@@ -266,7 +273,7 @@ def pair_sizes(
     right: HasColumns | ChosenRows | None,
     right_rows: Rows,
 ) -> Sizes:
-    """How many bytes the joined rows of pairs will have, about, before they are built: int64[n]."""
+    """Estimate the bytes of each joined row of the pairs before building it: int64[n]."""
     row_bytes = np.zeros(len(right_rows) if left is None else len(left_rows), dtype=np.int64)
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
         if batch is not None:
@@ -281,8 +288,10 @@ def pairs_bound(
     right: HasColumns | ChosenRows | None,
     right_rows: Rows,
 ) -> int:
-    """At most how many bytes the joined rows of pairs will have, about: never less than the sum of
-    `pair_sizes`, and cheaper."""
+    """Compute an approximate upper bound of the bytes of the pairs' joined rows.
+
+    It is never less than the sum of `pair_sizes`, and cheaper.
+    """
     total = 0
     for side, batch, rows in ((Side.LEFT, left, left_rows), (Side.RIGHT, right, right_rows)):
         if batch is not None:
@@ -299,10 +308,12 @@ def gather(
     *,
     fits: bool = False,
 ) -> pa.RecordBatch:
-    """Joined rows of pairs: columns in the given order, event times in their native types.
+    """Build the joined rows of pairs: columns in the given order, event times in native types.
 
-    A side that is None is padded with NULLs. Columns of many bytes may come with 64-bit offsets. ``fits``:
-    see `kernel.batches.take_values`.
+    A side that is None is padded with NULLs. Columns of many bytes may have 64-bit offsets.
+
+    Args:
+        fits: see `kernel.batches.take_values`.
     """
     chosen = {Side.LEFT: left_rows, Side.RIGHT: right_rows}
     batches = {Side.LEFT: left, Side.RIGHT: right}

@@ -56,8 +56,11 @@ _IDEMPOTENT = frozenset(
 
 @dataclass(frozen=True)
 class FloatSum:
-    """Of a floating column, where ``filter`` (if there is one) is TRUE: the kept columns with its limbs, and
-    with how many numbers, NaNs and infinities there are."""
+    """The retained columns for the sum of a floating column.
+
+    They contain the sum's limbs and the counts of numbers, NaNs and infinities. ``filter``: a boolean
+    column; only rows where it is TRUE count. None: all rows count.
+    """
 
     column: str
     filter: str | None
@@ -114,7 +117,7 @@ class GroupParts:
 
 
 def group_parts(keys: Sequence[str], calls: Sequence[AggregateCall]) -> GroupParts | str:
-    """What is kept for these calls; or the name of the first one that cannot be had of it."""
+    """Return what to retain for these calls, or the name of the first unsupported call."""
     made = _Parts(keys)
     for call in calls:
         if not made.take(call):
@@ -150,7 +153,7 @@ class _Parts:
         )
 
     def take(self, call: AggregateCall) -> bool:
-        """Whether it can be had."""
+        """Add a call; return True if the retained parts can compute it."""
         typed_sql = aggregate_sql(call.function, call.columns, call.types, call.distinct, call.filter)
         if typed_sql is None:
             return False
@@ -179,7 +182,7 @@ class _Parts:
         return True
 
     def _sum(self, text: str, kind: pa.DataType) -> str:
-        """The kept column, quoted, that holds ``text`` over changes."""
+        """Return the quoted name of the retained column that contains ``text`` over changes."""
         if text not in self._sums:
             name = ours(f"sum{len(self._sums)}") if self._sums else ROWS
             self._sums[text] = AggregateColumn(name, text, kind)
@@ -190,7 +193,7 @@ class _Parts:
         return self._sum(f"CAST({text} AS BIGINT)", pa.int64())
 
     def _exact(self, call: AggregateCall, rows: list[str], kind: pa.DataType) -> str:
-        """A sum or mean of integers or decimals, over kept rows."""
+        """Return SQL for a sum or mean of integers or decimals over retained rows."""
         (column,), (held,) = call.columns, call.types
         is_decimal = pa.types.is_decimal(held)
         value = quote_identifier(column)
@@ -208,7 +211,7 @@ class _Parts:
         return f"CASE WHEN {number} > 0 THEN {result} END"
 
     def _real(self, call: AggregateCall) -> int:
-        """The number of the column's `FloatSum`."""
+        """Return the number of the column's `FloatSum`, which is added if it is new."""
         (column,) = call.columns
         key = (column, call.filter)
         if key not in self._real_sums:
@@ -232,17 +235,17 @@ def _integer_type(kind: pa.DataType) -> pa.DataType:
 
 
 def digits_of(column: str) -> str:
-    """The column with the digits of a decimal one as whole numbers."""
+    """Return the name of the column that contains a decimal column's digits as whole numbers."""
     return ours(f"digits:{column}")
 
 
 def compute_partials(
     parts: GroupParts, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
 ) -> pa.Table:
-    """What is kept of changes, in no order: keys, parts, sums, and ``also``.
+    """Compute the retained columns of changes, in no order: keys, parts, sums, and ``also``.
 
     Args:
-        changes: keys, what calls look at, `DIFF`, and what ``also`` looks at.
+        changes: keys, the columns that calls read, `DIFF`, and the columns that ``also`` reads.
 
     Raises:
         EngineError: a sum leaves 128 bits.
@@ -264,7 +267,10 @@ def compute_partials(
 def add_partials(
     parts: GroupParts, keys: Sequence[str], kept: pa.Table, also: Sequence[AggregateColumn] = ()
 ) -> pa.Table:
-    """Kept rows, in no order, one of each parts: also of those of which nothing is left."""
+    """Add up retained rows so that each combination of parts has one row, in no order.
+
+    The result includes combinations whose sums are all 0.
+    """
     sums = [
         AggregateColumn(
             column.name,
@@ -277,7 +283,7 @@ def add_partials(
 
 
 def is_zero(parts: GroupParts, kept: pa.Table | pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Of which kept rows all sums are 0."""
+    """Return a mask of the retained rows whose sums are all 0."""
     nothing = np.ones(kept.num_rows, dtype=np.bool_)
     for added in parts.added:
         column = kept.column(added.name)
@@ -289,15 +295,16 @@ def is_zero(parts: GroupParts, kept: pa.Table | pa.RecordBatch) -> npt.NDArray[n
 def results_of(
     parts: GroupParts, kept: pa.Table, groups: int
 ) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
-    """Of each group how many rows it has, and the aggregates of these by their names; NULLs and zeros of one
-    without any.
+    """Compute each group's row count and its aggregates by name.
+
+    The aggregates of a group without rows are NULLs and zeros.
 
     Args:
-        kept: rows of all groups, numbered by `GROUP` from 0 to ``groups``; those of equal parts may be
-            several only where there are no parts.
+        kept: retained rows of all groups, numbered by `GROUP` from 0 to ``groups``. Several rows may
+            have equal parts only where there are no parts.
 
     Raises:
-        EngineError: an aggregate fails (a sum that is too great).
+        EngineError: an aggregate fails (for example, a sum overflows).
     """
     plain = kept.filter(kept.column(LIMB).is_null()) if parts.real_sums else kept
     special = [name for real in parts.real_sums for name in real.counts]
@@ -323,7 +330,7 @@ def results_of(
 
 
 def _align_to_groups(rows: pa.Table, aggregates: Sequence[AggregateColumn], groups: int) -> pa.Table:
-    """One row per group, in order; of NULLs where it has no row."""
+    """Aggregate by group: one row per group, in order; NULLs for a group without rows."""
     made = aggregate_groups(rows, [GROUP], aggregates, in_order=False)
     places = np.full(groups, -1, dtype=np.int64)
     places[made.column(GROUP).to_numpy()] = np.arange(made.num_rows)
@@ -336,12 +343,12 @@ def _numbers(totals: pa.Table, name: str) -> npt.NDArray[np.int64]:
 
 
 def _digits(column: pa.Array) -> pa.Array:
-    """Decimals without their places: whole numbers of as many digits."""
+    """Convert decimals to whole numbers with the same digits."""
     return pa.Array.from_buffers(_WHOLE, len(column), column.buffers(), offset=column.offset)
 
 
 def _fill_columns(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts: GroupParts) -> pa.Table:
-    """The table with columns of these names, zeros and NULLs where it has none."""
+    """Return the table with columns of these names; fill missing ones with zeros or NULLs."""
     zeros = {column.name: column.type for column in parts.added}
     columns = []
     for name in names:
@@ -362,7 +369,7 @@ def _fill_columns(rows: pa.Table, names: Sequence[str], schema: pa.Schema, parts
 def _limbs_of(
     real: FloatSum, keys: Sequence[str], changes: pa.Table, also: Sequence[AggregateColumn]
 ) -> pa.Table:
-    """Keys, `LIMB`, and the sums of the column's numbers in it."""
+    """Compute keys, `LIMB`, and the sums of the column's numbers in each limb."""
     values = changes.column(real.column).cast(pa.float64())
     wanted = pc.fill_null(pc.is_finite(values), False)
     if real.filter is not None:
@@ -385,7 +392,10 @@ _MANTISSA, _POWER = ours("mantissa"), ours("power")
 
 
 def _real_sums(real: FloatSum, kept: pa.Table, totals: pa.Table, groups: int) -> npt.NDArray[np.float64]:
-    """float64[groups]: the sums, each rounded once. Cost: a Python integer per limb of a group."""
+    """Compute the groups' sums, each rounded once: float64[groups].
+
+    Cost: a Python integer per limb of a group.
+    """
     sums = np.zeros(groups, dtype=np.float64)
     rows = kept.filter(kept.column(LIMB).is_valid())
     numbers = rows.column(GROUP).to_numpy()
@@ -407,7 +417,7 @@ def _real_sums(real: FloatSum, kept: pa.Table, totals: pa.Table, groups: int) ->
 
 
 def _round_scaled(whole: int, power: int) -> float:
-    """``whole`` times 2 to this power, rounded once; infinite where it is too great.
+    """Compute ``whole`` times 2 to the given power, rounded once; infinite on overflow.
 
     >>> _round_scaled(3, -1), _round_scaled(2**53 + 1, 0), _round_scaled(-1, 1024)
     (1.5, 9007199254740992.0, -inf)
@@ -438,12 +448,14 @@ def aggregate_by_hash(
     *,
     in_order: bool = True,
 ) -> pa.Table:
-    """As `kernel.aggregate.aggregate_groups`, which see, but first the groups of one row, then others.
+    """Aggregate rows by key: first the groups of one row, then the other groups.
+
+    The groups and their aggregates are those of `kernel.aggregate.aggregate_groups`.
 
     Args:
-        hashes: int64[n], equal for rows of equal keys; others may be equal, too.
-        in_order: each of the two is in the order of their first rows. False: groups of one row are in that of
-            their hashes, which is the one that runs have.
+        hashes: int64[n], equal for rows with equal keys; rows with different keys may share a hash.
+        in_order: sort each of the two parts by the first rows of its groups. False: groups of one row
+            are in the order of their hashes, which is the order of runs.
     """
     order = _order(hashes) if all(column.alone is not None for column in aggregates) else None
     if order is None:
@@ -468,8 +480,10 @@ def aggregate_by_hash(
 
 
 def _order(hashes: Slots) -> Rows | None:
-    """The rows by hash; None where a look at neighbours shows that most are not alone: rows come by hash, of
-    several runs."""
+    """Return the rows' order by hash, or None if most rows share their hash with a neighbour.
+
+    Rows with many equal neighbours come from several runs, which are sorted by hash.
+    """
     if np.count_nonzero(hashes[1:] == hashes[:-1]) > len(hashes) * MAX_SHARED_RATIO:
         return None
     return order_of(hashes)
@@ -478,7 +492,7 @@ def _order(hashes: Slots) -> Rows | None:
 def _group_each_row(
     rows: pa.RecordBatch, keys: Sequence[str], aggregates: Sequence[AggregateColumn]
 ) -> pa.Table:
-    """Every row as a group. Columns that stay what they are do not go through DuckDB."""
+    """Return every row as a group of its own; unchanged columns bypass DuckDB."""
     schema = rows.schema
     texts = {name: key_sql(name, schema.field(name).type) for name in keys}
     types = {name: schema.field(name).type for name in keys}
@@ -500,6 +514,6 @@ def _group_each_row(
 
 
 def _concat_tables(first: pa.Table, second: pa.Table) -> pa.Table:
-    """The rows of both; wide columns of one may be narrow in the other."""
+    """Concatenate two tables; a column may be wide in one and narrow in the other."""
     pairs = zip(first.columns, second.columns, strict=True)
     return pa.table([concat_arrays([one_array(a), one_array(b)]) for a, b in pairs], names=first.column_names)

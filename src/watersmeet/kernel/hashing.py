@@ -29,10 +29,12 @@ _LONG_TEXT_BYTES = 512
 
 
 def hash_columns(columns: Sequence[pa.Array], rows: int) -> Slots:
-    """int64[rows]: the hashes of rows by their key columns, in order; without a column all are alike.
+    """Hash rows by their key columns, in order: int64[rows].
+
+    Without key columns, all rows have the same hash.
 
     Raises:
-        TypeError: a type that has no equality (a map, an interval).
+        TypeError: a type has no equality (a map, an interval).
     """
     state = np.full(rows, _SEED if columns else 0, dtype=np.uint64)
     for column in columns:
@@ -41,13 +43,15 @@ def hash_columns(columns: Sequence[pa.Array], rows: int) -> Slots:
 
 
 def hash_rows(columns: Sequence[pa.Array], rows: int) -> Slots:
-    """int64[rows]: the hashes of rows by all of their columns, of whatever types; of a map by its entries as
-    they stand."""
+    """Hash rows by all of their columns, of any types: int64[rows].
+
+    The hash of a map depends on the order of its entries.
+    """
     return hash_columns([column.cast(_hashable_type(column.type)) for column in columns], rows)
 
 
 def _hashable_type(kind: pa.DataType) -> pa.DataType:
-    """A type that has hashes, with all that values of ``kind`` are made of."""
+    """Return a type with hashes that retains every component of values of ``kind``."""
     if pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_struct(kind):
@@ -61,8 +65,11 @@ def _hashable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def family(kind: pa.DataType) -> str:
-    """Types of one family hash equal values alike; equality between families needs a cast first. Of STRUCTs
-    the places of fields count, not their names."""
+    """Return the family of a type; types of one family hash equal values alike.
+
+    Equality between families needs a cast first. In STRUCTs the positions of fields count, not their
+    names.
+    """
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(family(field.type) for field in kind)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -91,7 +98,7 @@ def _mix(words: Words) -> Words:
 
 
 def _values(column: pa.Array) -> Words:
-    """uint64[n], not yet mixed for numbers; NULLs are `_NULL`."""
+    """Compute the words to hash: uint64[n], unmixed for numbers; NULLs are `_NULL`."""
     if pa.types.is_null(column.type):
         return np.full(len(column), _NULL, dtype=np.uint64)
     words = _words(column)
@@ -146,7 +153,10 @@ def _of_decimals(column: pa.Array) -> Words:
 
 
 def _of_texts(column: pa.Array, width: np.dtype[Any]) -> Words:
-    """Eight bytes at a time, for all texts that have as many."""
+    """Hash strings eight bytes at a time, vectorized over all strings of that length or more.
+
+    Very long strings are hashed one by one with BLAKE2b.
+    """
     buffers = column.buffers()
     count = len(column)
     if count == 0:
@@ -175,7 +185,7 @@ def _of_texts(column: pa.Array, width: np.dtype[Any]) -> Words:
 
 
 def _of_lists(column: pa.Array) -> Words:
-    """One element of every list at a time."""
+    """Hash lists, one element of every list at a time."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = _values(column.flatten())
     starts = np.cumsum(lengths) - lengths

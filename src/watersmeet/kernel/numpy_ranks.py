@@ -21,8 +21,13 @@ _MAX_RANK = 1 << 62
 
 
 def plain_ranks(columns: Sequence[pa.Array]) -> Ranks | None:
-    """int64[n], from 0, without gaps, of rows that are there: by the first column, of equal ones by the next,
-    and so on. None: a column has a type that is not plain, such as lists and maps."""
+    """Rank rows by the first column, then the next, and so on: int64[n], from 0 without gaps.
+
+    ``columns`` must have at least one row.
+
+    Returns:
+        None if a column's type is not plain, such as a list or a map.
+    """
     if not all(_is_plain(column.type) for column in columns):
         return None
     ranks, count = _ranks(columns[0])
@@ -50,7 +55,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether values are numbers of NumPy's in memory, in their own order."""
+    """Return True if values are NumPy numbers in memory, with their own order."""
     tests = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64)
     return any(test(kind) for test in tests) or _is_time(kind)
 
@@ -86,7 +91,7 @@ def _of_numbers(column: pa.Array) -> tuple[Ranks, int]:
 
 
 def _of_binary(column: pa.Array) -> tuple[Ranks, int]:
-    """Each different value is looked at once."""
+    """Rank strings or binaries; each distinct value is compared once."""
     encoded = column.dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     places = np.empty(len(order) + 1, dtype=np.int64)
@@ -96,6 +101,6 @@ def _of_binary(column: pa.Array) -> tuple[Ranks, int]:
 
 
 def _close(ranks: Ranks) -> tuple[Ranks, int]:
-    """Without gaps."""
+    """Compute ranks without gaps from ranks with gaps; return them and their number."""
     different, closed = np.unique(ranks, return_inverse=True)
     return closed, len(different)

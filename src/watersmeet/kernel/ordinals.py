@@ -29,7 +29,10 @@ _DAYS = MAX_TIME // DAY_US
 
 
 def raw(column: pa.Array) -> Raw:
-    """The values of a column without NULLs, as they lie in memory; of a decimal its two words, [n, 2]."""
+    """Return the values of a column without NULLs as they lie in memory.
+
+    A decimal has two words per value: [n, 2].
+    """
     assert not column.null_count, "a band's column holds a NULL"
     kind = column.type
     if pa.types.is_decimal(kind):
@@ -42,7 +45,7 @@ def raw(column: pa.Array) -> Raw:
 
 
 def ordinals_of(column: pa.Array, measure: Measure, rows: npt.NDArray[np.int64] | None = None) -> Times:
-    """The ordinals of a column without NULLs, or of the chosen ``rows`` of it. int64."""
+    """Compute the int64 ordinals of a column without NULLs, or of the chosen ``rows`` of it."""
     if measure.kind == "text":
         return text_ordinals(column, rows)
     values = raw(column)
@@ -50,8 +53,11 @@ def ordinals_of(column: pa.Array, measure: Measure, rows: npt.NDArray[np.int64] 
 
 
 def text_ordinals(column: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> Times:
-    """Texts by their first bytes, as Spark orders them: 63 bits, from -2**62, so that no difference of two is
-    beyond int64. Reads `TEXT_BYTES` bytes of each row chosen, however wide it is."""
+    """Compute ordinals of strings from their first bytes, in Spark's order.
+
+    Ordinals have 63 bits and start at -2**62, so that the difference of two never overflows int64. The
+    function reads `TEXT_BYTES` bytes of each chosen row, regardless of its length.
+    """
     assert not column.null_count, "a band's column holds a NULL"
     if not len(column):
         return np.zeros(0, dtype=np.int64)
@@ -71,7 +77,7 @@ def text_ordinals(column: pa.Array, rows: npt.NDArray[np.int64] | None = None) -
 
 
 def ordinals(values: Raw, kind: pa.DataType, measure: Measure) -> Times:
-    """The ordinals of values of a `raw` column of Arrow type ``kind``."""
+    """Compute the ordinals of values of a `raw` column of Arrow type ``kind``."""
     if measure.kind == "real":
         return real_ordinals(reals(values, kind))
     if measure.kind == "decimal":
@@ -89,7 +95,7 @@ def ordinals(values: Raw, kind: pa.DataType, measure: Measure) -> Times:
 
 
 def real_ordinals(values: Reals) -> Times:
-    """Doubles by their order: NaN above everything, -0.0 as 0.0."""
+    """Compute ordinals of doubles in their order: NaN is above everything, -0.0 equals 0.0."""
     plain = values + 0.0
     plain[np.isnan(plain)] = np.nan
     bits = plain.view(np.int64)
@@ -97,12 +103,12 @@ def real_ordinals(values: Reals) -> Times:
 
 
 def ordinals_to_reals(values: Times) -> Reals:
-    """The doubles that have these ordinals."""
+    """Convert ordinals back to the doubles that have them."""
     return np.where(values < 0, values ^ _MAGNITUDE, values).view(np.float64)
 
 
 def reals(values: Raw, kind: pa.DataType) -> Reals:
-    """Values of a `raw` numeric column as doubles, right but for a few units in the last place."""
+    """Convert a `raw` numeric column to doubles, accurate to a few units in the last place."""
     if not pa.types.is_decimal(kind):
         return values.astype(np.float64, copy=False)
     low, high = values[:, 0].view(np.uint64), values[:, 1]

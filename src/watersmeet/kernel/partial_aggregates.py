@@ -59,7 +59,7 @@ class Partials:
 
 
 def partials_of(calls: Sequence[AggregateCall]) -> Partials | None:
-    """What is kept for these calls; None: one of them needs the rows."""
+    """Return what to retain for these calls, or None if a call needs the rows themselves."""
     kept = _PartialColumns()
     count = kept.sum("count(*)", _number([]), pa.int64())
     finish = []
@@ -83,8 +83,13 @@ class _PartialColumns:
         self._names: dict[tuple[str, str], str] = {}
 
     def column(self, text: str, alone: str, kind: pa.DataType, combined: str) -> str:
-        """The column, quoted, that holds ``text`` over rows, ``alone`` of one row; ``combined``: the same of
-        several partial rows, with ``{0}`` for the column."""
+        """Return the quoted name of the column that contains ``text`` over rows; add a new one.
+
+        Args:
+            text: SQL over many rows.
+            alone: SQL for the same over one row.
+            combined: SQL for the same over several partial rows, with ``{0}`` for the column.
+        """
         column_name = self._names.get((text, combined))
         if column_name is not None:
             return column_name
@@ -97,15 +102,21 @@ class _PartialColumns:
         return quote_identifier(name)
 
     def sum(self, text: str, alone: str, kind: pa.DataType) -> str:
-        """A column of which the values add up."""
+        """Return the quoted name of a column whose values add up."""
         return self.column(text, alone, kind, f"CAST(sum({{0}}) AS {duckdb_type(kind)})")
 
 
 def _finish(
     call: AggregateCall, text: str, result: pa.DataType, kept: _PartialColumns
 ) -> tuple[str, str] | None:
-    """The call over partial rows, and over one; ``text``: over rows, of the type ``result``. None: it needs
-    the rows."""
+    """Build SQL for the call over partial rows and over one partial row.
+
+    Args:
+        text: SQL for the call over rows, with the type ``result``.
+
+    Returns:
+        None if the call needs the rows themselves.
+    """
     rows = [] if call.filter is None else [quote_identifier(call.filter)]
     names, function = [quote_identifier(column) for column in call.columns], call.function
     if function in _ALIKE:
@@ -157,11 +168,11 @@ def _finish(
 
 
 def _value(text: str, conditions: Sequence[str]) -> str:
-    """``text`` over one row, if these are TRUE of it; else NULL."""
+    """Return SQL for ``text`` over one row if all conditions are TRUE for it, else NULL."""
     return f"CASE WHEN {' AND '.join(conditions)} THEN {text} END" if conditions else text
 
 
 def _number(conditions: Sequence[str]) -> str:
-    """How many rows one row is of which these are TRUE."""
+    """Return SQL that is 1 for a row if all conditions are TRUE for it, else 0."""
     is_one = f"CASE WHEN {' AND '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "1"
     return f"CAST({is_one} AS BIGINT)"

@@ -36,14 +36,14 @@ class TickRecords:
 
 
 class KnownValues:
-    """Who has the values of records in which placeholders are.
+    """The values that replace placeholders in a tick's records.
 
     Args:
-        columns: those in which placeholders may be, and which values these are.
+        columns: the columns that may contain placeholders, with the values that are placeholders.
         applies: bool[n], the records that count.
         alive: per key whether it has a row before the tick.
 
-    ``unknown``: bool[n], records of rows of which nobody has all values: they cannot count.
+    ``unknown``: bool[n], records of rows for which some value is not known; they cannot count.
     """
 
     def __init__(
@@ -89,7 +89,10 @@ class KnownValues:
 
 
 def _value_holders(records: TickRecords, whole: Mask, deletes: Mask, alive: Mask) -> Rows:
-    """Per record which one up to it has the value; `_STATE`: the row before the tick, `_NOBODY`: none."""
+    """Find per record the last record up to it that has the value.
+
+    `_STATE` stands for the row before the tick, `_NOBODY` for none.
+    """
     numbers = np.arange(len(records.order))
     last = np.maximum.accumulate(np.where(whole | deletes, numbers, -1))
     is_here = last >= records.first[records.key]
@@ -98,7 +101,10 @@ def _value_holders(records: TickRecords, whole: Mask, deletes: Mask, alive: Mask
 
 
 def _is_one_of(column: pa.Array, values: Sequence[Any]) -> Mask:
-    """Which values of a column are one of these. Cost: of lists and maps, those that are as long."""
+    """Return a mask of the column's values that are among ``values``.
+
+    Cost: for lists and maps, a comparison per value whose length is that of one of ``values``.
+    """
     if not pa.types.is_nested(column.type):
         matches = pc.is_in(column, pa.array(values, column.type))
         return np.asarray(matches.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -29,8 +29,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 def rank_parts(values: Sequence[str]) -> GroupParts:
-    """What is kept of partitions: how many rows there are of each different one. ``values``: the columns by
-    which rows of a partition differ."""
+    """Return what to retain per partition: the row count of each distinct row.
+
+    Args:
+        values: the columns in which rows of a partition differ.
+    """
     rows = AggregateColumn(ROWS, f"CAST(sum({quote_identifier(DIFF)}) AS BIGINT)", pa.int64())
     return GroupParts(
         values=tuple(values),
@@ -45,7 +48,7 @@ def rank_parts(values: Sequence[str]) -> GroupParts:
 
 
 def order_sql(keys: Iterable[tuple[str, bool, bool]]) -> str:
-    """The text by which rows are ordered: by columns, each descending or not, with NULLs first or last."""
+    """Build the ORDER BY text from (column, descending, nulls first) triples."""
     return ", ".join(
         f"{quote_identifier(column)} {'DESC' if descending else 'ASC'} NULLS "
         f"{'FIRST' if nulls_first else 'LAST'}"
@@ -64,7 +67,7 @@ class Stretches:
     diffs: Numbers
 
     def numbers(self, most: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """(row, number, diff) of every number, about ``most`` at once."""
+        """Yield (row, number, diff) of every number, in chunks of about ``most``."""
         ends = np.cumsum(self.lengths)
         total = int(ends[-1]) if len(ends) else 0
         for low in range(0, total, most):
@@ -77,15 +80,16 @@ class Stretches:
 def rank_changed_rows(
     rows: pa.Table, parts: GroupParts, order: str, most: int
 ) -> tuple[pa.Table, Numbers, Numbers]:
-    """The different rows that are, or were, among the first ``most`` of their partition, and where in it they
-    begin: how many rows were, and are, before them.
+    """Rank the distinct rows that are, or were, among the first ``most`` of their partition.
 
     Args:
-        rows: what is kept of partitions, numbered by `GROUP`, with `WAS` and `IS`; equal rows may be several.
-        order: see `order_sql`.
+        rows: retained rows of partitions, numbered by `GROUP`, with `WAS` and `IS`; equal rows may
+            repeat.
+        order: the ORDER BY text; see `order_sql`.
 
     Returns:
-        `GROUP`, the columns of ``parts``, `WAS` and `IS`, in no order; int64[n] twice.
+        `GROUP`, the columns of ``parts``, `WAS` and `IS`, in no order; then the number of rows that
+        were before each row, and the number that are before it now: int64[n] each.
     """
     sums = [
         AggregateColumn(name, f"CAST(greatest(sum({quote_identifier(name)}), 0) AS BIGINT)", pa.int64())
@@ -115,15 +119,17 @@ def rank_changed_rows(
 
 
 def count_within(most: int, before: Numbers, there: Numbers) -> Numbers:
-    """How many of rows that are ``there``, behind so many others, are among the first ``most``."""
+    """Count how many of ``there`` equal rows after ``before`` others are in the first ``most``."""
     return np.clip(np.minimum(there, most - before), 0, None)
 
 
 def diff_ranks(was: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]) -> Stretches:
-    """The numbers that rows had and have no more, and those that they have and had not.
+    """Compute the row numbers that rows lost and the row numbers that they gained.
 
     Args:
-        was, now: of each row how many are before it, and how many it is, of those that go out.
+        was: per row the number of rows before it, and the number of copies of it that the output
+            contained.
+        now: the same two numbers for the current output.
     """
     rows = np.arange(len(was[0]))
     parts = [_subtract_ranges(rows, was, now, -1), _subtract_ranges(rows, now, was, 1)]
@@ -137,7 +143,10 @@ _FIELDS = ("rows", "firsts", "lengths", "diffs")
 def _subtract_ranges(
     rows: Numbers, one: tuple[Numbers, Numbers], other: tuple[Numbers, Numbers], diff: int
 ) -> Stretches:
-    """What of the numbers of ``one`` is not in ``other``: before it, and behind it."""
+    """Subtract the numbers of ``other`` from those of ``one``.
+
+    The result consists of the stretches before and after ``other``.
+    """
     low, high = one[0] + 1, one[0] + one[1] + 1
     other_low, other_high = other[0] + 1, other[0] + other[1] + 1
     nothing = other[1] == 0

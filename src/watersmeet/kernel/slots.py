@@ -31,11 +31,12 @@ MAX_MERGED_RUNS = 32
 
 
 def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The positions that sort ``values`` (at most 2**32 of them); equal ones stay in their order.
+    """Return the positions that sort ``values`` (at most 2**32); equal ones stay in their order.
 
-    Numbers of 16 bits are sorted by counting: values that span at most 32 bits by two such halves. Others
-    are sorted with their positions in their lower bits, since numpy sorts numbers faster than it finds the
-    order of them; those that differ in the bits for which there is no place then, once more by these.
+    16-bit numbers are sorted by counting, and values that span at most 32 bits by two such halves.
+    Other values are sorted with their positions in their lower bits, since numpy sorts numbers faster
+    than it computes an argsort; values that differ only in bits that do not fit are then sorted once
+    more by these bits.
     """
     if np.count_nonzero(values[1:] < values[:-1]) < MAX_MERGED_RUNS:
         return values.argsort(kind="stable")
@@ -53,7 +54,10 @@ def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def sorted_unique(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The values, ascending, each once: as `numpy.unique`, which costs more than a few of them do."""
+    """Return the distinct values, ascending.
+
+    For a few values this is cheaper than `numpy.unique`.
+    """
     if len(values) < 2:
         return values
     values = np.sort(values)
@@ -89,7 +93,10 @@ def _sort_ties(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: i
 
 
 def _pack_positions(values: _Unsigned, place_bits: int) -> _Unsigned:
-    """Sorted: ``values``, which have that many upper bits free, each with its position below it."""
+    """Sort ``values`` with each value's position in the bits below it.
+
+    The upper ``place_bits`` bits of ``values`` must be free.
+    """
     packed = (values << np.uint64(place_bits)) | np.arange(len(values), dtype=np.uint64)
     packed.sort()
     return packed
@@ -100,25 +107,34 @@ def _low_bits_mask(bits: int) -> np.uint64:
 
 
 def shift_for(least: int, greatest: int) -> int:
-    """By how many bits times of a run between ``least`` and ``greatest`` are coarsened."""
+    """Compute the number of bits by which a run coarsens its times.
+
+    The run's times lie between ``least`` and ``greatest``.
+    """
     return max(0, (greatest - least).bit_length() - TIME_BITS)
 
 
 def offsets(times: Times, base: int, shift: int) -> Slots:
-    """``(times - base) >> shift`` for times ≥ base; exact over all of int64."""
+    """Compute ``(times - base) >> shift`` for times ≥ base; exact over all of int64."""
     distance = times.view(np.uint64) - np.uint64(base & 0xFFFF_FFFF_FFFF_FFFF)
     return (distance >> np.uint64(shift)).view(np.int64)
 
 
 def encode(buckets: Slots, times: Times, base: int, shift: int) -> Slots:
-    """Slots of rows. ``buckets``: int64, lower 32 bits ignored; ``times`` in [base, base + 2**(32+shift))."""
+    """Encode the slots of rows from hashes and times.
+
+    Args:
+        buckets: the hashes, int64; the lower 32 bits are ignored.
+        times: times in [base, base + 2**(32+shift)).
+    """
     return (buckets & BUCKET_MASK) | offsets(times, base, shift)
 
 
 def borders(partitions: int) -> list[int]:
-    """``partitions + 1`` borders of the int64 hash space: multiples of 2**44, the last one 2**63.
+    """Compute the ``partitions + 1`` borders that split the int64 hash space.
 
-    Partition p owns the hashes in [borders[p], borders[p+1]).
+    Borders are multiples of 2**44; the last one is 2**63. Partition p owns the hashes in
+    [borders[p], borders[p+1]).
     """
     prefixes = 1 << (64 - BORDER_BITS)
     cuts = [((p * prefixes) // partitions << BORDER_BITS) + MIN_TIME for p in range(partitions)]
@@ -126,13 +142,16 @@ def borders(partitions: int) -> list[int]:
 
 
 def buckets_in(slots: Slots) -> int:
-    """How many different upper halves sorted slots have."""
+    """Count the distinct upper halves of sorted slots."""
     upper = slots >> np.int64(TIME_BITS)
     return int(np.count_nonzero(upper[1:] != upper[:-1])) + min(1, len(slots))
 
 
 def slice_of(slots: Slots, low: int, high: int) -> tuple[int, int]:
-    """The half-open range of positions in sorted ``slots`` whose hashes lie in [low, high)."""
+    """Find the range of positions in sorted ``slots`` whose hashes lie in [low, high).
+
+    The range is half-open.
+    """
     start = 0 if low <= MIN_TIME else int(np.searchsorted(slots, np.int64(low), side="left"))
     stop = len(slots) if high > MAX_TIME else int(np.searchsorted(slots, np.int64(high), side="left"))
     return start, stop

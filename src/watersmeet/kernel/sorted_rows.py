@@ -48,7 +48,7 @@ class SortedRows:
         return len(self.slots)
 
     def column(self, name: str) -> pa.Array:
-        """A column, kept for the next time: each way to it costs more than a few rows do."""
+        """Return a column and cache it, since each access costs more than a few rows do."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = self.batch.column(name)
@@ -56,21 +56,24 @@ class SortedRows:
 
     @property
     def columns(self) -> HasColumns:
-        """What rows are gathered from: `column` of one batch; several say themselves where rows are."""
+        """The source to gather rows from: this object for one batch, else the chunked rows."""
         return self if isinstance(self.batch, pa.RecordBatch) else self.batch
 
     def times(self, column: str) -> Times:
-        """An event-time column as int64[n]."""
+        """Return an event-time column as int64[n]."""
         return self.raw(column)
 
     def raw(self, column: str) -> Raw:
-        """A column of a band as it lies in memory."""
+        """Return a band's column as it lies in memory."""
         if column not in self._raw:
             self._raw[column] = raw(self.column(column))
         return self._raw[column]
 
     def ordinals(self, measured: Measured, rows: Rows | None = None) -> Times:
-        """What counts of the rows chosen (of all of them, kept for the next time). int64."""
+        """Compute the int64 ordinals of the chosen rows.
+
+        ``rows`` None selects all rows and caches the result.
+        """
         if rows is not None:
             return ordinals_of(self.column(measured.column), measured.measure, rows)
         values = self._ordinals.get(measured.name)
@@ -82,8 +85,10 @@ class SortedRows:
     def around(
         self, measured: Measured, distances: Distances, rows: Rows | None = None
     ) -> tuple[Times, Times]:
-        """Least and greatest ordinal of partners of the rows chosen (of all of them, kept for the next time),
-        inclusive. int64, int64."""
+        """Compute the least and greatest ordinal of each chosen row's partners, inclusive: int64.
+
+        ``rows`` None selects all rows and caches the result.
+        """
         if rows is not None:
             return distances.around(self.ordinals(measured, rows))
         key = measured.name, distances.lower, distances.upper, distances.slack
@@ -93,13 +98,13 @@ class SortedRows:
         return ends
 
     def reals(self, measured: Measured, rows: Rows | None = None) -> Reals:
-        """A column of numbers as doubles, of the rows chosen or of all."""
+        """Return a numeric column as doubles, for the chosen rows or for all."""
         values = self.raw(measured.column)
         kind = self.column(measured.column).type
         return reals(values if rows is None else values[rows], kind)
 
     def part(self, start: int, stop: int) -> SortedRows:
-        """The rows in [start, stop), without a copy."""
+        """Return the rows in [start, stop) without a copy."""
         if start == 0 and stop == len(self) and self.places is None:
             return self
         slots, spans = self.slots[start:stop], self.spans
@@ -111,7 +116,7 @@ class SortedRows:
         )
 
     def sorted_by(self, index: Measured) -> SortedRows:
-        """The same rows to be looked up by another index. Cost: a sort of one column."""
+        """Return the rows arranged for look-ups by another index. Cost: a sort of one column."""
         if index == self.index:
             return self
         values = self.ordinals(index)

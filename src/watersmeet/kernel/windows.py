@@ -34,9 +34,10 @@ MAX_WINDOW_PAIRS = 2_000_000
 def closing_windows(
     times: Times, size: int, slide: int, before: Watermark, now: Watermark, most: int = MAX_WINDOW_PAIRS
 ) -> Iterator[tuple[Rows, Numbers]]:
-    """The pairs of a row and a window of it whose end is in (``before``, ``now``].
+    """Yield the pairs of a row and one of its windows whose end is in (``before``, ``now``].
 
-    Yields (row, window number), int64[m] each, rows ascending; the pairs of one window are in one of them.
+    Yields:
+        (row, window number), int64[m] each, rows ascending; all pairs of one window are in one item.
     """
     if len(times) == 0:
         return
@@ -56,7 +57,7 @@ def closing_windows(
 
 
 def _windows(times: Times, size: int, slide: int) -> tuple[Numbers, Numbers]:
-    """The numbers of the first and the last window that hold each time."""
+    """Compute the numbers of the first and the last window that contain each time."""
     last = np.floor_divide(times, np.int64(slide))
     if size == slide:
         return last, last
@@ -103,11 +104,11 @@ def _products(numbers: Numbers, slide: int, more: int) -> Times:
 
 
 def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
-    """The number of each row's session: rows of one key no more than ``gap`` apart are in one.
+    """Number each row's session: rows of one key at most ``gap`` apart share a session.
 
     Args:
-        times: sorted within each key, whose rows are together.
-        same_key: bool[n], whether a row has the key of the row before it (the first: False).
+        times: sorted within each key; the rows of a key are contiguous.
+        same_key: bool[n], True if a row has the key of the row before it (the first row: False).
     """
     if len(times) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -130,11 +131,11 @@ class LiveSessions:
 
 
 def live_sessions(keys: Numbers, times: Times, counts: Numbers, gap: int) -> LiveSessions:
-    """The sessions of the times at which there are rows at all.
+    """Compute the sessions over the times that have at least one row.
 
     Args:
-        keys: equal numbers for rows of equal keys; counts: how many rows each one adds (below zero: takes
-            away) at its time.
+        keys: equal numbers for rows with equal keys.
+        counts: the number of rows that each one adds at its time (negative: removes).
     """
     order = np.lexsort((times, keys))
     keys, times = keys[order], times[order]
@@ -152,7 +153,7 @@ def live_sessions(keys: Numbers, times: Times, counts: Numbers, gap: int) -> Liv
 
 
 def _mark_changes(values: Numbers) -> Mask:
-    """Which are not the same as the one before; the first is not."""
+    """Return a mask of the values that differ from the one before; the first is True."""
     differ = np.ones(len(values), dtype=np.bool_)
     differ[1:] = values[1:] != values[:-1]
     return differ

@@ -39,7 +39,7 @@ Ask = Callable[[Row], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class AsyncMap:
-    """What is asked, and how; made by `map_async`.
+    """Asynchronous lookup and its options; create one with `map_async`.
 
     >>> async def city(row):
     ...     return {"city": "Kiel"}
@@ -62,17 +62,19 @@ def map_async(
     timeout: float | None = 30.0,
     ordered: bool = True,
 ) -> AsyncMap:
-    """A service to be asked about each row, for `run`.
+    """Create a lookup that calls a service for each row, for `run`.
 
     Args:
-        fn: a coroutine function: a row, with values as Arrow gives them to Python, to the columns that it
-            adds. It is run in the loop of an ``async for``, or in one of the run's own.
-        answers: these columns, by name the SQL type of each.
-        max_in_flight: so many calls at a time.
-        timeout: seconds for one call; None: as long as it takes.
-        ordered: rows go on in the order in which they came; False: in that of the answers.
+        fn: a coroutine function from a row, with values as Arrow converts them to Python, to the
+            columns that it adds. It runs in the loop of an ``async for``, or in the run's own loop.
+        answers: the added columns, as a dictionary from name to SQL type.
+        max_in_flight: maximum number of concurrent calls.
+        timeout: seconds for one call; None: no limit.
+        ordered: True: rows continue in the order of arrival; False: in the order of the answers.
 
-    Raises: SpecError, or SeveralErrors with all that is wrong.
+    Raises:
+        SpecError: an argument is wrong.
+        SeveralErrors: several arguments are wrong.
 
     >>> from watersmeet import local
     >>> async def city(row):
@@ -120,10 +122,10 @@ class Asking:
         self.asked, self._where, self._store = asked, where, store
 
     async def answered(self, rows: pa.Table, tick: int) -> pa.Table:
-        """The rows with their answers, once these are stored.
+        """Return the rows with their answers, once the answers are stored.
 
         Raises:
-            EngineError: a call failed, or was not answered in time; what was answered is stored all the same.
+            EngineError: a call failed or timed out; the other answers are stored nevertheless.
         """
         answered = self._answered(tick)
         keys, asked_of = list[str](), list[Row]()
@@ -174,7 +176,7 @@ class Asking:
             await asyncio.gather(*workers, return_exceptions=True)
 
     async def _call(self, row: Row) -> pa.Table:
-        """One row: the answer as it is now, whatever becomes of what the function returned."""
+        """Call the function for one row and copy its answer, which the function may change later."""
         try:
             async with asyncio.timeout(self.asked.timeout) as limit:
                 answer = await self.asked.fn(row)
@@ -217,7 +219,7 @@ class Asking:
         return add_utc_zone(build_table(self.asked.columns, answers), self.asked.columns)
 
     def _answered(self, tick: int) -> dict[str, pa.Table]:
-        """What was stored of the tick before; what is of ticks before the last one goes."""
+        """Load the stored answers of the tick, and delete those of ticks before the previous one."""
         answered: dict[str, pa.Table] = {}
         schema = self._table([]).schema
         for name in self._store.names(FOLDER):

@@ -36,15 +36,16 @@ Result = TypeVar("Result")
 
 
 class Stages:
-    """Of one run.
+    """Asynchronous lookups of one run.
 
     Args:
-        before: per source.
-        after: per query.
+        before: lookups per source.
+        after: lookups per query.
 
     Raises:
-        SpecError, or SeveralErrors: there is no such source or query, or the columns of the answers are not
-        declared, or there already.
+        SpecError: a source or query does not exist, or the answers' columns are undeclared or already
+            exist.
+        SeveralErrors: there are several of these problems.
     """
 
     def __init__(self, job: LocalJob, before: Mapping[str, AsyncMap], after: Mapping[str, AsyncMap]) -> None:
@@ -59,11 +60,11 @@ class Stages:
 
     @property
     def asks(self) -> bool:
-        """Whether anything is asked."""
+        """True if the run has any lookups."""
         return bool(self._before or self._after)
 
     def take(self, name: str, batch: Any) -> bool:
-        """Rows of a source; whether something is to be asked about them before they are pushed."""
+        """Take rows of a source; return True if a lookup must precede their push."""
         if name not in self._before:
             return False
         source, _ = self._before[name]
@@ -82,7 +83,7 @@ class Stages:
         self._waiting = []
 
     async def after(self, output: Output) -> Output:
-        """The output with its answers."""
+        """Return the output with the answers of the queries' lookups."""
         if not self._after:
             return output
         tables = dict(output.tables)
@@ -91,7 +92,7 @@ class Stages:
         return replace(output, tables=tables)
 
     def run(self, loop: asyncio.Runner, stage: Coroutine[Any, Any, Result]) -> Result:
-        """The stage to its end, in a loop of the run's own."""
+        """Run a stage to its end, in the run's own event loop."""
         if self.asks:
             return loop.run(stage)
         try:
@@ -216,22 +217,23 @@ def run(
     inputs: Mapping[str, Batches | Callable[[int], Batches]] | None = None,
     **more_inputs: Batches | Callable[[int], Batches],
 ) -> Run:
-    """The ticks of a job over inputs, to be looped over by ``for`` or ``async for``: each an `Output`.
+    """Run a job over inputs; iterate over its ticks with ``for`` or ``async for``.
 
     Args:
         query, store, settings, tables, partitions, clock: as `watersmeet.local.job`.
-        end: when all inputs have ended, so have the streams: what is retained goes out in a last tick, and
-            the job is finished. False: it stays for the next run.
-        before: per source what is asked about its rows (`map_async`): batches have the declared columns
-            but those of the answers.
-        after: per query what is asked about its rows: answers are further columns of its output.
-        inputs, more_inputs: per source its batches: an iterable (read in the caller's own thread) or an async
-            iterable (``async for`` alone) of anything that `LocalJob.push` takes, and of `Advance`. With a
-            store, a function that gives them from the n-th batch on: so many were taken before.
+        end: True: when all inputs end, the streams end too: a last tick emits the retained rows and the
+            job is finished. False: the rows stay for the next run.
+        before: per source, the lookup for its rows (`map_async`): batches have the declared columns
+            except those of the answers.
+        after: per query, the lookup for its rows: answers are further columns of its output.
+        inputs, more_inputs: per source, its batches: an iterable (read in the caller's thread) or an
+            async iterable (only with ``async for``) of anything that `LocalJob.push` accepts, and of
+            `Advance`. With a store, a function that returns the batches from the n-th one on, where n
+            is the number of batches already processed.
 
     Raises:
-        SpecError: an input is none of the job's, or one of them is missing; or it cannot be said where a run
-            over a store with a state is to go on reading.
+        SpecError: an input is not one of the job's, an input is missing, or a run over a store with
+            state cannot determine where to continue reading.
 
     >>> from watersmeet import local
     >>> orders = [[{"t": 1, "k": "x"}, {"t": 2, "k": "y"}], [{"t": 40, "k": "z"}]]
@@ -347,7 +349,7 @@ class Run:
         self._close_job()
 
     def _close_job(self) -> None:
-        """Also of a run that nobody began to loop over."""
+        """Close the job, also of a run over which nobody iterates."""
         self.job.clear()
         self.job.close()
 
@@ -426,8 +428,10 @@ class Run:
             self._close_job()
 
     async def _ticked(self, *, end: bool = False) -> Output:
-        """A tick, in a thread, and what is asked before and after it. Whoever is cancelled while it runs
-        waits for it: it is committed, or it is not."""
+        """Run a tick in a thread, with the lookups before and after it.
+
+        A caller that is cancelled during the tick waits for it to commit or fail.
+        """
         await self._stages.before()
         ticking = asyncio.ensure_future(asyncio.to_thread(self._tick, end=end))
         try:
@@ -471,7 +475,7 @@ def _is_within_a_loop() -> bool:
 
 
 def _taken(opened: LocalJob) -> dict[str, int]:
-    """Per source how many of its batches are in the state."""
+    """Return, per source, the number of its batches that are in the state."""
     taken = dict.fromkeys(opened.sources, 0)
     if opened.driver.manifest is None:
         return taken
@@ -522,7 +526,7 @@ def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, in
 
 
 def _is_table(batches: Any) -> bool:
-    """It can be iterated over, but column by column."""
+    """Return True if the object is a table, whose iteration is by column."""
     return hasattr(batches, "column_names") or (hasattr(batches, "columns") and hasattr(batches, "shape"))
 
 
@@ -535,7 +539,7 @@ async def _next(batches: AsyncIterator[Batch]) -> Batch:
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """When it returns they are done, and nobody is told what came of them."""
+    """Cancel tasks, wait until they are done, and ignore their results."""
     waiting = list(tasks)
     for task in waiting:
         task.cancel()

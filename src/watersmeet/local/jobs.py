@@ -39,23 +39,23 @@ def job(
     clock: Callable[[], int] | None = None,
     change_queries: bool = False,
 ) -> LocalJob:
-    """A job in this process, whose sources are what is pushed.
+    """Create a job in this process whose sources are pushed rows.
 
     Args:
-        query: the text of a job (its sources may be of any connector: none is read), a `JoinSpec`, a job of
-            relations, a relation, or a plan.
-        store: where the state is, and what the last tick put out: a directory, the URL of an object store
-            or of tables in PostgreSQL (``s3://…``, ``postgresql://…``), or a `Store`. There the job goes on.
-            None: in memory, and gone with the job.
-        settings: of a text, as ``--set`` of the command line.
-        tables: what tables that rows meet as of their tick hold at the start, as for `LocalJob.push`. They
-            are outside of the store, and have to be said again when the job is opened again.
-        partitions: into how many shares a tick's work is cut.
-        clock: tells the time in µs since 1970; None: the wall clock.
-        change_queries: queries may have come, gone or changed since the state was made.
+        query: the text of a job (its sources may have any connector, but none is read), a `JoinSpec`,
+            a job of relations, a relation, or a plan.
+        store: where the state and the last tick's output are: a directory, the URL of an object store
+            or of PostgreSQL tables (``s3://…``, ``postgresql://…``), or a `Store`. The job resumes from
+            it. None: in memory, and lost with the job.
+        settings: settings for a text, like the command line's ``--set``.
+        tables: initial rows of tables that rows meet as of their tick, as for `LocalJob.push`. They are
+            not in the store; pass them again when the job is opened again.
+        partitions: number of partitions into which a tick's work is split.
+        clock: returns the time in µs since 1970; None: the wall clock.
+        change_queries: allow queries that were added, removed or changed since the state was created.
 
     Raises:
-        WatersmeetError: what is wrong with the query, or with the state.
+        WatersmeetError: the query or the state is wrong.
 
     >>> from watersmeet import local
     >>> opened = local.job('''
@@ -87,13 +87,13 @@ def _wall_clock() -> int:
 
 
 def plan_of(query: Asked, settings: Mapping[str, str] | None) -> JobPlan:
-    """Return the plan of whatever says what is asked.
+    """Return the plan of any form of a query.
 
     Args:
-        settings: of a text, as SET.
+        settings: settings for a text, like SET.
 
     Raises:
-        WatersmeetError: what is wrong with it.
+        WatersmeetError: the query is wrong.
     """
     if settings and not isinstance(query, str):
         raise SpecError(

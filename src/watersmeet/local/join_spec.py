@@ -40,25 +40,29 @@ Times = Sequence[str] | Mapping[str, Length | None]
 
 @dataclass(frozen=True, kw_only=True)
 class JoinSpec:
-    """A join of two streams.
+    """Specification of a join of two streams.
 
-    ``left``, ``right``: their columns, by name the SQL type of each. ``left_times``, ``right_times``: the
-    event times among them: names, whose watermarks move by `LocalJob.advance` alone; or by name how far the
-    watermark stays behind the greatest time seen (None: explicit advances alone). Lengths are whole numbers
-    of integer times, of others a timedelta or a text such as ``"10 seconds"``. ``condition``: what two rows
-    have to do with each other, see `watersmeet.local`. ``how``: as in `Relation.join`.
+    Attributes:
+        left, right: columns, as a dictionary from name to SQL type.
+        left_times, right_times: the event times among them: names, whose watermarks only
+            `LocalJob.advance` raises; or a dictionary from name to lag, by which the watermark lags the
+            greatest time seen (None: only explicit advances). Lengths are integers for integer times,
+            otherwise a timedelta or a text such as ``"10 seconds"``.
+        condition: the relation between two rows, see `watersmeet.local`.
+        how: as in `Relation.join`.
+        postpone: bounds on which the caller relies, ``{"right.t": {"left.t": c}}``: once the watermark
+            of ``right.t`` is v, no left row below v − c is needed. They follow from the condition, so
+            they are optional; given bounds are checked against the derived ones. A bound that would
+            release rows that may still match is rejected. A longer one is also true: of several for
+            one pair the smallest counts, and rows are not retained longer because of it.
+        outputs: the columns of the result, by name; None: all columns of both sides (for semi and anti
+            joins, of the left side); columns with the same name become ``side_column``.
+        names: names of the two sides, as sources of the job, and before the dot in watermark keys.
+        options: options by name, like SET in a job's text.
 
-    ``postpone``: bounds that the caller counts on, ``{"right.t": {"left.t": c}}``: once the watermark of
-    ``right.t`` is v no left row below v − c is needed. They follow from the condition, so there is nothing to
-    say; what is said is checked against what follows. One that would let rows go which may still match is
-    refused. A longer one is true as well: of several for one pair the smallest counts, and rows stay no
-    longer for it.
-
-    ``outputs``: the columns of the result, by name; None: all columns of both sides (of semi and anti joins
-    of the left one), those of one name as ``side_column``. ``names``: of the two sides, as sources of the
-    job, and before the dot in watermark keys. ``options``: as SET of a job's text, by name.
-
-    Raises, when it is made: SpecError, or SeveralErrors with all that is wrong.
+    Raises:
+        SpecError: the specification is wrong; raised on creation.
+        SeveralErrors: several parts are wrong.
 
     >>> from watersmeet import local
     >>> spec = local.JoinSpec(
@@ -126,14 +130,18 @@ class JoinSpec:
 
     @cached_property
     def job(self) -> Job:
-        """What is asked, as `spec` has it; without ``postpone``, which `plan` checks."""
+        """Job as a description of `spec`, without ``postpone``, which `plan` checks."""
         job = description_of([self.relation.to_sink(memory(JOINED))], self.options)
         (insert,) = job.inserts
         return replace(job, inserts=(replace(insert, query=_with_quotes(insert.query)),))
 
     @cached_property
     def plan(self) -> JobPlan:
-        """How it is run, for `LocalJob`. Raises: PlanError, or SeveralErrors, when it cannot be."""
+        """Plan of the join, for `LocalJob`.
+
+        Raises:
+            PlanError, SeveralErrors: the join cannot be planned.
+        """
         plan = plan_job(self.job)
         raise_all(list(_too_short(self._needed, _derived(plan))))
         return plan
@@ -165,7 +173,7 @@ class JoinSpec:
 
     @cached_property
     def _needed(self) -> dict[tuple[str, str], int]:
-        """By (by, evicted) the bounds that the caller counts on."""
+        """Bounds on which the caller relies, by (by, evicted)."""
         types = {
             f"{source.name}.{time.column}": column.type
             for source in self._sources
@@ -216,7 +224,7 @@ def _source(name: str, columns: Any, times: Any) -> Source:
 
 
 def _units(length: Any, is_time: bool, where: str) -> int:
-    """Return a length in units of an event time, µs of one that is no number."""
+    """Return a length in units of an event time, which are µs unless the time is an integer."""
     if is_time and isinstance(length, str):
         return length_us(length, where)
     if is_time and isinstance(length, timedelta):
@@ -228,7 +236,7 @@ def _units(length: Any, is_time: bool, where: str) -> int:
 
 
 def _with_quotes(query: Query) -> Query:
-    """The query with all names in quotes, as fingerprints of states of earlier versions have them."""
+    """Quote all names of the query, as the state fingerprints of earlier versions have them."""
     join = query.relation
     assert isinstance(join, Join)
     left, right = (
@@ -250,7 +258,7 @@ def _quoted(expr: Expr) -> Expr:
 
 
 def _derived(plan: JobPlan) -> dict[str, dict[str, int]]:
-    """The postpone map of the one join: per pair the smallest."""
+    """Return the derived postpone map of the only join: the smallest bound per pair."""
     bounds = [bound for node in plan.queries[0].nodes for bound in node.bounds]
     derived: dict[str, dict[str, int]] = {}
     for bound in bounds:

@@ -65,7 +65,7 @@ class Cache:
         return os.path.join(self.folder, f"{digest}{_SUFFIX}")
 
     def read(self, name: str) -> pa.Buffer | None:
-        """What is stored under ``name``; None: it is not here, or not whole."""
+        """Return the content stored under ``name``, or None if it is missing or incomplete."""
         path = self._path(name)
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -147,7 +147,13 @@ class Cache:
                 self.drop(name)
 
     def _is_private(self) -> bool:
-        """Whether the directory is there, ours, and for nobody else. Raises: OSError."""
+        """Create the directory if needed; return True if it is this user's and private.
+
+        A private directory has mode 0700; the method sets it.
+
+        Raises:
+            OSError: the file system rejects the operation.
+        """
         with suppress(FileExistsError):
             os.makedirs(self.folder, 0o700)
         status = os.lstat(self.folder)
@@ -183,8 +189,11 @@ class Cache:
 
 
 def is_cacheable(name: str) -> bool:
-    """Whether no other content ever has the name. All else has to be what is there now: another machine may
-    have removed it, and made it anew."""
+    """Return True if the name always has the same content.
+
+    All other objects must be read as they are now: another machine may have deleted and recreated
+    them.
+    """
     return name.startswith(_IMMUTABLE_PREFIXES)
 
 

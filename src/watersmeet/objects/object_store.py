@@ -91,17 +91,19 @@ more as soon as it is told anything."""
 
 @dataclass(frozen=True)
 class ObjectLocation:
-    """Where objects are, and how to get there. It holds no secrets: they are in each process's environment.
+    """The location of objects and how to access it.
+
+    It contains no secrets: they are in each process's environment.
 
     Args:
         url: ``s3://bucket/prefix``, ``gs://…``, ``az://…``.
         options: of the client, such as ``endpoint`` and ``region``.
-        allow_http: without TLS.
-        timeout_s: of one request.
-        patience_s: how long requests are repeated.
+        allow_http: allow access without TLS.
+        timeout_s: the time limit of one request.
+        patience_s: how long requests are retried.
 
     Raises:
-        SpecError: the URL is none of these, or has somebody's name or password in it.
+        SpecError: the URL is none of these, or contains a user name or a password.
     """
 
     url: str
@@ -142,10 +144,10 @@ class ObjectLocation:
         object.__setattr__(self, "scheme", parts.scheme)
 
     def client(self) -> Client:
-        """This process's client.
+        """Return this process's client.
 
         Raises:
-            StateError: the library is not installed, or does not take the options.
+            StateError: the library is not installed, or rejects the options.
         """
         return _client(self)
 
@@ -197,16 +199,16 @@ def send_request(
     missing: Answer | None = None,
     patience_s: float | None = None,
 ) -> Answer:
-    """The answer to a request, which is repeated while what is wrong may pass.
+    """Send a request and return its answer; retry it while the error is transient.
 
     Args:
-        what: the request in words, for errors.
-        missing: the answer when there is no such object; None: that is raised, as FileNotFoundError.
-        patience_s: how long it is repeated, where that is less than the place's.
+        what: the request in plain text, for errors.
+        missing: the answer if there is no such object; None: raise FileNotFoundError.
+        patience_s: how long to retry, if shorter than the location's patience.
 
     Raises:
-        StateError: it was refused for good, or the service was away for too long.
-        AlreadyExistsError: of the client, for a conditional put.
+        StateError: the request was rejected permanently, or the service was unavailable for too long.
+        AlreadyExistsError: from the client, for a conditional put.
     """
     client, patience_s = place.client(), min(place.patience_s, patience_s or place.patience_s)
     retrying = tenacity.Retrying(
@@ -232,12 +234,12 @@ def send_request(
 
 
 def is_clients(error: BaseException) -> bool:
-    """Whether the client raised it: classes of its own, and those of Python for what is missing."""
+    """Return True if the client raised the error: its own classes, and OSError of Python."""
     return type(error).__module__.startswith("obstore") or isinstance(error, OSError)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a request that failed so may succeed later.
+    """Return True if a request that failed with this error may succeed later.
 
     >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError()), may_pass(KeyError())
     (True, False, False)
@@ -257,13 +259,15 @@ def may_pass(error: BaseException) -> bool:
 
 
 def is_beyond(error: BaseException) -> bool:
-    """Whether bytes were asked for that begin behind the end of the object."""
+    """Return True if a requested range begins past the end of the object."""
     status = _STATUS.search(str(error))
     return is_clients(error) and status is not None and status[1] == "416"
 
 
 def is_full(said: str) -> bool:
-    """Whether what a client of an object store says means that it has no room left. Names of objects do not.
+    """Return True if an object store's error means that it has no room left.
+
+    Names of objects in the text do not count.
 
     >>> is_full("status code: 403 Forbidden: <Error><Code>QuotaExceeded</Code></Error>")
     True
@@ -277,7 +281,7 @@ def is_full(said: str) -> bool:
 
 
 def object_store_error(place: ObjectLocation, what: str, error: BaseException) -> StateError:
-    """What the client says, as an error that says what to do."""
+    """Convert a client's error to an error with a hint for the user."""
     status, kind = _STATUS.search(str(error)), type(error).__name__
     said = f"{place.url} did not {what}: {plain(error)}"
     if _code(error) == "NoSuchBucket":
@@ -301,7 +305,10 @@ def object_store_error(place: ObjectLocation, what: str, error: BaseException) -
 
 
 def plain(error: BaseException) -> str:
-    """A line of what the client says: no queries of URLs, which may be signed, and no XML."""
+    """Return one line of the client's error, without XML and without URL queries.
+
+    The queries may be signed.
+    """
     text = str(error).split(_DEBUG_SUFFIX)[0]
     words = _QUERY.sub("", " ".join(re.sub(r"<(\?xml|Error\b).*", "", text, flags=re.DOTALL).split()))
     code = _code(error)
@@ -350,7 +357,7 @@ _CLEARS = 5
 
 
 class _Uploads:
-    """What is on its way within `together`, and can be read all the same."""
+    """Uploads in progress within `together`; their content can already be read."""
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS, thread_name_prefix="uploads")
@@ -434,8 +441,11 @@ class ObjectStore:
             uploads.threads.shutdown(cancel_futures=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
-        appear."""
+        """Store ``data`` unless ``name`` exists; return True if the object contains ``data``.
+
+        Raises:
+            StateError: it is unknown whether the object was stored; it may still appear later.
+        """
         self.traffic.add(written=len(data), requests=1)
 
         def created(client: Client) -> bool:
@@ -458,8 +468,13 @@ class ObjectStore:
         return self.read_all([name])[0]
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
-        """As `Store.read_all`: what has to be fetched comes together, sections of one object that lie side by
-        side by one request."""
+        """Read several names, in order.
+
+        The store fetches missing objects together, and adjacent sections of one object in one request.
+
+        Raises:
+            StateError: one of the names does not exist.
+        """
         there = {name: content for name in names if (content := self._at_hand(name)) is not None}
         fetched = group_by_object(name for name in names if name not in there)
         for contents in self._at_once(list(fetched.items())):
@@ -469,7 +484,10 @@ class ObjectStore:
         return [there[name] for name in names]
 
     def _at_hand(self, name: str) -> pa.Buffer | None:
-        """What need not be fetched: it is on its way to the store, or in the cache."""
+        """Return content that needs no fetch: it is being uploaded, or is in the cache.
+
+        None: it must be fetched.
+        """
         section = section_of(name)
         object_name = name if section is None else section.object
         if self._uploads is not None and object_name in self._uploads.waiting:
@@ -492,7 +510,11 @@ class ObjectStore:
             yield from threads.map(lambda asked_for: self._fetch(*asked_for), objects)
 
     def _fetch(self, name: str, sections: list[Section | None]) -> _Fetched:
-        """Of one object what is asked for. Raises: StateError."""
+        """Fetch the requested sections of one object, or all of it.
+
+        Raises:
+            StateError: the object is missing or cannot be read.
+        """
         parts = group_adjacent(section for section in sections if section is not None)
 
         def fetched(client: Client) -> _Fetched:
@@ -508,8 +530,11 @@ class ObjectStore:
         return contents
 
     def _cut(self, client: Client, name: str, parts: Sequence[Sequence[Section]]) -> _Fetched:
-        """Sections of an object, of which one request each brings those that lie side by side. Raises:
-        StateError for an object that ends before they do."""
+        """Fetch sections of an object; one request per group of adjacent sections.
+
+        Raises:
+            StateError: the object ends before the sections do.
+        """
         starts = [part[0].offset for part in parts]
         lengths = [part[-1].end - start for part, start in zip(parts, starts, strict=True)]
         try:
@@ -562,7 +587,11 @@ class ObjectStore:
         return 0
 
     def _delete(self, names: Sequence[str]) -> None:
-        """By few requests, in no order. Raises: StateError."""
+        """Delete objects by few requests, in no order.
+
+        Raises:
+            StateError: the store rejects a request.
+        """
         if names:
             self.traffic.add(requests=1)
 

@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 def names_tables(url: str) -> bool:
-    """Whether it is the URL of a database."""
+    """Return True if the URL is that of a PostgreSQL database."""
     return url.strip().partition(":")[0].lower() in SCHEMES
 
 

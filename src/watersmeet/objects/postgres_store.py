@@ -111,12 +111,12 @@ _ROWS = pa.schema(
 
 
 def pieces_of(data: bytes) -> list[bytes]:
-    """What goes into each row of a file."""
+    """Split a file's content into the pieces that its rows store."""
     return [data[first : first + PART_BYTES] for first in range(0, max(len(data), 1), PART_BYTES)]
 
 
 def rows_from(pipeline: str, files: Mapping[str, pa.Buffer]) -> pa.RecordBatchReader:
-    """The rows of these files, made as they are asked for."""
+    """Return a reader of the rows that store these files; it builds rows on demand."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         held: list[tuple[str, str, int, int, bytes]] = []
@@ -161,8 +161,13 @@ class BulkRead:
         return self._number == len(self._names)
 
     def go_on(self, cursor: Cursor) -> bool:
-        """Read more of it, by one statement; it may be called again whether that has come to an end or not.
-        True. Raises: StateError where rows are not those that were written."""
+        """Read more by one statement; return True.
+
+        It may be called again after the end.
+
+        Raises:
+            StateError: the rows are not those that were written.
+        """
         asked = [
             self._rows_of(number, self._part if number == self._number else 0)
             for number in range(self._number, len(self._names))
@@ -188,7 +193,7 @@ class BulkRead:
         return True
 
     def _rows_of(self, number: int, first_part: int) -> dict[str, Any]:
-        """Of a name, which rows are asked for, and what of them."""
+        """Build the request for a name: which rows, and which bytes of them."""
         section = self._sections[number]
         if section is None:
             return {"number": number, "name": self._names[number], "low": first_part}
@@ -204,8 +209,13 @@ class BulkRead:
         }
 
     def content(self, number: int) -> pa.Buffer | None:
-        """What is stored under a name, by its place; None: nothing, of a section perhaps its object all the
-        same. Raises: StateError where a part of it is gone."""
+        """Return the content stored under the name at a position.
+
+        None: there is nothing; for a section, its object may still exist.
+
+        Raises:
+            StateError: a part of the content is missing.
+        """
         filled = self._given[number]
         if filled is None:
             return None
@@ -219,7 +229,7 @@ class BulkRead:
 
 
 class _PartialRead:
-    """What is read of a name, piece by piece."""
+    """The content of a name that is read piece by piece."""
 
     def __init__(self, size: int) -> None:
         self.content = pa.allocate_buffer(size)
@@ -230,7 +240,7 @@ class _PartialRead:
         return bool(self._filled == self.content.size)
 
     def add(self, piece: pa.Buffer) -> bool:
-        """Whether there is room for it."""
+        """Append a piece; return True if it fits."""
         end = self._filled + piece.size
         if end > self.content.size:
             return False
@@ -265,7 +275,11 @@ the table."""
 
 
 def content_of(cursor: Cursor, place: TablesPlace, name: str) -> pa.Buffer | None:
-    """What is stored; None: nothing. Raises: StateError where a part of it is gone."""
+    """Return the stored content, or None if there is none.
+
+    Raises:
+        StateError: a part of the content is missing.
+    """
     reading = BulkRead(place, [name])
     while not reading.is_over:
         reading.go_on(cursor)
@@ -404,15 +418,21 @@ class TablesStore:
             self.cache.add(name, content)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
-        appear."""
+        """Store ``data`` unless ``name`` exists; return True if the file contains ``data``.
+
+        Raises:
+            StateError: it is unknown whether the data was stored; it may still appear later.
+        """
         self.traffic.add(written=len(data), requests=1)
         return self._asked(
             f'take "{name}"', lambda cursor: self.create_in_transaction(cursor, name, data), writes=True
         )
 
     def create_in_transaction(self, cursor: Cursor, name: str, data: bytes) -> bool:
-        """The same in a transaction, with which it comes to be. The tables are there."""
+        """Store ``data`` unless ``name`` exists; return True if the file contains ``data``.
+
+        The insert is part of the caller's transaction. The tables must exist.
+        """
         sql = f"""INSERT INTO {FILES} VALUES ($1, $2, $3::bigint, $4::bigint, $5)
             ON CONFLICT DO NOTHING RETURNING 1"""
         for part, piece in enumerate(pieces_of(data)):
@@ -427,8 +447,14 @@ class TablesStore:
         return self.read_all([name])[0]
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
-        """As `Store.read_all`: what has to be fetched comes by one statement, or as many as its bytes need,
-        each in a transaction of its own."""
+        """Read several names, in order.
+
+        The store fetches missing content by one statement, or by as many as its bytes need, each in its own
+        transaction.
+
+        Raises:
+            StateError: one of the names does not exist.
+        """
         there = {name: content for name in names if (content := self._at_hand(name)) is not None}
         lacking = [name for name in dict.fromkeys(names) if name not in there]
         reading, are_tables = BulkRead(self.place, lacking), True
@@ -445,7 +471,10 @@ class TablesStore:
         return [there[name] for name in names]
 
     def _at_hand(self, name: str) -> pa.Buffer | None:
-        """What need not be fetched: it is held, or in the cache."""
+        """Return content that needs no fetch: it is buffered in memory or in the cache.
+
+        None: it must be fetched.
+        """
         section = section_of(name)
         object_name = name if section is None else section.object
         if self._held and object_name in self._held:
@@ -459,7 +488,7 @@ class TablesStore:
         return kept
 
     def _missing(self, name: str) -> StateError:
-        """Of what was not there: all of its object, or rows of a section."""
+        """Build the error for missing content: the whole object, or rows of a section."""
         whole = object_of(name)
         if whole != name and self.has(whole):
             return damage_error(f'file "{whole}" in {self.place.url}', "rows of it are gone")
@@ -480,7 +509,7 @@ class TablesStore:
         return [name for (name,) in rows if "/" not in name[len(begin) :]]
 
     def _rows_of(self, what: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Of a query; none where there are no tables yet."""
+        """Run a query and return its rows; none if the tables do not exist yet."""
         none = list[tuple[Any, ...]]()
         return self._asked(what, lambda cursor: rows_of(cursor, sql, *values), empty=none)
 
@@ -494,7 +523,11 @@ class TablesStore:
         )
 
     def delete_all(self, names: Sequence[str]) -> int:
-        """In one transaction: all go, or none."""
+        """Delete files in one transaction: all or none.
+
+        Returns:
+            the number of files that were not deleted.
+        """
         if self.cache is not None:
             self.cache.drop_tick_files(names)
         try:
@@ -538,8 +571,14 @@ class TablesStore:
         return
 
     def check(self) -> None:
-        """A probe is put, refused and taken away: the rights are there, and nothing drops rows in silence.
-        And the table is as it was made: a crash leaves its rows, and one name is there once."""
+        """Check that the store can insert, reject and delete a probe, and that the table is sound.
+
+        The check fails if rights are missing or if rules or triggers drop rows silently. The table must
+        have the properties it was created with: its rows survive a crash, and each name is unique.
+
+        Raises:
+            StateError: the check fails.
+        """
         for wrong, mending in self._rows_of("say what its table is", CHECK_TABLES):
             raise StateError(f"{self.place.url}: {FILES} {wrong}", code="store-refused", hint=mending)
         name = f".probe-{uuid.uuid4().hex}"
@@ -562,16 +601,16 @@ class TablesStore:
         wait_s: float | None = None,
         writes: bool = False,
     ) -> Answer:
-        """Do ``work`` in a transaction, tried again while what is wrong may pass.
+        """Do ``work`` in a transaction; retry it while the error is transient.
 
         Args:
-            what: it in words, for errors.
-            empty: the answer where there are no tables yet; else they are made.
-            wait_s: for how long it is tried, where that is less than the place's patience.
-            writes: what is done is to last, and waits for whoever holds its rows.
+            what: a text for errors.
+            empty: the answer if the tables do not exist yet. Without it, the store creates them.
+            wait_s: how long to retry, if shorter than the location's patience.
+            writes: the work must be durable, and it waits for transactions that lock its rows.
 
         Raises:
-            StateError: it was refused for good, or the server was away for too long.
+            StateError: the work was rejected permanently, or the server was unavailable for too long.
         """
         server = _StateServer(self.place, what)
 
@@ -603,7 +642,7 @@ class TablesStore:
 
 
 class TransactionStore(TablesStore):
-    """The same store in a transaction of somebody's, which decides whether it comes to be."""
+    """A view of the store inside a caller's transaction, which decides whether writes persist."""
 
     def __init__(self, store: TablesStore, cursor: Cursor) -> None:
         super().__init__(store.place)
@@ -633,7 +672,7 @@ class _ConcurrentWrite(Exception):
 
 
 class _StateServer(Server):
-    """That of a state. ``what`` is asked of it, in words."""
+    """The server that stores a state; ``what`` is the current request, in plain text."""
 
     def __init__(self, place: TablesPlace, what: str) -> None:
         super().__init__(place.client_url, "", place.patience_s, _begin_session, pool="state")
@@ -667,7 +706,7 @@ class _StateServer(Server):
 
 
 def postgres_store_error(place: TablesPlace, what: str, error: BaseException) -> StateError:
-    """What the server refuses, as an error that says what to do."""
+    """Convert a server's error to an error with a hint for the user."""
     said = f"{place.url} did not {what}: {words(error, place.client_url)}"
     state = getattr(error, "sqlstate", None) or ""
     if state == "42501":

@@ -29,10 +29,13 @@ _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 <<
 
 
 def store_of(settings: Mapping[str, str]) -> RemoteStore | None:
-    """The store that a run's settings name; None: the state is in the checkpoint directory.
+    """Return the store that a run's settings name.
+
+    None: the state is in the checkpoint directory.
 
     Raises:
-        SpecError: it is none, a size is none, or something is said of a store that is not named.
+        SpecError: the setting does not name a store, a size is invalid, or a store setting is given
+            without a store.
     """
     url = settings.get(STORE)
     if url is None:
@@ -55,7 +58,9 @@ def store_of(settings: Mapping[str, str]) -> RemoteStore | None:
 
 
 def store_at(url: str, settings: Mapping[str, str]) -> RemoteStore | None:
-    """The store at ``url``, without a cache; reached as ``settings`` say, if they are of a store of its kind.
+    """Return the store at ``url``, without a cache.
+
+    It uses the access ``settings`` if they are for a store of its kind.
 
     Raises:
         SpecError: as `store_of`.
@@ -66,7 +71,11 @@ def store_at(url: str, settings: Mapping[str, str]) -> RemoteStore | None:
 
 
 def _tables(url: str, settings: Mapping[str, str], limit: int) -> TablesStore:
-    """Raises: SpecError, also for what is said of object stores alone."""
+    """Build a PostgreSQL store.
+
+    Raises:
+        SpecError: the URL is invalid, or a setting applies to object stores only.
+    """
     for name in (ENDPOINT, REGION, ALLOW_HTTP):
         if name in settings:
             raise SpecError(
@@ -79,7 +88,10 @@ def _tables(url: str, settings: Mapping[str, str], limit: int) -> TablesStore:
 
 
 def _bytes(value: str | None) -> int:
-    """``1 GB``, ``512mb``; ``none``: 0. A kilobyte has 1,024 bytes."""
+    """Parse a size such as ``1 GB`` or ``512mb``; ``none`` is 0.
+
+    A kilobyte has 1,024 bytes.
+    """
     if value is None:
         return DEFAULT_BYTES
     text = value.strip().upper().replace(" ", "")

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def open_listeners(
     settings: Mapping[str, str], run: WatchedRun, say: Callable[[str], None]
 ) -> Iterator[list[Listener]]:
-    """Those that are asked for, while the run goes on.
+    """Yield the listeners that the settings request, and close them when the run ends.
 
     Args:
-        settings: of the run.
-        say: is told, in lines for people, where metrics are shown.
+        settings: settings of the run.
+        say: receives lines for people about where metrics are shown.
 
     Raises:
-        WatersmeetError: metrics cannot be shown where they are to be.
+        WatersmeetError: metrics cannot be shown at the requested address.
     """
     with ExitStack() as stack:
         form = settings.get("log_format")
@@ -48,7 +48,7 @@ def open_listeners(
 
 
 def _endpoint_at(address: Address) -> Endpoint:
-    """The library is loaded by who asks for it."""
+    """Return the process's endpoint at `address`; load the metrics library only on this call."""
     from watersmeet.observe.metrics.endpoint import endpoint_at
 
     return endpoint_at(address)

@@ -34,28 +34,45 @@ class Listener:
     """One that watches a run; it overrides what it wants to be told."""
 
     def announce_page(self, url: str, access: str) -> None:
-        """A browser sees the run there, from before its start to its end. Only if that was asked for.
-        ``access``: who may see it, in words, which hold no secret."""
+        """Report the address at which a browser shows the run, from before its start to its end.
+
+        The run calls this only if a page was requested.
+
+        Args:
+            access: a description of who may see the page; it contains no secret.
+        """
 
     def started(self, waiting: Sequence[WaitingInput], before: ObservedTick | None) -> None:
-        """The first tick comes next. ``waiting``: inputs whose watermarks wait for silent partitions;
-        ``before``: what the last tick before this run has come to, if there was one."""
+        """Handle the start of the run; the first tick comes next.
+
+        Args:
+            waiting: inputs whose watermarks wait for silent partitions.
+            before: the result of the last tick before this run; None if there was none.
+        """
 
     def tick_begins(self, tick: int) -> None:
-        """A tick is begun."""
+        """Handle the start of a tick."""
 
     def tick(self, report: TickReport, result: ObservedTick) -> None:
-        """It is committed. ``result``: what the report was made from, with the account."""
+        """Handle the commit of a tick.
+
+        Args:
+            result: the result from which the report was made, with the row accounting.
+        """
 
     def notice(self, said: str) -> None:
-        """What a person should know and does not stop the job."""
+        """Handle a message that a person should read and that does not stop the job."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The run is over. ``error``: what it failed with; None: it was stopped, or has come to its end."""
+        """Handle the end of the run.
+
+        Args:
+            error: the error with which the run failed; None if it was stopped or reached its end.
+        """
 
 
 class ListenerGroup:
-    """Tells several watchers what an engine tells of a run."""
+    """Group of listeners that forwards each of an engine's run events to all of its members."""
 
     def __init__(self, watchers: Iterable[Listener]) -> None:
         self._watchers = tuple(watchers)
@@ -97,8 +114,10 @@ class ListenerGroup:
 
 
 def run_with_listeners(watchers: Iterable[Listener], run: Callable[[ListenerGroup], Ended]) -> Ended:
-    """What ``run`` gives, which tells ``watchers`` of itself; how it ended they are told here. One that is
-    interrupted is stopped."""
+    """Call `run` with a group of `watchers`, notify them of its end, and return its result.
+
+    An exception other than `Exception`, such as an interrupt, counts as a stop.
+    """
     watching = ListenerGroup(watchers)
     try:
         result = run(watching)

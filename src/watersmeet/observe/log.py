@@ -30,7 +30,7 @@ _FIELDS = "watersmeet"
 
 
 class LogWatcher(Listener):
-    """Writes what it is told into the log; costs nothing where nobody wants it."""
+    """Listener that writes events to the log; it costs nothing when no logger is enabled."""
 
     def __init__(self, run: WatchedRun) -> None:
         self._job = run.job
@@ -90,7 +90,7 @@ class LogWatcher(Listener):
         self._log(logging.WARNING, said)
 
     def note(self, said: str) -> None:
-        """What is good to know of the run."""
+        """Log a message about the run at level INFO."""
         self._log(logging.INFO, said)
 
     def ended(self, error: BaseException | None) -> None:
@@ -109,7 +109,7 @@ class LogWatcher(Listener):
 
 
 def log_error(error: BaseException) -> None:
-    """Into the log, of what no run was begun for."""
+    """Log an error for which no run was started."""
     message, more = _error_fields(error)
     LOG.error("%s", message, extra={_FIELDS: more})
 
@@ -185,7 +185,7 @@ class LogToStream:
 
     @property
     def has_errors(self) -> bool:
-        """Whether an error was written."""
+        """True if an error was written."""
         return self._handler.errors > 0
 
     def __enter__(self) -> LogToStream:

@@ -37,7 +37,11 @@ class Displays:
         self._drawn = 0.0
 
     def show(self) -> None:
-        """One more, in the cell that is run. Raises: ImportError without IPython."""
+        """Show one more display in the cell that runs.
+
+        Raises:
+            ImportError: IPython is not installed.
+        """
         display = import_module("IPython.display").display
         self._handles.append(display(self._shown(), raw=True, display_id=True))
 
@@ -72,7 +76,7 @@ def plan_page(plan: JobPlan) -> str:
 
 
 def refusal_page(what: str, error: Exception) -> str:
-    """What cannot be planned, and why."""
+    """Build the page that shows a job that cannot be planned, and the reason."""
     return _page([f"<pre>{_text(what)}</pre>", f"<pre>{_text(str(error))}</pre>"])
 
 
@@ -83,12 +87,12 @@ def running_page(
     notices: Sequence[str],
     error: BaseException | None,
 ) -> str:
-    """A job as its last ticks tell: rates, watermarks, what is kept.
+    """Build the page of a job from its last ticks: rates, watermarks and retained rows.
 
     Args:
         integers: watermark keys of integer times.
-        notices: what a person was told.
-        error: what it failed with.
+        notices: notices for people.
+        error: the error with which the job failed.
     """
     report = recent.last
     parts = [f"<p><b>{_text(status)}</b>{'' if report is None else _head(recent)}</p>"]
@@ -104,7 +108,7 @@ def running_page(
 
 
 def rows_page(name: str, first: pa.Table, count: int) -> str:
-    """The first rows of a result, of ``count``."""
+    """Build a page of the first rows of a result that has `count` rows."""
     rows = [[_short(value) for value in row] for row in rows_of(first)]
     more = count - first.num_rows
     told = [f"<p>… and {format_count(more, 'more row')}</p>"] if more else []

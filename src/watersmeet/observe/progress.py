@@ -87,7 +87,7 @@ class InputReport:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What of a source was not read yet; ``unit``: ``files`` or ``rows``."""
+    """Unread input of a source; ``unit``: ``files`` or ``rows``."""
 
     count: int
     unit: str
@@ -135,7 +135,7 @@ class TickReport:
 
     @property
     def behind(self) -> str:
-        """What was not read yet, of all sources where it is known; empty: nothing."""
+        """Backlog of all sources that report one, as text; empty: no backlog."""
         units = sorted({backlog.unit for backlog in self.backlog.values()})
         sums = [
             (sum(backlog.count for backlog in self.backlog.values() if backlog.unit == of), of)
@@ -160,15 +160,17 @@ class TickReport:
 
 
 class ProgressNotices:
-    """What is told of ticks in lines of their own: deletes of what is not there, heavy keys, and those that
-    tasks share; of each key once."""
+    """Notices on ticks in lines of their own.
+
+    They report deletes of absent rows, heavy keys, and keys split among tasks; each key once.
+    """
 
     def __init__(self) -> None:
         self._heavy: set[tuple[str, str]] = set()
         self._split: set[tuple[str, str]] = set()
 
     def of(self, report: TickReport) -> list[str]:
-        """The lines of one tick."""
+        """Return the notices of one tick."""
         lines = _missing(report)
         for row in report.inputs:
             for heavy in row.hot_keys:
@@ -214,7 +216,10 @@ class RecentTicks:
         return list(self._reports)  # another thread may add one
 
     def rates(self) -> tuple[float, float]:
-        """Rows a second of the clock, in and out, over the last ticks; there is one at least."""
+        """Return rows in and rows out per second of the clock over the last ticks.
+
+        There must be at least one tick.
+        """
         reports = self.reports
         seconds = sum(report.lasted for report in reports)
         return sum(report.read for report in reports) / seconds, sum(
@@ -223,7 +228,7 @@ class RecentTicks:
 
 
 def _missing(report: TickReport) -> list[str]:
-    """A line per input and row that was to be deleted and was not there, as far as they are told."""
+    """Return one line per input and example of a delete whose row was absent."""
     return [
         f"{row.input}: delete of an absent row: {text}"
         for row in report.inputs

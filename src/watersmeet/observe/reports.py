@@ -23,7 +23,7 @@ from watersmeet.plan.order.forecast import MeasuredSide
 
 
 class ObservedQuery(Protocol):
-    """What is read of one query's part of a tick. Counters are per alias."""
+    """The part of a tick's result that listeners read of one query. Counters are per alias."""
 
     @property
     def input_watermarks(self) -> Mapping[str, Watermark]: ...
@@ -82,7 +82,7 @@ class ObservedSplitKey(Protocol):
 
 
 class ObservedLateness(Protocol):
-    """How late the rows of one column were."""
+    """Lateness of the rows of one column."""
 
     @property
     def counts(self) -> Mapping[str, int]: ...
@@ -118,7 +118,7 @@ class ObservedPartition(Protocol):
 
 
 class ObservedDrift(Protocol):
-    """How far a source is ahead of another one."""
+    """Distance by which a source is ahead of another one."""
 
     @property
     def behind(self) -> str: ...
@@ -140,7 +140,7 @@ class ObservedTraffic(Protocol):
 
 
 class ObservedTick(Protocol):
-    """What is read of a tick."""
+    """The part of a tick's result that listeners read."""
 
     @property
     def tick(self) -> int: ...
@@ -194,11 +194,11 @@ class Reporter:
         self._backlog: dict[str, Backlog] = {}
 
     def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
-        """What was not read yet when the next tick that is reported ended: per source, how many of what."""
+        """Record the backlog at the end of the next reported tick: per source, a count and its unit."""
         self._backlog = {name: Backlog(count, unit) for name, (count, unit) in backlog.items()}
 
     def __call__(self, result: ObservedTick, seconds: float, phases: Mapping[str, float]) -> None:
-        """One tick, how long it took, and how long its phases took."""
+        """Report one tick with its duration and the durations of its phases, in seconds."""
         self.last = result
         now = time.monotonic()
         elapsed = seconds if self._before is None else now - self._before
@@ -290,7 +290,11 @@ def _store_use(traffic: Mapping[str, Sequence[ObservedTraffic]]) -> StoreUse | N
 def split_by_alias(
     watermarks: Mapping[str, Watermark], aliases: Iterable[str]
 ) -> defaultdict[str, dict[str, Watermark]]:
-    """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
+    """Split watermarks per alias and column.
+
+    The longest alias wins: ``u.1.a.t`` is the column ``t`` of ``u.1.a``, even if there is an alias
+    ``u``.
+    """
     longest = sorted(aliases, key=len, reverse=True)
     split: defaultdict[str, dict[str, Watermark]] = defaultdict(dict)
     for key, mark in watermarks.items():
@@ -301,8 +305,11 @@ def split_by_alias(
 
 
 def account_of(result: ObservedTick | None, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
-    """The account as of the tick; None: there was none, and no inputs are in it. ``changed``: files, per
-    source."""
+    """Return the row accounting as of a tick; for None (no tick) it has no inputs.
+
+    Args:
+        changed: changed files per source.
+    """
     queries = {} if result is None else result.queries
     return Account(
         tuple(
@@ -328,7 +335,7 @@ def account_of(result: ObservedTick | None, changed: Mapping[str, ChangedFiles] 
 
 
 def waiting_inputs(holdings: Mapping[str, Mapping[str, Sequence[ObservedHolder]]]) -> list[WaitingInput]:
-    """Per query and alias the partitions that a job waits for when it starts."""
+    """Return, per query and alias, the partitions for which a job waits when it starts."""
     return [
         WaitingInput(_name(query, alias, len(holdings)), _silent_partitions(partitions))
         for query, inputs in holdings.items()
@@ -338,7 +345,7 @@ def waiting_inputs(holdings: Mapping[str, Mapping[str, Sequence[ObservedHolder]]
 
 
 def standstill_of(result: ObservedQuery, alias: str) -> str | None:
-    """Why an input's watermarks do not move, if there is a reason to name."""
+    """Explain why an input's watermarks do not advance; None if no reason is known."""
     marks = split_by_alias(result.input_watermarks, result.account)[alias]
     return standstill_words(
         _silent_partitions(result.holding.get(alias, ())), marks.values(), alias in result.idle
@@ -360,14 +367,14 @@ def _lateness(late: Mapping[str, ObservedLateness]) -> dict[str, LatenessCounts]
 
 
 def integer_times(plan: JobPlan) -> frozenset[str]:
-    """The watermark keys, named as in reports, whose times are integers."""
+    """Return the watermark keys, named as in reports, whose times are integers."""
     return frozenset(
         f"{_name(query, alias, len(plan.queries))}.{column}" for query, alias, column in integer_columns(plan)
     )
 
 
 def integer_columns(plan: JobPlan) -> frozenset[tuple[str, str, str]]:
-    """The same, each as query, alias and column."""
+    """Return the watermark keys whose times are integers, each as query, alias and column."""
     columns = set()
     for query in plan.queries:
         for side in query.alone.sides:
@@ -384,7 +391,7 @@ def _name(query: str, alias: str, queries: int) -> str:
 
 
 def input_name(alias: str) -> str:
-    """What people know as that: rows of a join have no name of their own.
+    """Return the name by which users know an alias; rows of a join have no name of their own.
 
     >>> input_name("o"), input_name("#1")
     ('o', 'rows of join 1')

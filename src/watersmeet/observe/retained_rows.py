@@ -15,7 +15,7 @@ DECLARED, MEASURED = "declared", "measured"
 
 @dataclass(frozen=True)
 class RetentionForecast:
-    """What is kept of an input at most, as forecast."""
+    """Forecast of the maximum that is retained of an input."""
 
     rows: float
     file_bytes: float
@@ -23,21 +23,29 @@ class RetentionForecast:
 
 @dataclass(frozen=True)
 class RetainedState:
-    """Of one input. ``file_bytes``: of its files, None: it has none of its own; files that several queries
-    share count for each. ``most``: by the `DECLARED` rate of its sources, and by the `MEASURED` one, as far
-    as these are known."""
+    """Retained state of one input.
+
+    Attributes:
+        file_bytes: size of its files; None if it has no files of its own. Files that several queries
+            share count for each.
+        most: forecasts by the `DECLARED` rate of its sources and by the `MEASURED` one, as far as these
+            rates are known.
+    """
 
     file_bytes: int | None
     most: dict[str, RetentionForecast]
 
     @property
     def forecast(self) -> RetentionForecast | None:
-        """By the declared rate, where there is one: the measured one follows what comes."""
+        """Forecast by the declared rate, or without one by the measured rate.
+
+        The declared rate has precedence because the measured one follows the input.
+        """
         return self.most.get(DECLARED) or self.most.get(MEASURED)
 
 
 def collect_retained_state(plan: JobPlan, result: ObservedTick) -> dict[tuple[str, str], RetainedState]:
-    """By query and input, as users know it; of all that the job keeps itself."""
+    """Return the retained state by query and input name, for all state that the job owns."""
     measured = result.measured()
     kept: dict[tuple[str, str], RetainedState] = {}
     for query in plan.queries:
@@ -57,8 +65,10 @@ def collect_retained_state(plan: JobPlan, result: ObservedTick) -> dict[tuple[st
 def _most(
     query: str, forecasts: Iterable[SideForecast]
 ) -> dict[tuple[str, str], dict[str, RetentionForecast]]:
-    """Of all sides that keep rows as they come, an input's together; what cannot be said of one of them is
-    not said of the input."""
+    """Return the forecasts per input, summed over its sides that retain raw rows.
+
+    An input has no forecast if one of its sides has none.
+    """
     by_input: dict[tuple[str, str], dict[str, list[tuple[float | None, float]]]] = {}
     for forecast in forecasts:
         if forecast.panes is not None:
@@ -79,5 +89,5 @@ def _most(
 
 
 def _labels(query: str, side: str) -> tuple[str, str]:
-    """The query, and the input as users know it; of a way of holding its rows the input's."""
+    """Return the query and the input name that users know; for an arrangement, its input's."""
     return query, input_name(input_of(side))

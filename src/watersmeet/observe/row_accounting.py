@@ -84,7 +84,10 @@ class InputAccount:
         retained: int,
         late_by: Mapping[str, LatenessCounts] | None = None,
     ) -> InputAccount:
-        """From an engine's counters, named as the fields; ``in`` is ``rows_in``, with broken records."""
+        """Build the account of an input from an engine's counters, which are named like the fields.
+
+        The counter ``in`` is ``rows_in`` and includes broken records.
+        """
         counted = {place: counts.get(place, 0) for place in PLACES if place != "retained"}
         return cls(name, counts.get("in", 0), retained=retained, late_by=late_by or {}, **counted)
 
@@ -98,7 +101,7 @@ class InputAccount:
         return self.difference == 0
 
     def late_line(self) -> str | None:
-        """How late the late rows were, in words; None without any.
+        """Describe how late the late rows were; return None if there are no late rows.
 
         >>> late = {"t": LatenessCounts({"<1s": 3, "<1m": 2}, 41_900_000)}
         >>> InputAccount("o", 9, late=5, late_by=late).late_line()
@@ -141,7 +144,7 @@ class Account:
         return all(row.adds_up() for row in self.inputs)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the account as a dictionary for JSON."""
         changed = {
             name: {"files": files, "names": list(names)}
             for name, (files, names) in self.changed_files.items()
@@ -154,8 +157,11 @@ class Account:
         }
 
     def late_lines(self) -> list[str]:
-        """A line for each input with late rows: how late they were; for each with deletes of rows that were
-        not there; and for each with stale changes. And one for each join of which rows were shed."""
+        """Return lines on late rows, missing deletes, stale changes and load shedding.
+
+        There is one line for each input with late rows (how late they were), with deletes of absent rows,
+        or with stale changes, and one for each join whose rows were shed.
+        """
         late = [line for line in (row.late_line() for row in self.inputs) if line is not None]
         told = (
             ("missing_deletes", "deletes of absent rows: not applied"),
@@ -176,8 +182,11 @@ class Account:
         )
 
     def tables(self, width: int) -> list[Table]:
-        """One column per input, one line per place where rows ended; empty lines left out. As many inputs
-        beside each other as ``width`` characters hold, the others below."""
+        """Build tables with one column per input and one line per place where rows ended.
+
+        Empty lines are left out. Each table has as many inputs as fit into `width` characters; the next
+        table has the others.
+        """
         lines = self._lines()
         first = max(len(line[0]) for line in lines) + _BORDERS
         groups: list[list[int]] = []
@@ -192,7 +201,7 @@ class Account:
         return [self._table(lines, group, title=group is groups[0]) for group in groups]
 
     def _lines(self) -> list[list[str]]:
-        """The label of each line, and its text for each input."""
+        """Return the label of each line with its text for each input."""
         lines = [["in", *(f"{row.rows_in:,}" for row in self.inputs)]]
         for place in PLACES:
             values = [getattr(row, place) for row in self.inputs]

@@ -43,24 +43,33 @@ class Result:
     _table: pa.Table
 
     def arrow(self) -> pa.Table:
-        """An Arrow table; TIMESTAMPs are of UTC."""
+        """Return the rows as an Arrow table; TIMESTAMPs are in UTC."""
         return self._table
 
     def pandas(self) -> Any:
-        """A DataFrame of pandas; whole numbers and truths are of its types that have NULL (``Int64``), for as
-        floats large ones would be others. A NULL of DOUBLE is NaN. Raises: SpecError, if that is not
-        installed."""
+        """Return the rows as a pandas DataFrame.
+
+        Integers and Booleans use pandas' nullable types (``Int64``), because large integers change as
+        floats. A NULL of DOUBLE becomes NaN.
+
+        Raises:
+            SpecError: pandas is not installed.
+        """
         pandas = _needs("pandas")
         kinds = {kind: getattr(pandas, f"{name}Dtype")() for kind, name in _WITH_NULL.items()}
         return self._table.to_pandas(types_mapper=kinds.get, integer_object_nulls=True)
 
     def polars(self) -> Any:
-        """A DataFrame of Polars. Raises: SpecError, if that is not installed."""
+        """Return the rows as a Polars DataFrame.
+
+        Raises:
+            SpecError: Polars is not installed.
+        """
         from_arrow: Callable[[pa.Table], Any] = _needs("polars").from_arrow
         return from_arrow(self._table)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each row as a dict."""
+        """Return each row as a dictionary."""
         rows: list[dict[str, Any]] = self._table.to_pylist()
         return rows
 
@@ -113,7 +122,7 @@ class TablePrinter:
 
 
 def table_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Table:
-    """Rows under their names, whatever is in them."""
+    """Build a table of rows under their column names; escape unprintable text."""
     table = Table(header_style="bold")
     for name in names:
         table.add_column(Text(printable(name)), overflow="fold")

@@ -20,12 +20,12 @@ _NAME = "watersmeet"
 
 
 def is_installed() -> bool:
-    """Whether the library is installed; it is not loaded for that."""
+    """Return True if the OpenTelemetry library is installed, without loading it."""
     return find_spec("opentelemetry") is not None and find_spec("opentelemetry.trace") is not None
 
 
 class SpanWatcher(Listener):
-    """Of one run."""
+    """Listener that records spans of one run."""
 
     def __init__(self, run: WatchedRun) -> None:
         from opentelemetry import trace
@@ -51,7 +51,7 @@ class SpanWatcher(Listener):
         span.end(max(at, start + int(report.seconds * 1e9)))
 
     def ended(self, error: BaseException | None) -> None:
-        """The tick in hand has failed with the run."""
+        """Record the tick in progress as failed if the run failed."""
         begun, self._begun = self._begun, None
         if error is None or begun is None or not self._is_wanted():
             return
@@ -64,7 +64,7 @@ class SpanWatcher(Listener):
         span.end()
 
     def _is_wanted(self) -> bool:
-        """A proxy stands for a provider that nobody has set."""
+        """Return True if a tracer provider is set; without one, OpenTelemetry returns a proxy."""
         return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
     def _attributes(self, report: TickReport, result: ObservedTick) -> Iterator[tuple[str, Any]]:

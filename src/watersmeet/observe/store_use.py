@@ -9,7 +9,10 @@ from watersmeet.plan.explain.wording import size_of
 
 @dataclass(frozen=True)
 class StepUse:
-    """Of a step of a tick, per task: ``ingest``, ``insert/number`` of a node, ``driver``."""
+    """Store use of a step of a tick, per task.
+
+    Steps are ``ingest``, ``insert/number`` of a node and ``driver``.
+    """
 
     step: str
     fetched_bytes: tuple[int, ...]
@@ -30,7 +33,7 @@ class StoreUse:
     steps: tuple[StepUse, ...] = ()
 
     def words(self) -> str:
-        """For people.
+        """Format the store use for people.
 
         >>> StoreUse(3_000_000, 0, 700, 12).words()
         'store: 3.0 MB read, 0 bytes cached, 700 bytes written'

@@ -31,7 +31,7 @@ class SilentPartition:
 
 
 def format_holders(partitions: Sequence[SilentPartition], started: bool) -> str:
-    """Why a watermark does not move.
+    """Explain why a watermark does not advance.
 
     >>> silent = SilentPartition("a", "0"), SilentPartition("a", "1", 1_700_000_000_000_000)
     >>> format_holders(silent, started=True)
@@ -53,7 +53,7 @@ def format_holders(partitions: Sequence[SilentPartition], started: bool) -> str:
 def standstill_words(
     held_by: Sequence[SilentPartition], marks: Iterable[Watermark], idle: bool
 ) -> str | None:
-    """Why an input's watermarks (``marks``) do not move; None: there is no reason to name.
+    """Explain why an input's watermarks (``marks``) do not advance; None if no reason is known.
 
     >>> standstill_words((), [7], idle=True)
     'idle: no partition has rows'
@@ -71,7 +71,8 @@ class WaitingInput:
     watermark_holders: tuple[SilentPartition, ...]
 
     def words(self) -> str:
-        """
+        """Format the note that an input's watermark waits for silent partitions.
+
         >>> print(WaitingInput("o", (SilentPartition("orders", "2"),)).words())
         note: the watermark of o waits for a row in orders/2 (it has no idle_timeout)
         >>> print(WaitingInput("o", (SilentPartition("orders", "2", None, 30_000_000),)).words())
@@ -96,7 +97,7 @@ class PausedSource:
 
 
 def ahead_words(sources: Mapping[str, PausedSource], in_time: bool) -> str:
-    """Which sources are not read, and why; empty: all are.
+    """Format which sources are paused, and why; return an empty string if all are read.
 
     >>> ahead_words({"a": PausedSource("b", 82_800_000_000), "c": PausedSource("b", None)}, in_time=True)
     'paused a (23 h ahead of b), c (no row yet of b)'

@@ -39,7 +39,7 @@ _COLUMNS = ("input", "reason", "late_by", "watermark_key", "record")
 
 
 def samples_of(files: SideFiles | None) -> list[dict[str, Any]]:
-    """The last rows, newest file first; none where nothing can be read."""
+    """Read the last rows of the files, newest file first; return [] if none can be read."""
     if files is None:
         return []
     rows: list[dict[str, Any]] = []
@@ -55,7 +55,10 @@ def samples_of(files: SideFiles | None) -> list[dict[str, Any]]:
 
 
 def _newest(folder: Path, kind: str) -> list[Path]:
-    """Those of the last ticks, which published files have in their names; there may be very many."""
+    """Return the files of the last ticks; a folder may contain very many files.
+
+    The names of published files contain their tick numbers.
+    """
     files = [
         (int(of_tick[1]), name)
         for name in os.listdir(folder)
@@ -73,7 +76,7 @@ def _of_parquet(file: Path) -> list[dict[str, Any]]:
 
 
 def _of_json(file: Path) -> Iterator[dict[str, Any]]:
-    """Of the end of the file, the first line of which may be half of one."""
+    """Yield the rows at the end of a JSON file; skip a first line that may be incomplete."""
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         opened.seek(max(0, size - _TAIL))
@@ -112,12 +115,16 @@ Chart = dict[str, Any]
 
 
 def _ticks_per_point(past: JobHistory, most: int) -> int:
-    """How many ticks a point stands for, that there are so many at most, about."""
+    """Return the number of ticks per chart point for at most about `most` points per chart."""
     return max(1, -(-past.ticks // most))
 
 
 def charts_of(past: JobHistory, integers: Collection[str]) -> list[Chart]:
-    """Those of the job. ``integers``: the subjects whose watermarks are integers."""
+    """Build the charts of a job.
+
+    Args:
+        integers: the subjects whose watermarks are integers.
+    """
     every = _ticks_per_point(past, MAX_POINTS)
     times = past.subjects("time")
     marks = [(subject, "watermark") for subject in times if subject not in integers]
@@ -143,8 +150,12 @@ def charts_of(past: JobHistory, integers: Collection[str]) -> list[Chart]:
 
 
 def partitions_of(past: JobHistory, integers: Collection[str]) -> list[dict[str, Any]]:
-    """Per input that tells of partitions: their ``charts``, one per event time, ``last_row_at``, the clock of
-    the last row of each (seconds; NULL: it has had none), and how many there are and are idle."""
+    """Build the partition section of each input that reports partitions.
+
+    Returns:
+        Per input: its ``charts``, one per event time; ``last_row_at``, the clock of each partition's
+        last row (seconds; NULL: it has had no row); and the numbers of all and of idle partitions.
+    """
     own, told = past.of_kind("partition"), []
     every = _ticks_per_point(own, MAX_PARTITION_POINTS)
     by_input: dict[tuple[str, ...], list[str]] = {}
@@ -172,7 +183,10 @@ def partitions_of(past: JobHistory, integers: Collection[str]) -> list[dict[str,
 
 
 def name_of(subject: str) -> str:
-    """As people know it: ``query.input``, of a partition ``source/partition``."""
+    """Return the name of a subject for people.
+
+    The name is ``query.input``, or ``source/partition`` for a partition.
+    """
     kind, *names = names_of(subject)
     if kind == "partition":
         source, partition = names[2:]
@@ -197,8 +211,13 @@ def _chart(
     behind: bool = False,
     per_tick: bool = False,
 ) -> Chart:
-    """``every``: ticks to a point; ``behind``: of event times, how far they are behind the clock;
-    ``per_tick``: the most of a tick."""
+    """Build a chart of figures.
+
+    Args:
+        every: ticks per point.
+        behind: show by how much event times lag the clock.
+        per_tick: show the maximum of a tick.
+    """
     series: list[dict[str, Any]] = []
     common: list[float] = []
     elapsed = dict(zip(*_points(past.series(JOB, ELAPSED), "total", every), strict=True))
@@ -231,8 +250,11 @@ def _chart(
 
 
 def _peaks(past: JobHistory, series: Series, every: int, values: list[float | None]) -> list[float | None]:
-    """How far a watermark was behind the clock at most since the point before: it stands still until a tick
-    ends. Nobody knows where that point stands for several ticks, or is of an earlier run."""
+    """Compute a watermark's greatest lag since the previous point, in seconds.
+
+    A watermark stands still until a tick ends. Its lag is unknown where the previous point stands for
+    several ticks or belongs to an earlier run.
+    """
     points = series.points
     if not len(series):
         return []
@@ -251,7 +273,10 @@ def _peaks(past: JobHistory, series: Series, every: int, values: list[float | No
 
 
 def _points(series: Series, what: str, every: int) -> tuple[list[int], list[Any]]:
-    """The clocks, and the values: of so many ticks each the last one, the ``max`` or the ``total``."""
+    """Return the clocks and the values of a series, one point per `every` ticks.
+
+    The value of a point is the last one, the ``max`` or the ``total``.
+    """
     clocks, values = series.points.column("last_us"), series.points.column(what)
     if every > 1 and len(series):
         starts = _bucket_starts(series.points.column("first_tick").to_numpy(), every)
@@ -265,7 +290,7 @@ def _points(series: Series, what: str, every: int) -> tuple[list[int], list[Any]
 
 
 def _bucket_starts(ticks: np.ndarray[Any, Any], every: int) -> np.ndarray[Any, Any]:
-    """Where the first point of each so many ticks is."""
+    """Return the index of the first point of each group of `every` ticks."""
     buckets = ticks // every
     return np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
 
@@ -277,7 +302,10 @@ _FIGURES = ("retained", "file_bytes", "forecast_rows", "forecast_bytes")
 
 
 def sides_of(past: JobHistory) -> list[dict[str, Any]]:
-    """As of the last time that somebody looked. ``hot_keys``: each with about how many rows it has."""
+    """Return the sides with their figures as of the last sample.
+
+    ``hot_keys`` are heavy keys, each with its approximate number of rows.
+    """
     keys = past.keys("hot_keys")
     sides = []
     for subject in past.subjects("side"):
@@ -291,7 +319,7 @@ def sides_of(past: JobHistory) -> list[dict[str, Any]]:
 
 
 def limit_usage(past: JobHistory, limits: Sequence[PlannedLimit]) -> list[dict[str, Any]]:
-    """The limits, each with how much of it is ``used``; NULL: not known."""
+    """Return the limits, each with the amount that is ``used``; NULL: unknown."""
     told = []
     for limit in limits:
         amounts = [
@@ -326,12 +354,12 @@ Document = dict[str, Any]
 def document_of(
     past: JobHistory, title: str, after: int = 0, *, is_held: bool | None = None, now: float | None = None
 ) -> Document:
-    """The whole document.
+    """Build the whole document of the page.
 
     Args:
-        title: the job, as its user calls it.
-        after: of time lines, and of what was told, only what came after that clock (µs).
-        is_held: whether a process holds the checkpoint; None: nobody knows.
+        title: name of the job for its user.
+        after: include only points of time series, and texts, after this clock (µs).
+        is_held: whether a process holds the checkpoint; None: unknown.
         now: the clock, in seconds; None: the system's.
     """
     last = past.runs[-1] if past.runs else None
@@ -364,7 +392,10 @@ def document_of(
 
 
 def status_of(run: RunRecord | None, is_held: bool | None) -> str:
-    """How a run is, as `document_of` knows it. One that wrote no end is running or was killed."""
+    """Return the status of a run from its record and from `is_held` (see `document_of`).
+
+    A run without a recorded end is running or was killed.
+    """
     if run is None or run.ended is not None:
         ended = "not started" if run is None or run.ended is None else run.ended.how
         return "starting" if is_held else ended
@@ -385,7 +416,7 @@ def _run(run: RunRecord, is_held: bool | None) -> Document:
 
 
 def _drawing(begun: RunStart) -> Document:
-    """The plan with a place for everything, in pixels."""
+    """Return the drawing of the plan with positions, in pixels."""
     drawn = lay_out_drawing(begun.drawing)
     return {
         "width": drawn.width,
@@ -411,8 +442,11 @@ def _node(placed: PlacedNode) -> Document:
 
 
 def _flows(past: JobHistory, begun: RunStart) -> dict[str, Document]:
-    """By subject what goes along the edges of the drawing: ``rate``, rows a second over the last ticks;
-    ``retained``: rows; ``watermarks``: per event time the watermark, and how it is to be shown."""
+    """Return, by subject, the figures on the edges of the drawing.
+
+    ``rate``: rows per second over the last ticks; ``retained``: rows; ``watermarks``: per event time
+    the watermark, and how to show it.
+    """
     last = past.recent(RATE_TICKS)
     elapsed = sum(value or 0 for value in last.series(JOB, ELAPSED).values("total")) / _US
     flows: dict[str, Document] = {}
@@ -444,8 +478,11 @@ def _flows(past: JobHistory, begun: RunStart) -> dict[str, Document]:
 
 
 def _input(past: JobHistory, subject: str) -> Document:
-    """What has become of an input's rows, as of its last tick: of what that tick had none of there is none,
-    whatever ticks before it had, that were gone back from."""
+    """Return the outcomes of an input's rows as of its last tick.
+
+    A figure that the last tick does not have is omitted, even if ticks before it had one and the job
+    went back to an earlier tick.
+    """
     last: dict[str, int] = {}
     late: dict[str, dict[str, int]] = {}
     until = past.series(subject, "retained").until_us

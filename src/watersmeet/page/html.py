@@ -24,7 +24,7 @@ SCRIPTS = ("words.js", "charts.js", "plan.js", "why.js", "page.js")
 
 
 def page_of(document: Document) -> str:
-    """HTML, UTF-8."""
+    """Render a document as a self-contained page in HTML, UTF-8."""
     scripts = [_text(name) for name in SCRIPTS]
     style = "".join(_text(name) for name in STYLES)
     digests = " ".join(_digest(script) for script in scripts)
@@ -38,20 +38,24 @@ def page_of(document: Document) -> str:
 
 
 def served_page(title: str) -> str:
-    """HTML, UTF-8, of a page whose scripts, style and document are asked for at the same place."""
+    """Render a page that loads its scripts, style and document from its server, as HTML, UTF-8."""
     styles = [f'<link rel="stylesheet" href="{name}">' for name in STYLES]
     scripts = [f'<script src="{name}"></script>' for name in SCRIPTS]
     return _page(title, "\n".join(['<link rel="icon" href="data:,">', *styles]), "\n".join(scripts))
 
 
 def _page(title: str, head: str, scripts: str) -> str:
-    """``head``, ``scripts``: markup."""
+    """Render the page's frame; ``head`` and ``scripts`` are markup."""
     frame = Template(_text("page.html"))
     return frame.substitute(title=escape(printable(title)), head=head, scripts=scripts)
 
 
 def static(name: str) -> bytes:
-    """A file of the page. Raises: FileNotFoundError."""
+    """Read a static file of the page.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
     return (_STATIC / name).read_bytes()
 
 
@@ -64,6 +68,6 @@ def _digest(script: str) -> str:
 
 
 def _embedded(document: Document) -> str:
-    """JSON in which nothing ends the element that it is in, or begins a comment there."""
+    """Encode a document as JSON that cannot end its HTML element or begin a comment in it."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

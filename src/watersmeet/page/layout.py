@@ -46,7 +46,7 @@ class PlacedDrawing:
 
 
 def lay_out_drawing(drawing: Drawing) -> PlacedDrawing:
-    """The drawing with a place for everything."""
+    """Place all nodes and edges of a drawing."""
     if not drawing.nodes:
         return PlacedDrawing(0, 0, (), ())
     nodes = {node.id: node for node in drawing.nodes}
@@ -91,7 +91,7 @@ def _fit_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def columns_of(text: str) -> int:
-    """Characters, of which wide ones (Chinese, Japanese, Korean) count twice."""
+    """Count the characters of a text; wide ones (Chinese, Japanese, Korean) count twice."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -107,7 +107,10 @@ _Edges = Mapping[str, Sequence[DrawnEdge]]
 
 
 def _layers(nodes: Sequence[str], before: _Edges, behind: _Edges) -> dict[str, int]:
-    """Each behind all that feed it; what nothing feeds and only nodes far behind take stands before these."""
+    """Assign each node to a layer after all layers of the nodes that feed it.
+
+    A node without inputs whose consumers are in later layers stands directly before the first of these.
+    """
     layers: dict[str, int] = {}
 
     def layer_of(own: str) -> int:
@@ -130,7 +133,10 @@ def _heights_of_centres(
     behind: _Edges,
     heights: Mapping[str, float],
 ) -> dict[str, float]:
-    """The middles of all nodes. What several queries take (sources) stands at the mean of those who do."""
+    """Compute the vertical centres of all nodes.
+
+    A source that several queries read stands at the mean of its consumers.
+    """
     shared = {own for own in nodes if layers[own] == 0 and not before[own]}
     centres: dict[str, float] = {}
     bottom = float(GAP)
@@ -164,7 +170,7 @@ def _heights_of_centres(
 def _separate_nodes(
     centres: dict[str, float], layers: Mapping[str, int], heights: Mapping[str, float]
 ) -> None:
-    """Of each layer no two nodes overlap."""
+    """Move nodes down so that no two nodes of a layer overlap."""
     of_layer = defaultdict[int, list[str]](list)
     for own in centres:
         of_layer[layers[own]].append(own)
@@ -178,7 +184,10 @@ def _separate_nodes(
 def _ends(
     placed: Mapping[str, PlacedNode], before: _Edges, behind: _Edges
 ) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-    """Of each edge, by its identity, where it begins and ends: in the order of what is there."""
+    """Return where each edge begins and ends, by its identity.
+
+    Edges at a node are in the vertical order of the nodes at their other ends.
+    """
     begins: dict[int, tuple[int, int]] = {}
     ends: dict[int, tuple[int, int]] = {}
     for own, box in placed.items():

@@ -30,10 +30,12 @@ answer when the page ended. It would stand between the lines of the job."""
 
 @dataclass(frozen=True)
 class ServedPage:
-    """A page that listens, and is answered from when it is run.
+    """Page that listens, and answers once it is served.
 
-    ``url``: for a browser that has shown the token before; ``link``: with the token; ``access``: who may see
-    the page, in words.
+    Attributes:
+        url: address for a browser that has already sent the token.
+        link: address with the token.
+        access: description of who may see the page.
     """
 
     app: Starlette
@@ -67,8 +69,10 @@ class ServedPage:
 
     @contextmanager
     def serve_in_thread(self, linger_s: float = 0.0) -> Iterator[None]:
-        """Answer in a thread of its own, until the end of the block, and for so many seconds after it if
-        somebody looks at the page."""
+        """Serve the page in a thread of its own until the end of the block.
+
+        If a browser shows the page at the end, serve it for at most `linger_s` more seconds.
+        """
         server = self._server()
         thread = threading.Thread(target=server.run, args=([self.listening],), name="page", daemon=True)
         thread.start()

@@ -62,10 +62,15 @@ def listening_at(
 def serve_run_page(
     address: Address, store: Store, job: str, *, token: AccessToken | None, asked: JobReference | None = None
 ) -> Iterator[ServedPage]:
-    """Serve the page of a run for as long as the run goes on. Whoever looks at it is told how the run has
-    ended before it goes. ``token``, ``asked``: as `listening_at`.
+    """Serve the page of a run until the run ends.
 
-    Raises: as `listening_at`.
+    Browsers that show the page receive the run's outcome before the page closes.
+
+    Args:
+        token, asked: as in `listening_at`.
+
+    Raises:
+        EngineError: a library of the page is not installed, or the server cannot listen at the address.
     """
     over = threading.Event()
     serving = listening_at(

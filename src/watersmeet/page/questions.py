@@ -36,9 +36,14 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True)
 class JobReference:
-    """The job that is asked about. ``text``: of the job; None: it is not known. ``named``: its file, as its
-    user calls it; ``checkpoint``: the directory of its state, likewise; ``overrides``: settings that take
-    precedence over those of the text."""
+    """Job that questions are about.
+
+    Attributes:
+        text: text of the job; None: unknown.
+        named: its file, as its user calls it.
+        checkpoint: the directory of its state, as its user calls it.
+        overrides: settings that take precedence over those of the text.
+    """
 
     text: str | None
     named: str
@@ -47,8 +52,11 @@ class JobReference:
 
     @property
     def document(self) -> Told:
-        """What the page is told of it: the command, without the question, and, where the text is not known,
-        that of a page that does answer."""
+        """Description of the job for the page.
+
+        It has the command without the question, and the command of a page that does answer questions for
+        when the text is unknown.
+        """
         named = self.named if self.text is not None and self.named != "-" else "JOB.sql"
         place = [named, "--checkpoint", self.checkpoint]
         return {
@@ -87,14 +95,14 @@ class QuestionRunner:
     async def told(
         self, question: Mapping[str, Any] | None, gone: Callable[[], Coroutine[Any, Any, None]]
     ) -> Told:
-        """The answers, as JSON has them.
+        """Return the answers to a question as JSON values.
 
         Args:
-            question: as `why.question.Question` has it; None: which inputs there are.
-            gone: makes what ends when nobody waits for the answer any more.
+            question: the fields of `why.question.Question`; None: list the inputs.
+            gone: creates a coroutine that ends when the client disconnects.
 
         Raises:
-            NotAnswered: and why.
+            AnswerError: the question has no answer, with the reason.
         """
         if self.job.text is None:
             raise AnswerError(409, f"the text of the job is not known here: {self.job.document['page']}")
@@ -149,7 +157,10 @@ def _texts(question: Mapping[str, Any]) -> list[str]:
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C is not for it. It has the package from where this process has it."""
+    """Start a Python process in a session of its own, so that Ctrl-C does not reach it.
+
+    The process imports the package from the same place as this process.
+    """
     here = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(

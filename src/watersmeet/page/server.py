@@ -51,12 +51,14 @@ Given = TypeVarTuple("Given")
 
 
 class PageFeed:
-    """What the page is told of a job: from its history, which is looked at every `HISTORY_POLL_S` seconds
-    while somebody looks at the page, once for all who do.
+    """Source of the page's data on a job.
+
+    It reads the job's history every `HISTORY_POLL_S` seconds while a browser shows the page, once for
+    all browsers.
 
     Args:
-        asker: is asked about its rows.
-        is_held: tells whether a process holds the checkpoint; None: nobody knows.
+        asker: answers questions about rows.
+        is_held: returns whether a process holds the checkpoint; None: unknown.
     """
 
     def __init__(
@@ -80,12 +82,16 @@ class PageFeed:
         self._whole: tuple[object, str] | None = None
 
     def past(self, now: float) -> JobHistory:
-        """The history, as it was at most `look_s` seconds ago. ``now``: seconds, that only grow."""
+        """Return the history as of at most `look_s` seconds ago.
+
+        Args:
+            now: monotonic seconds.
+        """
         with self._lock:
             return self._read(now)
 
     def document(self, now: float) -> str:
-        """The document of that, as JSON; but for the clock it is made once for all who ask."""
+        """Return the current document as JSON; build all but the clock once for all requests."""
         with self._lock:
             past = self._read(now)
             if self._whole is None or self._whole[0] != self.state(past):
@@ -93,11 +99,11 @@ class PageFeed:
             return f'{self._whole[1][:-1]},"now":{time.time()}}}'
 
     def updates_after(self, past: JobHistory, after: int = 0) -> str:
-        """The document of a history, as JSON: of time lines what came after that clock (µs)."""
+        """Return the document of a history as JSON, with points of time series after `after` (µs)."""
         return json.dumps(_document(past, self, after), separators=(",", ":"))
 
     def state(self, past: JobHistory) -> object:
-        """What changes when the document does."""
+        """Return a value that changes whenever the document does."""
         return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None, self.held
 
     def _read(self, now: float) -> JobHistory:
@@ -112,7 +118,10 @@ class PageFeed:
 
 
 def _document(past: JobHistory, feed: PageFeed, after: int) -> Document:
-    """With samples of the rows that the last run has set aside, and how rows can be asked for."""
+    """Build the document with samples of the last run's side outputs.
+
+    ``why`` in it describes how the page can ask about rows.
+    """
     begun = past.runs[-1].begun if past.runs else None
     files = () if begun is None else dict.fromkeys((begun.late_files, begun.broken_files))
     samples = [row for of in files for row in samples_of(of)]
@@ -205,7 +214,7 @@ def app_of(feed: PageFeed, hosts: list[str], token: AccessToken | None, port: in
 
 
 def _question_of(request: Request) -> dict[str, Any]:
-    """As `QuestionRunner.told` wants it."""
+    """Return the request's parameters as a question for `QuestionRunner.told`."""
     said = request.query_params
     return {
         "input": said.get("input", ""),
@@ -262,7 +271,7 @@ class _TokenGuard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request, token: AccessToken) -> Response | None:
-        """The answer to a request that has neither header nor cookie; None: it has one of them."""
+        """Return the answer to a request without a valid header or cookie; None if it has one."""
         cookie, shown = token.derive(self._cookie), request.cookies.get(self._cookie, "")
         if token.is_in_header(request.headers.get("authorization")) or is_equal(shown, cookie):
             return None

@@ -27,10 +27,12 @@ LENIENT = "lenient"
 
 
 def case_job(case: Mapping[str, Any]) -> Job:
-    """The job of a case: one insert ``q`` into a sink that takes a name twice, as the console does.
+    """Build the job of a case: one insert ``q`` into a console sink.
+
+    Such a sink accepts duplicate column names.
 
     Raises:
-        SpecError, SqlError, SeveralErrors: what is wrong with the case.
+        SpecError, SqlError, SeveralErrors: The case has errors.
     """
     sources: dict[str, Source] = {}
     for name, declared in case.get("streams", {}).items():
@@ -86,7 +88,10 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
 
 
 def _primary_key(name: str, declared: Mapping[str, Any], columns: Sequence[Column]) -> PrimaryKey | None:
-    """``tombstones``: seconds; null: deletes are not remembered."""
+    """Read the primary key of a table of a case, or return None if it declares none.
+
+    ``tombstones`` is in seconds; null means that deletes are not remembered.
+    """
 
     def error(message: str, hint: str | None) -> SpecError:
         return SpecError(f'table "{name}": {message}', code="bad-case", hint=hint)
@@ -113,7 +118,7 @@ def _time(name: str, columns: tuple[Column, ...], time: str, entry: Mapping[str,
 
 
 def _lag(lag: int | str) -> int:
-    """Units of the column, or an interval as text."""
+    """Return a lag in units of the column; an interval given as text becomes µs."""
     return lag if isinstance(lag, int) else duration_us(lag)
 
 

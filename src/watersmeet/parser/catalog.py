@@ -33,7 +33,7 @@ class Catalog:
         return Catalog({name.lower(): (name, flow_of(source)) for name, source in sources.items()})
 
     def inner(self) -> Catalog:
-        """A copy for the names of one statement (WITH)."""
+        """Return a copy to which the names of one statement (WITH) can be added."""
         return Catalog(dict(self.flows), self.sinks, set(self.broken), self.inferred, self.keyed)
 
     def add(self, name: str, flow: Flow | JoinedView) -> None:
@@ -47,7 +47,7 @@ class Catalog:
         self.keyed.discard(name.lower())
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | JoinedView]:
-        """The relation of that name, and how it was spelled when declared."""
+        """Return the relation with that name, and the name as spelled in its declaration."""
         flow = self.flows.get(name.lower())
         self._check_can_be_read(name, flow, where, text)
         if flow is not None:

@@ -54,15 +54,17 @@ def parse_job(
     given: Mapping[str, Flow | JoinedView] | None = None,
     own_functions: bool = False,
 ) -> Job:
-    """The job of a file's text.
+    """Parse the text of a job file.
 
     Args:
-        overrides: settings from outside (flags), which win over SET.
-        infer: gives the columns of sources that are declared without; None: that is refused.
-        given: streams, tables and views that the text may name without declaring them.
-        own_functions: Spark may have functions of the user's.
+        overrides: External settings (flags), which override SET.
+        infer: Infers the columns of sources declared without columns; None: such sources are
+            rejected.
+        given: Streams, tables and views that the text may name without declaring them.
+        own_functions: Spark may have user-defined functions.
 
-    Raises: SqlError, or SeveralErrors with all problems in the order of the text.
+    Raises:
+        SqlError, SeveralErrors: All problems, in the order of the text.
 
     >>> job = parse_job('''
     ...     CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
@@ -80,9 +82,10 @@ def parse_job(
 
 
 def declared_sources(text: str) -> Mapping[str, Source]:
-    """The streams and tables that a text of CREATE statements declares, by their names.
+    """Return the streams and tables that a text of CREATE statements declares, by their names.
 
-    Raises: SqlError, or SeveralErrors with all problems.
+    Raises:
+        SqlError, SeveralErrors: All problems of the text.
     """
     with flat_enough():
         return _Reader(Text(text), None).read_sources()
@@ -91,11 +94,11 @@ def declared_sources(text: str) -> Mapping[str, Source]:
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
     """Read the settings of the run (`Job.run`) from a job's text and flags.
 
-    Problems are passed over, for who reads the job finds them; but not where the state is said by a variable
-    or a file that is missing: another state would be taken for it.
+    Ignore problems, because the parser of the job reports them. The exception is a missing variable
+    or file that names the state, because the caller would otherwise use another state.
 
     Raises:
-        SqlError, SeveralErrors: that is missing, with what else is wrong with the job.
+        SqlError, SeveralErrors: That variable or file is missing; includes the job's other problems.
     """
     settings = Settings()
     try:
@@ -124,7 +127,10 @@ def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _infer_nothing(*_: object) -> Sequence[Column]:
-    """Leave out sources whose columns are read from files: for who only looks for problems."""
+    """Raise StatementRejected to skip sources whose columns are inferred from files.
+
+    Callers that only check a text for problems use this function.
+    """
     raise StatementRejected
 
 
@@ -185,7 +191,7 @@ class _Reader:
             raise self.text.error(message, "not-supported", start, hint)
 
     def _each(self, read: Callable[[TokenCursor], None]) -> None:
-        """Every statement; what is wrong is collected."""
+        """Read every statement and collect the problems."""
         for tokens in statements_of(self.text):
             try:
                 read(TokenCursor(self.text, tokens))
@@ -298,7 +304,7 @@ class _Reader:
         self.indexes[name.lower()] = read_index(cursor, name, self.catalog, sql)
 
     def _drop_index(self, cursor: TokenCursor) -> None:
-        """An index that the text has made so far is none of the job's."""
+        """Remove an index that an earlier statement of the text created from the job."""
         may_be_missing, start = cursor.accept("IF", "EXISTS"), cursor.offset
         name = cursor.name("the index's name")
         cursor.end()
@@ -326,7 +332,11 @@ class _Reader:
         return select_flow(parse_tokens(self.text, tokens), self.catalog, self.text)
 
     def _is_declared(self, name: str, replaces: bool, keeps: bool, start: int) -> bool:
-        """Is it declared, and IF NOT EXISTS leaves it? Raises: SqlError unless it may be replaced."""
+        """Return True if the name is declared and IF NOT EXISTS retains that declaration.
+
+        Raises:
+            SqlError: The name is declared and the statement may not replace it.
+        """
         lowered = name.lower()
         if lowered not in self.catalog.flows and lowered not in self.catalog.sinks:
             return False
@@ -366,7 +376,10 @@ class _Reader:
                 self.text.problem(message, "duplicate-name", None, "give the sink or the index another name")
 
     def _check_lengths(self) -> None:
-        """An interval says nothing about integer times, and a number of µs is no max_drift that is meant."""
+        """Report an interval for integer event times, and a number of µs for max_drift.
+
+        An interval has no meaning for integer times, and a user does not mean a number as µs.
+        """
         queries = [insert.query for insert in self.inserts] + self.explains
         times = [
             (f"{i.alias}.{name}", column.type)

@@ -51,11 +51,11 @@ class Sources:
         self._infer = infer
 
     def spelled(self, name: str) -> str:
-        """The name of a source as the source has it."""
+        """Return the name of a source as the source spells it."""
         return next(source.name for source in self._asked.sources if source.name.lower() == name.lower())
 
     def time_of(self, source: Source) -> str | None:
-        """The event time that transforms ask of a source."""
+        """Return the event time that the transforms use of a source; None if they use none."""
         join = self._asked.join
         name = source.name.lower()
         if join is not None:
@@ -78,7 +78,7 @@ class Sources:
         return ("sources",)
 
     def _key_of(self, source: Source, key: Key, error: WatersmeetError) -> Key:
-        """Of what is wrong with a declaration."""
+        """Return the key to which an error in a source's declaration belongs."""
         if error.code in OF_TIMES:
             return self._key_of_time(source)
         if error.code == "unknown-connector":
@@ -87,7 +87,11 @@ class Sources:
         return key
 
     def relation(self, number: int, source: Source) -> Relation | None:
-        """All its rows, or those of its query; None: something is wrong with it, and told."""
+        """Build the relation of all rows of a source, or of its query.
+
+        Returns:
+            None if the source is wrong; the problem is then reported.
+        """
         key: Key = ("sources", number)
         columns: list[Column] = []
         before = len(self._told.errors)
@@ -132,9 +136,10 @@ class Sources:
 
 
 def _with_record_time(source: Source, time: str, options: dict[str, str], columns: list[Column]) -> None:
-    """Adds the record's time to the columns, where that is asked for and rows have no such column.
+    """Add the record's time to the columns if a transform uses it and no column has its name.
 
-    Raises: SpecError, where records have no time.
+    Raises:
+        SpecError: the records have no time.
     """
     if time.lower() != EVENT_TS or any(column.name.lower() == EVENT_TS for column in columns) or not columns:
         return
@@ -177,14 +182,20 @@ def _length(lag: timedelta | int, type_: SqlType) -> exp.Expression:
 def joined(
     told: Told, key: Key, join: Join, names: tuple[str, str], relations: Mapping[str, Relation]
 ) -> Relation | None:
-    """The pairs, and pads. ``names``: of both sources, as they are spelled. None: something is wrong, and
-    told."""
+    """Build the join of two sources, with matched and padded rows.
+
+    Args:
+        names: names of both sources, as they are spelled.
+
+    Returns:
+        None if the join is wrong; the problem is then reported.
+    """
     both = [relations[name.lower()].alias(name) for name in names]
     columns = [{column.name: column for column in rows.columns} for rows in both]
     sides = ("left", "right")
 
     def spelled(side: int, name: str, where: str) -> str:
-        """The column as it is spelled."""
+        """Return the column's name as it is spelled; report an unknown column."""
         own = next((column for column in columns[side] if column.lower() == name.lower()), None)
         if own is None:
             told.problem(
@@ -252,10 +263,14 @@ def _outputs(
 def looked_up(
     rows: Relation, alias: str, name: str, lookup: Lookup, relations: Mapping[str, Relation]
 ) -> Relation:
-    """The rows, with columns of the table. ``alias``, ``name``: by which both are known in the condition, the
-    rows by another one where these are the same.
+    """Add columns of the table to the rows.
 
-    Raises: SpecError, where columns are not there, or would come twice.
+    Args:
+        alias, name: names of the rows and of the table in the condition; if they are equal, the rows
+            get another one.
+
+    Raises:
+        SpecError: a column does not exist, or would appear twice.
     """
     table = relations[lookup.source.lower()]
     alias = f"{alias}_" if alias.lower() == name.lower() else alias
@@ -300,7 +315,10 @@ def looked_up(
 
 
 def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
-    """A row per window and key; the rows as they are where something is wrong, and told."""
+    """Aggregate the rows to one row per window and key.
+
+    If the window is wrong, report the problem and return the rows unchanged.
+    """
     time = column_of(rows, window.event_time_column)
     if time is None:
         raise SpecError(
@@ -366,7 +384,7 @@ def _moved(time: exp.Expression, delta: timedelta | int, type_: SqlType) -> exp.
 
 
 def _read(text: str) -> exp.Expression:
-    """A text of the pipeline's, which stands in no text that a later message could point into."""
+    """Parse a text of the pipeline and remove its offsets, which no later message can refer to."""
     tree, _ = read_fragment(text, "")
     for node in tree.walk():
         node.meta.pop("start", None)
@@ -389,15 +407,15 @@ def build(
     infer: Infer | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Job:
-    """The job, planned.
+    """Build and plan the job.
 
     Args:
-        place: where a key stands, if the description is of a file.
-        infer: gives the columns of sources that say none.
-        overrides: settings from outside, which win; lateness is the pipeline's own.
+        place: returns the location of a key, if the description comes from a file.
+        infer: returns the columns of sources that declare none.
+        overrides: external settings, which take precedence; lateness is always the pipeline's own.
 
     Raises:
-        WatersmeetError: what is wrong with it; of one stage all of it.
+        WatersmeetError: the description is wrong; the error lists all problems of one stage.
     """
     told, elsewhere = Told(place), Elsewhere()
     settings = settings_of(description, elsewhere)
@@ -424,7 +442,10 @@ def build(
 def _check_settings(
     description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
 ) -> None:
-    """Each by itself: those of the pipeline are told by their keys, those from outside stand in no file."""
+    """Check each setting by itself.
+
+    Problems of the pipeline's settings have their keys; those of external settings have no location.
+    """
     for name in description.settings:
         if not any(is_same_setting(name, other) for other in overrides):
             with told.at(("settings", name)):
@@ -437,7 +458,10 @@ def _check_settings(
 
 
 def _check_override(name: str, value: str) -> None:
-    """Rows would be late by another rule than the pipeline's own."""
+    """Reject an external lateness setting.
+
+    Rows would otherwise be late by another rule than the pipeline's.
+    """
     if setting_name(name) in ("lateness", "allowed_lateness"):
         raise SpecError(
             f'{name} = "{value}" is for SQL jobs; this is a pipeline',
@@ -457,7 +481,11 @@ def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink 
 def _transformed(
     description: Description, relations: Mapping[str, Relation], sources: Sources, told: Told
 ) -> tuple[Relation, SqlType | None]:
-    """The rows that go out, and the type of the event times by which rows are late."""
+    """Apply the transforms.
+
+    Returns:
+        The output rows, and the type of the event times that determine which rows are late.
+    """
     first = description.sources[0]
     rows, alias = relations[first.name.lower()], first.name
     own = sources.time_of(first)
@@ -487,7 +515,7 @@ _OF_AN_OPTION = {"sink-in-source": "path", "unknown-format": "format"}
 
 
 def _key_of(error: WatersmeetError, description: Description) -> Key:
-    """Of the option, source, setting or sink that a message of the plan names."""
+    """Return the key of the option, source, setting or sink that a message of the plan names."""
     if error.code == "aggregate-function":
         return _key_of_aggregate(error, description)
     of_sources: list[tuple[Key, Mapping[str, object]]] = [
@@ -515,7 +543,7 @@ def _key_of(error: WatersmeetError, description: Description) -> Key:
 
 
 def _key_of_aggregate(error: WatersmeetError, description: Description) -> Key:
-    """Of the one whose function the message begins with."""
+    """Return the key of the aggregate with whose function the message begins."""
     function, key = error.message.partition("(")[0].lower(), description.step(0)
     for number, step in enumerate(description.transform):
         if step.window is not None:

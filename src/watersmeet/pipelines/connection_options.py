@@ -21,8 +21,10 @@ _PARAMETER = re.compile(r"(?:passw\w*|secret\w*|token)=([^&;]*)", re.IGNORECASE)
 
 
 def flat(given: Any) -> Any:
-    """Options by their whole names; what is no table, and a name that comes twice, is left for pydantic and
-    the rules to see."""
+    """Flatten options to whole names.
+
+    A value that is not a table, and a duplicate name, remain for pydantic and the rules to report.
+    """
     if not isinstance(given, Mapping):
         return given
     options: dict[str, Any] = {}
@@ -37,7 +39,7 @@ TWICE = "\0"
 
 
 def is_file(value: Any) -> bool:
-    """``{ from_file = "…" }``."""
+    """Return True if the value has the form ``{ from_file = "…" }``."""
     return isinstance(value, Mapping) and set(value) == {FROM_FILE}
 
 
@@ -53,10 +55,10 @@ def _flat(given: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def option_problems(
     key: Key, options: Mapping[str, Any], is_same: Callable[[str, str], bool]
 ) -> Iterator[Problem]:
-    """Names that come twice, values that no option can have, and secrets that are written down.
+    """Yield problems of duplicate names, invalid values, and secrets in plain text.
 
     Args:
-        is_same: whether two names are one option's.
+        is_same: returns whether two names are names of one option.
     """
     before: list[str] = []
     for name, value in options.items():
@@ -92,7 +94,7 @@ def _upper(name: str) -> str:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether there is a secret in it that is not taken from elsewhere."""
+    """Return True if the option contains a secret in plain text."""
     if public(name, value) == HIDDEN:
         return not has_reference(value)
     if name.lower().rpartition(".")[2] not in ("url", "uri"):
@@ -101,7 +103,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def secret_in_url(url: str) -> bool:
-    """Whether a password is written in it.
+    """Return True if a URL contains a password in plain text.
 
     >>> secret_in_url("postgresql://me:${PW}@db/x"), secret_in_url("postgresql://me@db/x")
     (False, False)
@@ -122,7 +124,7 @@ class Elsewhere:
         self.problems: list[Problem] = []
 
     def text(self, key: Key, value: Any) -> str:
-        """As an option has it."""
+        """Return a value as an option's text, with references and files resolved."""
         if is_file(value):
             return read_value(value[FROM_FILE], self._report(key))
         if isinstance(value, bool):
@@ -133,12 +135,12 @@ class Elsewhere:
         return {name: self.text((*key, name), value) for name, value in options.items()}
 
     def _report(self, key: Key) -> Report:
-        """What adds problems of a key."""
+        """Return a function that adds problems of a key."""
         return lambda message, code, hint: self.problems.append(Problem(key, message, code, hint))
 
 
 def with_parameter(url: str, name: str, value: str) -> str:
-    """The URL, with a parameter that it does not have yet.
+    """Add a parameter to the URL unless it already has it.
 
     >>> with_parameter("postgresql://db/x", "pipeline", "a")
     'postgresql://db/x?pipeline=a'

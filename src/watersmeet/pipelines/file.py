@@ -19,24 +19,39 @@ if TYPE_CHECKING:
 def job_of(
     text: str, source_name: str, overrides: Mapping[str, str], infer: Infer | None
 ) -> tuple[Pipeline, Job]:
-    """The pipeline, and its job. Raises: WatersmeetError, with file, line and key."""
+    """Build the pipeline and its job.
+
+    Raises:
+        WatersmeetError: the text is wrong; the error has file, line and key.
+    """
     pipeline, places = read_pipeline(text, source_name)
     return pipeline, build(pipeline, place=places.of, infer=infer, overrides=overrides)
 
 
 def settings_in(text: str, source_name: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of its run. Raises: WatersmeetError, if it cannot be read: where its state is would be
-    guessed, and another job's be taken for it."""
+    """Read the settings of the pipeline's run.
+
+    Raises:
+        WatersmeetError: the text cannot be read. A guessed place of its state could be another job's.
+    """
     pipeline, places = read_pipeline(text, source_name)
     return run_settings_of(pipeline, overrides, places.of)
 
 
 def first_line_of(text: str, source_name: str, overrides: Mapping[str, str]) -> str | None:
-    """What is said first of all. Raises: as `job_of`."""
+    """Return the message to show first; None if there is no message.
+
+    Raises:
+        WatersmeetError: the text is wrong; the error has file, line and key.
+    """
     pipeline, places = read_pipeline(text, source_name)
     return first_line(pipeline, run_settings_of(pipeline, overrides, places.of))
 
 
 def warnings_in(text: str, source_name: str, plan: JobPlan) -> list[str]:
-    """What a person should know before it runs, by its plan. Raises: as `job_of`."""
+    """Return warnings to show before the run, according to the plan.
+
+    Raises:
+        WatersmeetError: the text is wrong; the error has file, line and key.
+    """
     return warnings_of(read_pipeline(text, source_name)[0], plan)

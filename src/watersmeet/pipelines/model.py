@@ -39,19 +39,19 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _names(given: Any) -> Any:
-    """Of a list of names; a lone text is one."""
+    """Convert a list of names to a tuple; accept a single text as one name."""
     if isinstance(given, str):
         return (given,)
     return tuple(given) if isinstance(given, list) else given
 
 
 def _name_of(given: Any) -> Any:
-    """A source, or its name."""
+    """Return the name of a source; accept a name as well."""
     return given.name if isinstance(given, Source) else given
 
 
 def _several(given: Any) -> Any:
-    """One transform, or a list of them, in order."""
+    """Convert one transform, or a list of them in order, to a tuple."""
     if isinstance(given, list):
         return tuple(given)
     return (given,) if isinstance(given, Mapping | Transform) else given
@@ -91,7 +91,7 @@ Options = Annotated[
 
 
 def _frozen(value: Any) -> Any:
-    """A value that has a hash, the same for equal ones."""
+    """Convert a value to a hashable one; equal values give equal results."""
     if isinstance(value, Mapping):
         return frozenset((key, _frozen(inner)) for key, inner in value.items())
     if isinstance(value, list | tuple):
@@ -120,9 +120,11 @@ class Part(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy, with other values where ``update`` says so, by the rules by which it was made.
+        """Copy the part, and replace and validate the values in ``update``.
 
-        Raises: SpecError, or SeveralErrors with all that is wrong.
+        Raises:
+            SpecError: a value is wrong.
+            SeveralErrors: several values are wrong.
 
         >>> clicks = Source(name="clicks", connection={"connector": "memory"})
         >>> clicks.model_copy(update={"lag": "5 seconds"}).lag
@@ -134,7 +136,7 @@ class Part(BaseModel):
         return type(self)(**{name: getattr(copied, name) for name in copied.model_fields_set} | dict(update))
 
     def __hash__(self) -> int:
-        """Of equal ones the same: values in dicts count whatever their order."""
+        """Return a hash that is equal for equal parts, whatever the order of dictionaries."""
         return hash((type(self), _frozen(dict(self))))
 
 
@@ -167,7 +169,7 @@ class Source(Part):
 
 
 class Target(Part):
-    """Where rows go.
+    """Destination of the rows.
 
     >>> Target(connection={"connector": "file", "path": "out/joined", "format": "parquet"}).name is None
     True
@@ -263,7 +265,7 @@ class Join(Part):
 
     @property
     def event_times(self) -> tuple[str, str]:
-        """Of both sides."""
+        """Event-time columns of both sides."""
         return (
             self.left_event_time_column or self.event_time_column,
             self.right_event_time_column or self.event_time_column,
@@ -352,7 +354,7 @@ class Transform(Part):
 
 
 class StateStore(Part):
-    """Where the state is.
+    """Location of the state.
 
     >>> StateStore(kind="object", url="s3://bucket/states").kind
     'object'
@@ -389,7 +391,7 @@ class Description(Part):
     settings: Options = Field(default={}, description="As SET in SQL: max_rows, partitions, trigger, spark.…")
 
     def step(self, number: int) -> Key:
-        """The key of a transform; the only one has no number."""
+        """Return the key of a transform; a single transform has no number."""
         return ("transform", number) if len(self.transform) > 1 else ("transform",)
 
     @property
@@ -399,12 +401,12 @@ class Description(Part):
 
 
 def directory_of(url: str) -> str:
-    """The directory that the URL of a store of kind ``files`` is; one of another file system as it is."""
+    """Return the directory of the URL of a ``files`` store; leave other file systems unchanged."""
     return local_path(url) or url
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a pipeline's TOML, for editors.
+    """Return the JSON schema of a pipeline's TOML, for editors.
 
     >>> sorted(json_schema()["properties"])[:3]
     ['checkpoint', 'description', 'name']

@@ -62,37 +62,41 @@ class Pipeline(Description):
 
     @staticmethod
     def from_toml(text: str, source_name: str | None = None) -> Pipeline:
-        """The pipeline of a TOML text. ``source_name``: of its file, for messages.
+        """Parse the pipeline of a TOML text.
 
-        Raises: SpecError, SeveralErrors, with file, line and key of all that is wrong.
+        Args:
+            source_name: name of its file, for messages.
+
+        Raises:
+            SpecError, SeveralErrors: the text is wrong; each error has file, line and key.
         """
         return read(text, source_name, Pipeline)[0]
 
     def to_toml(self) -> str:
-        """The same as TOML."""
+        """Write the pipeline as TOML."""
         return to_toml(self)
 
     def job(self, *, infer: Infer | None = None, settings: Mapping[str, str] | None = None) -> Job:
-        """The job that it asks for, planned; as from any other door.
+        """Build and plan the pipeline's job; it equals a job built by any other interface.
 
         Args:
-            infer: gives the columns of sources that declare none; None: they are looked up in their files.
-            settings: as with SET in SQL; they take precedence over the pipeline's.
+            infer: returns the columns of sources that declare none; None: read them from the files.
+            settings: settings as with SET in SQL; they take precedence over the pipeline's.
 
         Raises:
-            WatersmeetError: what is wrong with it.
+            WatersmeetError: the pipeline is wrong.
         """
         return build(self, infer=infer or self._inferring(settings or {}, None), overrides=settings)
 
     def explain(self) -> str:
-        """How it would be run, in words."""
+        """Explain how the pipeline would run."""
         return explain(self.job().plan)
 
     def warnings(self) -> list[str]:
-        """What a person should know before it runs: limits that forecasts exceed, among it.
+        """Return warnings to show before the run, such as limits that forecasts exceed.
 
         Raises:
-            WatersmeetError: what is wrong with it.
+            WatersmeetError: the pipeline is wrong.
         """
         return warnings_of(self, self.job().plan)
 
@@ -125,7 +129,7 @@ class Pipeline(Description):
         return self._built(asked).run(on_tick=on_tick, on_notice=on_notice)
 
     def _built(self, overrides: Mapping[str, str]) -> Job:
-        """The job, with what its run remembers and tells."""
+        """Build the job, with the inferred columns that its run remembers and with its notices."""
         line = first_line(self, run_settings_of(self, overrides))
         notices = [] if line is None else [line]
         infer = self._inferring(overrides, notices.append)
@@ -141,7 +145,11 @@ class Pipeline(Description):
 
 
 def read_pipeline(text: str, source_name: str | None) -> tuple[Pipeline, Places]:
-    """As `Pipeline.from_toml`, and where its keys stand."""
+    """Parse the pipeline of a TOML text, and return it with the locations of its keys.
+
+    Raises:
+        SpecError, SeveralErrors: the text is wrong; each error has file, line and key.
+    """
     return read(text, source_name, Pipeline)
 
 
@@ -160,20 +168,20 @@ def run_streaming_pipeline(
     on_tick: OnTick | None = None,
     on_notice: Notice | None = None,
 ) -> RunResult:
-    """Run a pipeline until it ends or is stopped. It goes on where its state says.
+    """Run a pipeline until it ends or is stopped; resume from its state.
 
     Args:
-        name: of the pipeline, and of its state.
-        join, window, lookups: the one transform.
-        transform: several, each of the rows of the one before, in place of these.
-        state_store: where its state is; None: beside the checkpoint.
+        name: name of the pipeline, and of its state.
+        join, window, lookups: the only transform.
+        transform: several transforms, each over the output of the previous one, instead of these.
+        state_store: where its state is; None: next to the checkpoint.
         checkpoint: the directory of the checkpoint; None: ``.watersmeet/<name>``.
-        settings: as with SET in SQL, such as ``{"until_caught_up": True}``.
+        settings: settings as with SET in SQL, such as ``{"until_caught_up": True}``.
         on_tick: called after every tick.
-        on_notice: called with what a person should know; None: that goes to standard error.
+        on_notice: called with each notice for people; None: print notices to standard error.
 
     Raises:
-        WatersmeetError: whatever is wrong, all of one stage together.
+        WatersmeetError: the pipeline is wrong; the error lists all problems of one stage.
 
     >>> from watersmeet import WatersmeetError, pipelines as p
     >>> shown, clicked = (
@@ -262,7 +270,11 @@ def made_of(
     transform: Sequence[Transform] | None = None,
     **more: Any,
 ) -> Pipeline:
-    """The pipeline of `run_streaming_pipeline`'s arguments. Raises: SpecError, SeveralErrors."""
+    """Create the pipeline from `run_streaming_pipeline`'s arguments.
+
+    Raises:
+        SpecError, SeveralErrors: the arguments are wrong.
+    """
     from watersmeet.errors import SpecError
 
     one = {"join": join, "window": window, "lookups": lookups or None}
@@ -282,7 +294,7 @@ def made_of(
 
 
 def _called(function: Callable[..., Any], called: str, sources: Sequence[Source]) -> Any:
-    """What the function gives for the sources that its parameters name."""
+    """Call the function with the sources that its parameters name, and return its result."""
     from inspect import Parameter, signature
 
     from watersmeet.errors import SpecError, near_names

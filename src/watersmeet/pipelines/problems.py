@@ -30,7 +30,7 @@ class Problem:
 
 
 def written(key: Key) -> str:
-    """The key as people write it.
+    """Format a key for people.
 
     >>> written(("sources", 0, "connection", "path"))
     'sources[0].connection.path'
@@ -42,7 +42,7 @@ def written(key: Key) -> str:
 
 
 def as_written(problems: Iterable[Problem], transforms: int) -> list[Problem]:
-    """The problems, each once; the one transform of a pipeline has no number."""
+    """Deduplicate the problems; remove the number of a single transform."""
     unique = dict.fromkeys(problems)
     if transforms > 1:
         return list(unique)
@@ -57,7 +57,7 @@ def _between(message: str) -> str:
 def errors_of(
     problems: Iterable[Problem], place: Callable[[Key], Location | None] = lambda key: None
 ) -> list[WatersmeetError]:
-    """As errors, in the order of the file."""
+    """Convert problems to errors, in the order of the file."""
     return in_order(
         SpecError(
             f"{written(p.key)}{_between(p.message)}{p.message}",
@@ -70,7 +70,10 @@ def errors_of(
 
 
 def in_order(errors: Iterable[WatersmeetError]) -> list[WatersmeetError]:
-    """In that of the file, those without a place last; without a file as they are."""
+    """Sort errors in the order of the file, those without a location last.
+
+    Without a file the order stays unchanged.
+    """
     return sorted(
         errors, key=lambda e: (e.location.line, e.location.column) if e.location else (sys.maxsize, 0)
     )
@@ -97,7 +100,7 @@ _HINTS = {
 
 
 def shape_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Of values that have not the shape that a part has."""
+    """Return the problems of values that do not have the shape of their part."""
     problems = [_shape(detail, model) for detail in error.errors(include_url=False)]
     suggested = {(p.key[:-1], (p.hint or "").split('"')[1]) for p in problems if _suggests(p)}
     return [p for p in problems if p.code != "missing-key" or (p.key[:-1], p.key[-1]) not in suggested]
@@ -153,7 +156,7 @@ def _shown(given: Any) -> str:
 
 
 def known_keys(model: type[BaseModel], key: Sequence[str | int]) -> list[str]:
-    """The keys that a part knows, at the end of the way from ``model``."""
+    """Return the keys that the part at the end of a path from ``model`` accepts."""
     here: list[type[BaseModel]] = [model]
     for part in key:
         if isinstance(part, int):
@@ -165,7 +168,7 @@ def known_keys(model: type[BaseModel], key: Sequence[str | int]) -> list[str]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The parts that a type speaks of."""
+    """Return the parts that a type refers to."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]
@@ -193,15 +196,15 @@ class Told:
         self.errors += errors_of(problems, self._place)
 
     def at(self, key: Key) -> _Telling:
-        """What is wrong within is told of a key."""
+        """Return a block whose errors are reported under a key."""
         return self.by(lambda error: key)
 
     def by(self, key_of: Callable[[WatersmeetError], Key]) -> _Telling:
-        """What is wrong within is told of the key that each error is of."""
+        """Return a block whose errors are each reported under the key that `key_of` returns."""
         return _Telling(self, key_of)
 
     def error(self, error: WatersmeetError, key_of: Callable[[WatersmeetError], Key]) -> None:
-        """One, or several, each of its key."""
+        """Report an error, or each of several errors, under its key."""
         for one in error.errors if isinstance(error, SeveralErrors) else [error]:
             key = key_of(one)
             is_text = key[-1:] == ("query",) or key[-2:-1] == ("aggregates",)
@@ -215,7 +218,7 @@ class Told:
 
 
 class _Telling:
-    """A block in which what is wrong ends the block, and is told."""
+    """Block that ends at an error and reports it."""
 
     def __init__(self, told: Told, key_of: Callable[[WatersmeetError], Key]) -> None:
         self._told, self._key_of = told, key_of

@@ -34,7 +34,7 @@ _US, _MS = 1_000_000, 1_000
 
 
 def warnings_of(description: Description, plan: JobPlan) -> list[str]:
-    """What a person should know before it runs."""
+    """Return warnings to show before the run."""
     warnings: list[str] = []
     for query in plan.queries:
         warnings += query.warnings
@@ -78,7 +78,7 @@ def _of_integer_times(query: QueryPlan) -> Iterator[str]:
 
 
 def _rows(side: SideForecast, rate: float) -> float | None:
-    """How many are kept at most at so many rows per second."""
+    """Return the maximum number of retained rows at a rate in rows per second; None: unbounded."""
     return None if side.kept is None else rate * side.kept / (_US if side.in_time else _MS)
 
 
@@ -104,7 +104,7 @@ _SCHEMES = {"postgres": ("postgresql://", "postgres://"), "object": ("s3://", "g
 
 @dataclass(frozen=True)
 class Parts:
-    """Of a pipeline; None: it is missing, or not of the right shape."""
+    """Parts of a pipeline; None: a part is missing or has the wrong shape."""
 
     sources: Sequence[Source | None]
     transform: Sequence[Transform | None]
@@ -121,7 +121,7 @@ class Parts:
 
 
 def problems(parts: Parts) -> list[Problem]:
-    """All that is wrong."""
+    """Return all problems of the parts."""
     wrong = [*_sources(parts), *_transforms(parts), *_target(parts), *_store(parts), *_settings(parts)]
     return as_written(wrong, len(parts.transform))
 
@@ -189,7 +189,7 @@ def _mentioned(parts: Parts) -> Iterator[str]:
 
 
 def _streams(parts: Parts) -> Iterator[str]:
-    """The sources whose rows are joined; without a join the first one."""
+    """Yield the sources whose rows are joined; without a join, the first source."""
     joins = [step.join for step in parts.transform if step is not None and step.join is not None]
     for join in joins:
         yield from (join.left_source, join.right_source)
@@ -198,7 +198,7 @@ def _streams(parts: Parts) -> Iterator[str]:
 
 
 def _timed(parts: Parts) -> Iterator[str]:
-    """The sources whose event times are asked for."""
+    """Yield the sources whose event times are used."""
     steps = [step for step in parts.transform if step is not None]
     for join in (step.join for step in steps if step.join is not None):
         yield from (join.left_source, join.right_source)
@@ -337,7 +337,10 @@ def _deltas(key: Key, join: Join) -> Iterator[Problem]:
 
 
 def _collisions(key: Key, join: Join) -> Iterator[Problem]:
-    """Among columns that are named; those of `*` are known when the sources are (`pipelines.build`)."""
+    """Yield collisions among named columns.
+
+    Those of `*` are known only with the sources (`pipelines.build`).
+    """
     left = {f"{join.left_column_prefix}{name}".lower() for name in join.output_left_columns or ()}
     for name in join.output_right_columns or ():
         whole = f"{join.right_column_prefix}{name}"
@@ -441,7 +444,7 @@ def _store(parts: Parts) -> Iterator[Problem]:
 
 
 def url_problems(key: Key, kind: str, url: str) -> Iterator[Problem]:
-    """Whether a store of the kind can be there."""
+    """Yield problems if a store of the kind cannot be at the URL."""
     schemes = _SCHEMES.get(kind)
     if schemes is not None and not url.startswith(schemes):
         yield Problem(key, f"is none of a {kind} store", "bad-store", f"{' or '.join(schemes)}…")

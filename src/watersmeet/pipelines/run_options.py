@@ -28,7 +28,7 @@ _STORE_SETTINGS = {
 
 
 def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str]:
-    """As SET has them, but for lateness, which needs the event times' type."""
+    """Return the settings as SET has them, without lateness, which needs the event times' type."""
     settings = elsewhere.options(("settings",), description.settings)
     settings["checkpoint"] = checkpoint_of(description, elsewhere)
     store = description.state_store
@@ -53,7 +53,7 @@ def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str
 
 
 def checkpoint_of(description: Description, elsewhere: Elsewhere) -> str:
-    """The directory of the checkpoint."""
+    """Return the directory of the checkpoint."""
     key, store = key_of_checkpoint(description), description.state_store
     if key == _URL and store is not None:
         return directory_of(elsewhere.text(key, store.url))
@@ -63,13 +63,13 @@ def checkpoint_of(description: Description, elsewhere: Elsewhere) -> str:
 
 
 def key_of_checkpoint(description: Description) -> Key:
-    """Which key says it."""
+    """Return the key that defines the checkpoint's directory."""
     store = description.state_store
     return _URL if store is not None and store.kind == "files" else ("checkpoint",)
 
 
 def under(settings: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings, and those from outside, which win however both are written."""
+    """Merge the settings with external ones, which take precedence however names are spelled."""
     own = {
         name: value
         for name, value in settings.items()
@@ -81,7 +81,10 @@ def under(settings: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str
 def check_directory(
     description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
 ) -> None:
-    """Whether it can be one; of one from outside that is told with the others from there."""
+    """Check that the checkpoint's directory is valid.
+
+    A directory from an external setting is reported with the other external settings.
+    """
     key = key_of_checkpoint(description)
     if key == _URL and any(url_problems(key, "files", settings["checkpoint"])):
         return  # told with the store
@@ -93,11 +96,13 @@ def check_directory(
 def run_settings_of(
     description: Description, overrides: Mapping[str, str], place: Place = lambda key: None
 ) -> Mapping[str, str]:
-    """The settings of the run (`Job.run`). What is wrong with others is passed over: who builds the job finds
-    it; not so with the place of the state, which would be taken for another one.
+    """Return the settings of the run (`Job.run`).
+
+    Problems of other settings are ignored, because building the job reports them. The place of the
+    state is checked, because a wrong one could be another job's.
 
     Raises:
-        SpecError, SeveralErrors: it is said by a variable that is not set, or a file that is not there.
+        SpecError, SeveralErrors: the place refers to an unset variable or a missing file.
     """
     settings, elsewhere, told = Settings(), Elsewhere(), Told(place)
     given = under(settings_of(description, elsewhere), overrides)
@@ -127,7 +132,7 @@ def lateness_of(description: Description, time: SqlType | None) -> dict[str, str
 
 
 def first_line(description: Description, run: Mapping[str, str]) -> str | None:
-    """What is said of the state where nobody has said where it is to be."""
+    """Return the message on the state's place if the pipeline defines no store for it."""
     if description.state_store is not None or "state_store" in run:
         return None
     return (
@@ -138,6 +143,6 @@ def first_line(description: Description, run: Mapping[str, str]) -> str | None:
 
 
 def connector_of(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The connector of resolved options, and the others."""
+    """Return the connector of resolved options, and the other options."""
     connector = next(value for name, value in options.items() if name.lower() == "connector")
     return connector, {name: value for name, value in options.items() if name.lower() != "connector"}

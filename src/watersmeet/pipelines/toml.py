@@ -57,7 +57,7 @@ class Places:
         self._read()
 
     def of(self, key: Key) -> Location:
-        """Of the key, or else of what it would stand in."""
+        """Return the location of the key, or else of the nearest part that would contain it."""
         for length in range(len(key), 0, -1):
             for way in (key[:length], _numbered(key[:length])):
                 offset = self._offsets.get(_joined(way))
@@ -128,17 +128,24 @@ def _names(written: str) -> Iterator[str]:
 
 
 def _joined(key: Key) -> str:
-    """Names with dots in them, and dots between names, are the same here: options have them either way."""
+    """Join a key's names with dots.
+
+    Names with dots in them and dots between names are equal here, because options use both.
+    """
     return ".".join(map(str, key))
 
 
 def _numbered(key: Key) -> Key:
-    """The one transform may stand in a list."""
+    """Number the only transform, which the file may write in a list."""
     return ("transform", 0, *key[1:]) if key[:1] == ("transform",) else key
 
 
 def loads(text: str, source_name: str | None) -> Mapping[str, Any]:
-    """What is in a text. Raises: SpecError, with the place, where it is no TOML."""
+    """Parse a TOML text.
+
+    Raises:
+        SpecError: the text is not TOML; the error has the location.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -167,10 +174,10 @@ One = TypeVar("One", bound=Part)
 
 
 def read(text: str, source_name: str | None, kind: type[Whole]) -> tuple[Whole, Places]:
-    """The description, and where its keys stand.
+    """Parse a description, and return it with the locations of its keys.
 
     Raises:
-        SpecError, SeveralErrors: what is wrong with it.
+        SpecError, SeveralErrors: the description is wrong.
     """
     given = dict(loads(text, source_name))
     with flat_enough():
@@ -189,7 +196,7 @@ def read(text: str, source_name: str | None, kind: type[Whole]) -> tuple[Whole, 
 
 
 def _parts(given: Mapping[str, Any], shapes: Sequence[Problem]) -> Parts:
-    """As far as parts have the right shape; keys that are not known are left out."""
+    """Return the parts as far as they have the right shape; omit unknown keys."""
     unknown = {problem.key for problem in shapes if problem.code == "unknown-key"}
     meant = _without(given, (), unknown)
     transform = meant.get("transform", ())
@@ -216,7 +223,7 @@ def _part(kind: type[One], given: Any) -> One | None:
 
 
 def _without(given: Any, key: Key, unknown: set[Key]) -> Any:
-    """The same without these keys; the one transform is numbered as it is in a list."""
+    """Remove these keys from a value; number the only transform as in a list."""
     if key == ("transform",) and isinstance(given, Mapping):
         return _without(given, ("transform", 0), unknown)
     if isinstance(given, Mapping):
@@ -236,7 +243,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(description: Description) -> str:
-    """The text."""
+    """Write a description as TOML."""
     asked = description.model_dump(exclude_defaults=True)
     sources, steps = asked.pop("sources"), asked.pop("transform")
     tables = {name: asked.pop(name) for name in ("target", "state_store", "settings") if name in asked}
@@ -258,7 +265,11 @@ def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(name: str, table: Mapping[str, Any], head: str | None = "") -> Iterator[str]:
-    """With the tables within it. ``head`` None: only where it has more than these."""
+    """Yield the lines of a table and of the tables within it.
+
+    Args:
+        head: None: write the head only if the table has more than nested tables.
+    """
     plain = {key: value for key, value in table.items() if not _is_table(value)}
     if head is not None or plain:
         yield head or f"[{name}]"
@@ -297,12 +308,12 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """In quotes, on one line; JSON's escapes are TOML's."""
+    """Write a text in quotes on one line; JSON's escapes are valid in TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _long(text: str) -> str:
-    """On several lines, if it can be read there as it is."""
+    """Write a text on several lines if no character in it needs an escape."""
     if (
         '"""' in text
         or text.endswith('"')

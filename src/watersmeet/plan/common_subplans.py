@@ -87,9 +87,13 @@ Replan = Callable[[QueryPlan, ForOthers], tuple[QueryPlan, DerivedColumns]]
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows that a query makes: of a stage of it, at node ``node``. ``grouped``: those of its groups; else
-    those that come to be grouped, if there are groups. ``final``: they are never taken back; ``timed``:
-    streams are beneath."""
+    """Rows that one node of a query, or of one of its stages, makes.
+
+    Attributes:
+        grouped: The rows are the groups; otherwise, if there are groups, their input rows.
+        final: The rows are never retracted.
+        timed: Streams are among the inputs below.
+    """
 
     owner: int
     stage: StageKey
@@ -109,7 +113,7 @@ class _CommonRows:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Of all inputs beneath."""
+        """Aliases of all inputs below the rows, with the aliases of the other query as values."""
         return dict(zip(_aliases(self.own.query), _aliases(self.other.query), strict=True))
 
 
@@ -126,7 +130,7 @@ def share_rows(
     replanned: Replan,
     may_reuse: MayReuse,
 ) -> tuple[QueryPlan, ...]:
-    """The queries, each with the rows that it takes of those before."""
+    """Return the queries, in which each one reuses rows of the queries before it."""
     pairs = list(_common_rows(queries, may_reuse)) if len(queries) > 1 else []
     if not pairs:
         return tuple(queries)
@@ -170,7 +174,7 @@ def share_rows(
 
 
 def _common_rows(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> Iterator[_CommonRows]:
-    """What each query can take of those before."""
+    """Yield the rows that each query can reuse from the queries before it."""
     made: dict[object, list[_Rows]] = {}
 
     def first(own: _Rows) -> _CommonRows | None:
@@ -201,8 +205,12 @@ def _of_query(
     first: Callable[[_Rows], _CommonRows | None],
     fresh: list[_Rows],
 ) -> Iterator[_CommonRows]:
-    """What a query, or stage, can take; ``first``: of the first that makes the same. What it makes itself
-    comes to be in ``fresh``."""
+    """Yield the rows that a query or stage can reuse, and append its own rows to `fresh`.
+
+    Args:
+        first: Returns the first earlier rows that are the same, or None.
+        fresh: Receives the rows that this query makes itself.
+    """
     node, made = plan.nodes[root], list[_Rows]()
     final, timed = not node.changes, not all(map(_is_kept, query.every))
     if (stage is None and _is_of_streams(query, final=final)) if timed else not final:
@@ -226,7 +234,7 @@ def _of_query(
 
 
 def _is_kept(query: Query) -> bool:
-    """Tables alone, which have no time."""
+    """Return True if the query reads only tables, which have no event time."""
     return all(i.is_table and not i.as_of and not i.event_times for i in query.inputs)
 
 
@@ -241,7 +249,7 @@ def _is_of_streams(query: Query, *, final: bool) -> bool:
 
 
 def _stage_node(plan: QueryPlan, stage: tuple[str, int]) -> int | None:
-    """The last node of a stage."""
+    """Return the number of the last node of a stage, or None if the plan has no such stage."""
     alias, place = stage
     for node in plan.nodes:
         for side in node.sides:
@@ -253,7 +261,7 @@ def _stage_node(plan: QueryPlan, stage: tuple[str, int]) -> int | None:
 
 
 def _key(rows: _Rows) -> object:
-    """What is equal for rows that are the same, whatever aliases say."""
+    """Return a key that is equal for the same rows, whatever their aliases are."""
     aggregation = rows.query.aggregation
     groups: object = None
     if aggregation is not None:
@@ -269,7 +277,11 @@ def _key(rows: _Rows) -> object:
 
 
 def _relation_key(query: Query, *, joined_alone: bool = False) -> object:
-    """``joined_alone``: what is asked of rows that leave the last join does not count."""
+    """Return a key of the inputs, joins and predicates of a query that ignores aliases.
+
+    Args:
+        joined_alone: Ignore predicates on rows that leave the last join.
+    """
     own = _positions(query)
     where = pushed_down_predicate(query) if joined_alone else query.where
     return _part_key(query.relation, own), _text(where, own)
@@ -297,7 +309,7 @@ def _part_key(part: Relation, own: Names) -> object:
 
 
 def _stage_key(query: Query) -> object:
-    """Of a stage as part of something: its columns count."""
+    """Return a key of a stage that is part of another relation, which includes its columns."""
     own = _positions(query)
     outputs = tuple((output.name, _text(output.expr, own)) for output in query.outputs)
     aggregation, groups = query.aggregation, None
@@ -330,7 +342,7 @@ def _of_aliases(expr: Expr, aliases: Names) -> Expr:
 
 
 def _aliases(query: Query) -> Iterator[str]:
-    """Of all inputs, those of stages too, in one order for queries that are the same."""
+    """Yield the aliases of all inputs, stages included, in the same order for equal queries."""
     for i in query.inputs:
         yield i.alias
         for stage in i.stages:
@@ -338,7 +350,7 @@ def _aliases(query: Query) -> Iterator[str]:
 
 
 def _needed(plan: QueryPlan, number: int) -> list[str]:
-    """The columns that are asked of a node's rows, in one order."""
+    """Return the columns that others need of the rows of a node, in one fixed order."""
     parent = plan.parent(number)
     if parent is not None:
         return sorted(needed_columns(parent[2]))
@@ -351,7 +363,7 @@ def _needed(plan: QueryPlan, number: int) -> list[str]:
 
 
 def _exprs(rows: _Rows, derived: Derived) -> dict[str, Expr]:
-    """What each column is that rows may be asked for, over inputs."""
+    """Return the expression over inputs of each column that others may request of the rows."""
     if rows.grouped:
         return {}
     exprs: dict[str, Expr] = {}
@@ -370,7 +382,7 @@ def _column(alias: str, name: str) -> Expr:
 
 
 def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
-    """A node, and all beneath it, each once, in one order for nodes that are the same."""
+    """Return a node and all nodes below it, each once, in the same order for equal nodes."""
     nodes: dict[int, NodePlan] = {}
 
     def walk(node: NodePlan) -> None:
@@ -386,10 +398,11 @@ def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
 
 
 def _alike(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> bool:
-    """Whether the planner made the same nodes of both: joins in the same order.
+    """Return True if the planner made equal nodes for both, with joins in the same order.
 
-    Rows of joins above others are kept by names of inputs, and of streams these have to be the same: else
-    nobody could go on without the query that makes them."""
+    State stores the rows of joins above other joins by the names of their inputs. For streams these
+    names have to be equal; otherwise a run could not resume without the query that makes the rows.
+    """
     if same.own.timed and any(own != there for own, there in same.aliases.items()):
         nodes = _beneath(plan, same.own.node)
         feeds = [side.feed for node in nodes for side in node.sides if side.feed is not None]
@@ -399,7 +412,10 @@ def _alike(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> bool:
 
 
 def _form(plan: QueryPlan, rows: _Rows) -> object:
-    """Nodes and their sides, and of streams by what rows are released, whatever inputs are called."""
+    """Return a form of the nodes and their sides that ignores the names of inputs.
+
+    For streams the form includes the bounds that release rows.
+    """
     places = {alias: place for place, alias in enumerate(_aliases(rows.query))}
     nodes = _beneath(plan, rows.node)
     numbers = {node.number: place for place, node in enumerate(nodes)}
@@ -454,7 +470,10 @@ def _resting(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> tuple[Rest
 
 
 def _taking(query: QueryPlan, taken: Sequence[ReusedRows]) -> QueryPlan:
-    """The query with nodes that rest."""
+    """Return the query with its reused nodes replaced by `ReusedPlan`, which does not run.
+
+    A reused root becomes a passthrough node that emits the rows of the other query.
+    """
     if not taken:
         return query
     resting = {node.number for own in taken for node in own.nodes}
@@ -485,7 +504,7 @@ def _taking(query: QueryPlan, taken: Sequence[ReusedRows]) -> QueryPlan:
 
 
 def _passing(root: NodePlan, taken: ReusedRows) -> SidePlan:
-    """The side of a node that puts out rows of another query's as they come."""
+    """Build the side of a node that emits the rows of another query as they arrive."""
     names = tuple(name for name, _ in taken.names)
     return SidePlan(
         name=node_alias(root.number),
@@ -544,11 +563,14 @@ def share_runs(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
 
 
 def _run_key(query: QueryPlan, node: JoinPlan, side: Side) -> _RunKey | None:
-    """What is the same for sides that hold the same rows in the same way; None: it is for none other.
+    """Return a key that is equal for sides that store the same rows in the same way.
 
-    A side whose rows leave before they are released (SEMI, ASOF, changes, limits) is not shared, nor one of a
-    join without an equality key or with BROADCAST, whose tasks have other parts of it; nor one whose key is
-    computed, of which the other side may decide the type.
+    A side is not shared if its rows leave before they are released (SEMI, ASOF, changes, limits), if
+    its join has no equality key or has BROADCAST, because their tasks hold other parts of it, or if its
+    key is computed, because the other side may decide the type of the key.
+
+    Returns:
+        None if the side cannot be shared.
     """
     if node.changes or node.asof is not None or query.options.at_limit.sheds:
         return None
@@ -583,7 +605,7 @@ def _run_key(query: QueryPlan, node: JoinPlan, side: Side) -> _RunKey | None:
 
 
 def _with_columns_of(owner: SidePlan, others: Sequence[SidePlan]) -> SidePlan:
-    """The side with the columns that others keep besides."""
+    """Return the side with the additional columns that other sides retain."""
     there = {side_origins(owner)[name].digest for name in owner.kept}
     columns: list[ColumnOfOthers] = []
     branches = [list(branch.columns) for _, branch in owner.sources]
@@ -648,12 +670,12 @@ class _ArrangedInput:
 
     @property
     def nowhere_null(self) -> set[object]:
-        """Of what a row has to have values, or it is not kept."""
+        """Columns that must have a value; state does not retain a row with NULL in one of them."""
         return {self.columns[name] for name in _not_null(self.side)}
 
 
 def share_arrangements(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> tuple[QueryPlan, ...]:
-    """The queries, with inputs of delta joins that others before them keep."""
+    """Return the queries, whose delta joins share inputs that earlier queries retain."""
     plans, keepers = list(queries), dict[object, list[_ArrangedInput]]()
     for place, query in enumerate(queries):
         if query.options.mode is not OutputMode.CHANGELOG:
@@ -679,7 +701,7 @@ def share_arrangements(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> tup
 
 
 def _arranged_inputs(place: int, query: QueryPlan) -> Iterator[_ArrangedInput]:
-    """The tables of the delta joins that a query makes itself."""
+    """Yield the tables of the delta joins that a query makes itself."""
     nodes = query.every(ArrangePlan)
     origins = origins_of(query.alone.nodes) if nodes else {}
     for node in nodes:
@@ -721,7 +743,11 @@ def _not_null(side: SidePlan) -> set[str]:
 
 
 def _columns(query: QueryPlan, side: SidePlan) -> _Columns | None:
-    """Of what each column of a side is made; None: of nothing that others could have."""
+    """Return the origin of each column of a side.
+
+    Returns:
+        None if no other query could share the side.
+    """
     if side.feed is not None or side.event_times or side.passes or side.padded:
         return None
     types = {column.name: str(column.type) for column in side.input.columns}
@@ -749,7 +775,7 @@ def _renamed(expr: Expr, there: Mapping[str, str]) -> Expr:
 
 
 def _arrangement_key(query: QueryPlan, own: _ArrangedInput) -> object:
-    """What is equal for inputs of which the same rows are kept."""
+    """Return a key that is equal for inputs of which the same rows are retained."""
     side, columns = own.side, own.columns
     branches: list[object] = []
     for branch in side.branches:
@@ -768,7 +794,7 @@ def _arrangement_key(query: QueryPlan, own: _ArrangedInput) -> object:
 def _fits(
     query: QueryPlan, own: _ArrangedInput, keeper: QueryPlan, other: _ArrangedInput, may_reuse: MayReuse
 ) -> bool:
-    """Whether the other has, or can have, all ways in which an input's rows are found, and all columns."""
+    """Return True if the other input has, or can gain, all indexes and columns that `own` needs."""
     homes = _homes(own, other)
     if homes is None:
         return False
@@ -790,8 +816,13 @@ def _fits(
 
 
 def _homes(own: _ArrangedInput, other: _ArrangedInput) -> dict[str, str] | None:
-    """Per side of an input the one of the other in which its rows are found in all of its ways, or can be;
-    None: there is none."""
+    """Map each side of an input to the side of the other input that finds its rows.
+
+    That side finds rows in all ways that the input needs, or can gain the missing ones.
+
+    Returns:
+        None if a side has no counterpart.
+    """
     homes: dict[str, str] = {}
     for name, ways in own.by_side.items():
         is_sorted = bool(ways[0][1])
@@ -811,8 +842,11 @@ def _homes(own: _ArrangedInput, other: _ArrangedInput) -> dict[str, str] | None:
 def _wider(
     keeper: QueryPlan, other: _ArrangedInput, own: _ArrangedInput
 ) -> tuple[QueryPlan, dict[str, str], dict[_How, _Way]]:
-    """The query that keeps an input with the columns and keys that the other needs besides, what these
-    columns are called there, and where rows are found then."""
+    """Return the keeper query, extended by the columns and keys that another input needs.
+
+    Returns:
+        The query, the names of the columns there, and the ways in which rows are found there.
+    """
     side, columns = other.side, other.columns
     by_content = {content: name for name, content in columns.items() if name in _kept_columns(side)}
     names: dict[str, str] = {}
@@ -871,7 +905,7 @@ def _less_asked(branch: BranchPlan | FeedPlan, not_null: set[str]) -> BranchPlan
 
 
 def _with_columns_of_keeper(keeper: QueryPlan, other: _ArrangedInput, own: _ArrangedInput) -> _ArrangedInput:
-    """An input that is kept for one more."""
+    """Return an input that an additional query shares, with the columns of its keeper."""
     side = keeper.nodes[other.node].sides[other.path]
     columns = _columns(keeper, side)
     assert columns is not None
@@ -885,7 +919,7 @@ def _kept_columns(side: SidePlan) -> set[str]:
 def _with_column(
     branch: BranchPlan | FeedPlan, theirs: BranchPlan | FeedPlan, name: str, there: str
 ) -> BranchPlan | FeedPlan:
-    """A branch with the column ``name`` of another one that reads the same rows."""
+    """Return a branch with the column `name` of another branch that reads the same rows."""
     if isinstance(branch, BranchPlan):
         assert isinstance(theirs, BranchPlan)
         return replace(branch, columns=(*branch.columns, (there, dict(theirs.columns)[name])))
@@ -902,7 +936,7 @@ def _with_column(
 def _looking(
     query: QueryPlan, own: _ArrangedInput, keeper: str, other: _ArrangedInput, names: Mapping[str, str]
 ) -> QueryPlan:
-    """The query, which looks the rows of an input up where another one keeps them."""
+    """Return the query, which looks up the rows of an input in the query that retains them."""
     columns = tuple((name, names[name]) for name in own.side.kept)
     homes = _homes(own, other)
     assert homes is not None
@@ -929,7 +963,10 @@ def _looking(
         return replace(held, branches=(feed,) if held.copy_of is None else (), kept_by=kept_by)
 
     def looked_up(held: SidePlan, arranged: Arranged) -> Arranged:
-        """By the key by which rows are held there, if that is one of its own, and by all others beside it."""
+        """Return the arrangement with the key that rows are stored by, and all other keys.
+
+        The first key is the storage key if it is one of the input's own keys.
+        """
         if held.name not in homes:
             return arranged
         ways = own.by_side[held.name]
@@ -948,8 +985,10 @@ def _with_sides(
     changed: Callable[[SidePlan], SidePlan],
     by_keys: Callable[[SidePlan, Arranged], Arranged] = lambda side, arranged: arranged,
 ) -> QueryPlan:
-    """The query with other sides of one of its arrangements, found in other ways, also where steps look them
-    up."""
+    """Return the query with changed sides and look-up keys of one of its arrangements.
+
+    The change also applies to the steps that look rows up in this arrangement.
+    """
     node, nodes = _arrangements(query, number), dict[int, NodePlan]()
     for step in query.every(DeltaPlan):
         if step.arrangements == number:
@@ -979,13 +1018,17 @@ def _arrangements(query: QueryPlan, number: int) -> ArrangePlan:
 
 
 def _number_of_key(keys: Sequence[str], arranged: Arranged) -> int | None:
-    """The number of the further key of these columns; None: rows are held by it."""
+    """Return the number of the additional key with these columns.
+
+    Returns:
+        None if rows are stored by this key.
+    """
     further = [other.keys for other in arranged.others]
     return None if keys == arranged.keys and keys not in further else further.index(tuple(keys))
 
 
 def _placed(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
-    """The queries with the places counted anew to which rows of each node go in other queries."""
+    """Return the queries with renumbered places for rows that feed nodes of other queries."""
     places: dict[tuple[str, int], int] = {}
 
     def placed(feed: FeedPlan) -> FeedPlan:

@@ -16,7 +16,7 @@ from watersmeet.spec.model import Input, Insert, Options, OutputColumn, OutputMo
 
 
 def with_mode(options: Options, query: Query) -> Options:
-    """The job's options, as they are of this query."""
+    """Return the job's options with the output mode of this query."""
     said = query.mode or options.output_mode
     inputs = [i for part in query.every for i in part.inputs]
     by_sources = OutputMode.CHANGELOG if changing(inputs) else OutputMode.APPEND
@@ -24,20 +24,25 @@ def with_mode(options: Options, query: Query) -> Options:
 
 
 def changing(inputs: Iterable[Input]) -> list[Input]:
-    """Those of which rows may be taken back: of changing sources, and of tables but as of a tick. What is
-    beneath a stage its own inputs tell."""
+    """Return the inputs whose rows can be retracted.
+
+    These are changing sources, and tables unless they are read as of a tick. The inputs of a stage
+    report their own changes.
+    """
     return [i for i in inputs if not i.as_of and any(s.changes or s.is_table for s in i.sources)]
 
 
 def closes_changes(query: Query) -> bool:
-    """Whether windows make final rows of ones that may be taken back: windows over such rows. Where windows
-    beneath have done so for all, these are windows over final rows."""
+    """Return True if the windows of a query turn rows that can be retracted into final rows.
+
+    False if windows below have already done so for all inputs, because the rows are then final.
+    """
     window = None if query.aggregation is None else query.aggregation.window
     return window is not None and not _has_final_input(query)
 
 
 def _has_final_input(query: Query) -> bool:
-    """Whether all rows that come to it are final, or can be."""
+    """Return True if all input rows of the query are final, or can become so."""
     stages = (stage for i in query.inputs for stage in i.stages)
     return not changing(query.inputs) and all(closes_changes(s) or _has_final_input(s) for s in stages)
 

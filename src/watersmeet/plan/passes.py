@@ -100,7 +100,7 @@ class Planning(FoldedQuery):
 
     @property
     def where(self) -> Expr | None:
-        """What is asked of the rows of the last node."""
+        """Condition on the rows of the last node."""
         after = [conjunct.expr for conjunct in self.understood.conditions.after]
         return join_all(after + ([] if self.after is None else [self.after]))
 
@@ -110,8 +110,13 @@ Result = tuple[Planning, Problems]
 
 @dataclass(frozen=True)
 class Pass:
-    """``is_last``: the query is refused here if anything is wrong by then: later passes would stumble over
-    it, or only say it again. ``applies``: to which queries."""
+    """One pass of the planner.
+
+    Attributes:
+        is_last: Reject the query here if it has errors, because later passes would fail on them or
+            repeat them.
+        applies: Returns True for the queries that the pass applies to.
+    """
 
     name: str
     run: Callable[[Planning], Result]
@@ -132,7 +137,7 @@ def _rewrite(change: Callable[[Query], Query]) -> Callable[[Planning], Result]:
 
 
 def resolve_mode(query: Planning) -> Result:
-    """Its rows are final, or may be taken back."""
+    """Resolve whether the query's rows are final or can be retracted."""
     return replace(query, options=with_mode(query.options, query.query)), ()
 
 
@@ -143,7 +148,10 @@ def has_sink_key(query: Planning) -> bool:
 
 
 def check_key_rows(query: Planning) -> Result:
-    """The result has one row per key of its sink, or its rows are counted per key, or there is a warning."""
+    """Check that the result has one row per key of its sink.
+
+    Otherwise, count its rows per key, or add a warning.
+    """
     key = query.sink.primary_key
     if has_one_row_per(query.query, key):
         return replace(query, key_rows=KeyRows.KNOWN), ()
@@ -170,29 +178,35 @@ def warn_uncounted(query: Planning, why: str) -> Planning:
 
 
 def fold_single_stage(query: Planning) -> Result:
-    """A stage that is all of a query is the query (`plan.nodes.feeds`)."""
+    """Replace a query that consists of a single stage with that stage (`plan.nodes.feeds`)."""
     inner = fold_stages(query.query)
     return replace(query, query=inner.query, after=inner.after, outputs=inner.outputs), ()
 
 
 def build_tree(query: Planning) -> Result:
-    """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
+    """Build nodes from relations, each after the nodes whose rows it takes.
+
+    Stages have trees of their own.
+    """
     tree = tree_of(query.query, query.options.time_zone, changes=is_changelog(query))
     return replace(query, tree=tree), ()
 
 
 def validate_event_times(query: Planning) -> Result:
-    """Event times have types that are times."""
+    """Check that event times have types that are times."""
     return query, check_event_times(query.join_inputs)
 
 
 def validate_query(query: Planning) -> Result:
-    """Names, updates in append mode, and inputs that follow others: whatever the query joins."""
+    """Check everything that does not depend on the kind of join.
+
+    This covers names, updates in append mode, and inputs that follow others.
+    """
     return query, check_query(query.outputs, query.sink, query.options, query.tree)
 
 
 def validate_aggregates(query: Planning) -> Result:
-    """The aggregates are ones that can be run where they stand."""
+    """Check that the aggregates can run where they stand."""
     problems: list[PlanError] = []
     for stage in query.tree.every:
         aggregation = stage.query.aggregation
@@ -206,7 +220,7 @@ def validate_aggregates(query: Planning) -> Result:
 
 
 def validate_changelog(query: Planning) -> Result:
-    """What is run where rows may be taken back."""
+    """Check that the query has no feature that is unsupported where rows can be retracted."""
     return query, check_changelog(query.tree, query.outputs if is_changelog(query) else ())
 
 
@@ -215,13 +229,16 @@ def is_changelog(query: Planning) -> bool:
 
 
 def classify_conditions(query: Planning) -> Result:
-    """Conjuncts go to the node that asks them, and are taken apart there: keys, bands, bounds, residual."""
+    """Place conjuncts at the nodes that evaluate them, and classify them there.
+
+    The classes are keys, bands, bounds and residual.
+    """
     understood, problems = _classify_tree(query.tree)
     return replace(query, understood=understood), problems
 
 
 def _classify_tree(tree: Tree) -> tuple[ClassifiedQuery, list[PlanError]]:
-    """The query and its stages."""
+    """Classify the conditions of a query and its stages."""
     stages, problems = {}, []
     for key, stage in tree.stages.items():
         stages[key], of_stage = _classify_tree(stage)
@@ -247,7 +264,7 @@ def choose_delta(query: Planning) -> Result:
 def _with_delta(
     part: ClassifiedQuery, options: Options, counts: Counts
 ) -> tuple[ClassifiedQuery, list[PlanError]]:
-    """The query and its stages."""
+    """Choose the joins of a query and its stages that run as a delta join."""
     stages, problems = {}, []
     for key, stage in part.stages.items():
         stages[key], of_stage = _with_delta(stage, options, counts)
@@ -260,8 +277,11 @@ def _with_delta(
 
 
 def bound_state(query: Planning) -> Result:
-    """No row would be kept for ever: in the joins as they stand, or in what WHERE leaves of outer ones
-    (`plan.order.join_order`)."""
+    """Check that no row stays in state without limit.
+
+    If the joins as written fail, the check tries the query with outer joins narrowed by WHERE
+    (`plan.order.join_order`).
+    """
     errors = _outflow(query.understood, query.options).errors
     if query.is_in_order or all(error.code != "unbounded-state" for error in errors):
         return query, errors
@@ -273,7 +293,7 @@ def bound_state(query: Planning) -> Result:
 
 
 def _outflow(query: ClassifiedQuery, options: Options) -> Outflow:
-    """The watermarks that leave a query or stage, and the rows in it that would be kept for ever."""
+    """Return the watermarks that leave a query or stage, and errors for its unbounded rows."""
     stages = {key: _outflow(stage, options) for key, stage in query.stages.items()}
     errors = tuple(error for flow in stages.values() for error in flow.errors)
     if errors:
@@ -285,7 +305,7 @@ def _outflow(query: ClassifiedQuery, options: Options) -> Outflow:
 
 
 def build_nodes(query: Planning) -> Result:
-    """Which columns each node keeps, what is computed of them, and what leaves it."""
+    """Plan the columns that each node retains, those computed for it, and those that leave it."""
     where = query.where
     after = [output.expr for output in query.outputs] + ([] if where is None else [where])
     nodes, derived, problems = plan_nodes(query.understood, after, plan_delta, query.for_others)
@@ -296,18 +316,21 @@ def build_nodes(query: Planning) -> Result:
 
 
 def is_join_lateness(query: Planning) -> bool:
-    """Whether lateness is a matter of the join."""
+    """Return True if the join decides lateness."""
     return query.options.lateness is Lateness.JOIN
 
 
 def add_horizon(query: Planning) -> Result:
-    """The join has a horizon, by which its rows are late and released."""
+    """Add a horizon to the join, which decides when its rows are late and released."""
     nodes, problems = with_horizon(query.nodes, query.name, query.options)
     return replace(query, nodes=nodes), problems
 
 
 def assemble_plan(query: Planning) -> Result:
-    """The plan with what is asked of the last node's rows, and the digest that state is known by."""
+    """Assemble the plan.
+
+    It includes the expressions over the last node's rows, and the digest that identifies state.
+    """
     where = query.where
     outputs = [OutputColumn(o.name, to_joined_names(o.expr), o.origin) for o in query.outputs]
     rows = outputs.pop().expr if outputs[-1].name == KEY_ROWS else None
@@ -333,7 +356,7 @@ def assemble_plan(query: Planning) -> Result:
 def _describe_joins(
     part: ClassifiedQuery, options: Options, arrangements: Sequence[ArrangePlan]
 ) -> Iterator[str]:
-    """How the joins of a query, or stage, are run, those of stages beneath first."""
+    """Yield how the joins of a query or stage run; stages below come first."""
     for stage in part.stages.values():
         yield from _describe_joins(stage, options, arrangements)
     asked = choose_strategy(part.tree, options.plan)
@@ -341,7 +364,11 @@ def _describe_joins(
 
 
 def _no_delta(query: Planning) -> tuple[str, ...]:
-    """Why there is no delta join although one was asked for."""
+    """Return the reason why a requested delta join is not available.
+
+    Returns:
+        An empty tuple if none is requested, or if the query has one.
+    """
     delta = query.understood.delta
     asked = choose_strategy(query.tree, query.options.plan)
     if asked is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
@@ -359,7 +386,7 @@ def may_be_reordered(query: Planning) -> bool:
 
 
 def order_joins(query: Planning) -> Result:
-    """Inner joins stand in the best order (`plan.order.join_order`)."""
+    """Put inner joins in the best order (`plan.order.join_order`)."""
 
     def planned(other: Query) -> QueryPlan | None:
         return run(replace(query, query=other, is_in_order=True), "tree")[0].plan

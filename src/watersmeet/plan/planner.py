@@ -18,8 +18,11 @@ from watersmeet.spec.model import Job, Options, Query, Sink
 
 
 def plan_job(job: Job) -> JobPlan:
-    """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all; of
-    several INSERTs each problem names its own.
+    """Plan all INSERTs of ``job``.
+
+    Raises:
+        PlanError: The job has one problem.
+        SeveralErrors: The job has several problems. With several INSERTs, each problem names its own.
 
     >>> from watersmeet import parse_job, plan_job
     >>> plan = plan_job(parse_job('''
@@ -96,7 +99,7 @@ def reorder_by_counts(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
 
 
 def _add_consumer_columns(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:
-    """The query with rows that have what others need of them, and what is computed for that."""
+    """Return the query with the columns that its consumers need, and how they are computed."""
     again, problems = rerun(plan, "nodes", for_others=for_others)
     raise_all(problems)
     return replace(plan, nodes=again.nodes), again.derived
@@ -108,7 +111,12 @@ def _prefix_query(name: str, error: PlanError) -> PlanError:
 
 
 def plan_query(name: str, sink: Sink, query: Query, options: Options) -> QueryPlan:
-    """The plan of one query (EXPLAIN of a query that has no INSERT). Raises as `plan_job`."""
+    """Plan one query, as for EXPLAIN of a query without INSERT.
+
+    Raises:
+        PlanError: The query has one problem.
+        SeveralErrors: The query has several problems.
+    """
     plan, problems = _plan(name, sink, query, options)
     raise_all([*check_sources([query]), *problems])
     assert plan is not None

@@ -15,7 +15,7 @@ from watersmeet.spec.model import Expr, Query
 
 
 def pushed_down_predicate(query: Query) -> Expr | None:
-    """Of the joins of a query, whatever is grouped of their rows."""
+    """Return the part of WHERE that the joins of a query evaluate, independent of its grouping."""
     joined = replace(query, aggregation=None)
     above = {text_of(conjunct.expr) for conjunct in place(tree_of(joined).nodes, query.where).after}
     return join_all([c.expr for c in conjuncts_of(query.where) if text_of(c.expr) not in above])

@@ -42,7 +42,7 @@ from watersmeet.spec.model import Expr, Input, Join, JoinKind, Query, Relation, 
 
 
 class Decision(Enum):
-    """What to type after a change, and what becomes of the stored rows of the query."""
+    """Command to type after a change of a query, and the effect on its stored rows."""
 
     RESUME = "run it", "all rows stay"
     RESUME_IN_OLD_ORDER = "run it", "all rows stay; the job keeps the old order"
@@ -134,8 +134,13 @@ class End:
 
 @dataclass(frozen=True)
 class Wider:
-    """What a join accepts that it did not accept before. ``bounds``: those of its bounds, by (evicted, by),
-    that keep rows longer now; ``ends`` of bands; ``other``: conditions were left out, or are others."""
+    """Pairs that a join accepts and that its previous condition did not accept.
+
+    Attributes:
+        bounds: Its bounds, by (evicted, by), that retain rows longer now.
+        ends: Ends of bands that have moved outwards.
+        other: Conditions were removed or replaced.
+    """
 
     bounds: frozenset[tuple[str, str]]
     ends: tuple[End, ...]
@@ -150,7 +155,11 @@ class Wider:
 
 
 def describe_query(query: QueryPlan) -> dict[str, Any]:
-    """``query``: as it is before it takes rows of others."""
+    """Describe a query so that later versions can be compared with it.
+
+    Args:
+        query: The query before it reuses rows of others.
+    """
     content, origins = content_of(query.nodes, query.options), origins_of(query.nodes)
     nodes, joins, kept = list(content["nodes"]), [], {}
     for join in comparable_joins(query):
@@ -181,7 +190,7 @@ def describe_query(query: QueryPlan) -> dict[str, Any]:
 
 
 def keys_of(query: QueryPlan) -> list[str]:
-    """The equalities by which rows lie, as written, of the joins that may differ in what they ask."""
+    """Return the equalities that rows are stored by, as written, of the comparable joins."""
     return list(dict.fromkeys(key.text for join in comparable_joins(query) for key in join.keys if key.text))
 
 
@@ -204,7 +213,11 @@ def judge(old: Described, query: QueryPlan, new: Described) -> Judgement:
 
 
 def _judge_other(old: Described, query: QueryPlan, new: Described) -> Judgement:
-    """Name what rows are stored by and the query does not have, or the other way round."""
+    """Judge a change that goes beyond distances of times and conditions over both sides.
+
+    The reason names the keys that rows are stored by and the query lacks, or the keys and bands of the
+    query that rows are not stored by.
+    """
     gone = [text for text in old.get("keys", ()) if _either_way(text) not in map(_either_way, new["keys"])]
     if gone:
         reason = f"rows are stored by {' and '.join(gone)}, and cannot be looked up by other keys"
@@ -225,7 +238,7 @@ def _judge_other(old: Described, query: QueryPlan, new: Described) -> Judgement:
 
 
 def _bands(query: QueryPlan) -> Iterator[str]:
-    """The intervals by which rows are found within those of a key, as written."""
+    """Yield the intervals that find rows among those of one key, as written."""
     for join in comparable_joins(query):
         for band in (*join.bands, *join.values.exact):
             yield from band.texts
@@ -242,7 +255,11 @@ def _either_way(text: str) -> frozenset[str]:
 
 
 def _order_hindrance(old: Described, new: Described) -> str:
-    """Name the joined rows that only one of two orders has; empty where both are of other inputs, too."""
+    """Describe the joined rows that only one of two join orders has.
+
+    Returns:
+        An empty text if the inputs differ, too.
+    """
     before, now = (list(inputs_of_joins(said.get("order", []))) for said in (old, new))
     if frozenset[str]().union(*before) != frozenset[str]().union(*now):
         return ""
@@ -259,8 +276,11 @@ def _order_hindrance(old: Described, new: Described) -> str:
 
 
 def wider_joins(old: Described, query: QueryPlan) -> dict[int, Wider]:
-    """Per node, by number, what it accepts that it did not accept before; of those that do. ``old``: of a
-    state that can be that of ``query`` (`judge`)."""
+    """Return what each changed join accepts that it did not accept before, by node number.
+
+    Args:
+        old: Description of a state that the query can resume (`judge`).
+    """
     wider = {}
     for before, join in zip(old["joins"], comparable_joins(query), strict=True):
         now = _join(join)
@@ -279,7 +299,7 @@ def wider_joins(old: Described, query: QueryPlan) -> dict[int, Wider]:
 
 
 def _moved_ends(band: ExactBand, old: Ends) -> Iterator[End]:
-    """The ends that have moved outwards: those that are open are the same ones."""
+    """Yield the ends that have moved outwards; open ends are the same in both."""
     if old[0] is not None and band.lower is not None and band.lower < old[0]:
         yield End(band.left, band.right, False, old[0], band.lower)
     if old[1] is not None and band.upper is not None and band.upper > old[1]:
@@ -287,7 +307,7 @@ def _moved_ends(band: ExactBand, old: Ends) -> Iterator[End]:
 
 
 def comparable_joins(query: QueryPlan) -> list[JoinPlan]:
-    """The joins of which it may differ what they ask."""
+    """Return the joins whose conditions may differ from those of the state."""
     return [
         join
         for join in query.every(JoinPlan)
@@ -296,7 +316,7 @@ def comparable_joins(query: QueryPlan) -> list[JoinPlan]:
 
 
 def differences(old: Described, new: Described) -> list[str]:
-    """In which conditions and kinds two descriptions differ, for people."""
+    """Describe for users the conditions and kinds in which two descriptions differ."""
     told = []
     if _order_hindrance(old, new):
         orders = (", ".join(map(shown_order, said["order"])) for said in (old, new))
@@ -357,7 +377,10 @@ def _join(node: JoinPlan) -> dict[str, Any]:
 
 
 def _without_what_may_differ(node: JoinPlan, content: Mapping[str, Any]) -> dict[str, Any]:
-    """By what rows are found and released stays: only how far from each other they may be does not."""
+    """Remove the parts of a join's content that may differ.
+
+    The columns that find and release rows remain; the distances between times are removed.
+    """
     return {
         **content,
         "means": None,
@@ -403,13 +426,16 @@ class _OtherJoinsError(Exception):
 
 
 def orders_of(query: Query) -> list[Order]:
-    """How the joins of the query, and of each of its stages, stand."""
+    """Return the join order of the query and of each of its stages."""
     return [_order(stage.relation) for stage in query.every]
 
 
 def in_orders(query: Query, orders: Sequence[Order]) -> Query | None:
-    """The query with its joins, and those of its stages, in these orders; None: it has other results then, or
-    other inputs."""
+    """Return the query with its joins, and those of its stages, in these orders.
+
+    Returns:
+        None if that changes its results or its inputs.
+    """
     by_inputs = {aliases_in(order): order for order in orders}
     try:
         return _in_orders(query, by_inputs)
@@ -424,12 +450,12 @@ def aliases_in(order: Order) -> frozenset[str]:
 
 
 def shown_order(order: Order) -> str:
-    """For people."""
+    """Format a join order for users."""
     return order if isinstance(order, str) else f"({', '.join(map(shown_order, order))})"
 
 
 def inputs_of_joins(orders: Sequence[Order]) -> Iterator[frozenset[str]]:
-    """The inputs of each join."""
+    """Yield the inputs of each join."""
     for order in orders:
         if not isinstance(order, str):
             yield aliases_in(order)
@@ -483,7 +509,7 @@ def _in_order(relation: Relation, order: Order) -> Relation:
 
 
 def _of_parts(top: Join, order: Order) -> Join:
-    """Inner joins that stand together, each made of other ones."""
+    """Put a group of adjacent inner joins, and the relations that they join, in this order."""
     parts = {aliases_in(_order(part)): part for part in parts_of(top)}
 
     def built(of: Order) -> Relation:
@@ -566,7 +592,7 @@ def _with_keys_in_order(query: Query, texts: Sequence[str], keys: Collection[str
 
 
 def _with_conditions(query: Query, change: Callable[[Expr | None], Expr | None]) -> Query:
-    """The query with each condition of its joins, and of those of its stages, changed."""
+    """Return the query with ``change`` applied to each condition of its joins and stages."""
 
     def of_relation(relation: Relation) -> Relation:
         if isinstance(relation, Input):

@@ -18,7 +18,7 @@ Ref = tuple[str, str]
 
 
 class Unit(Enum):
-    """What a value of an expression counts; the value itself is held in µs, or plain for integers."""
+    """Unit that a value of an expression counts; values are stored in µs, or plain for integers."""
 
     INTEGER = "integer"
     TIMESTAMP = "timestamp"
@@ -45,7 +45,7 @@ class Unit(Enum):
 
     @property
     def scale(self) -> int:
-        """What a plain 1 is worth when it is added."""
+        """Value of a plain 1 in an addition."""
         return _SCALES.get(self, 1)
 
 
@@ -62,7 +62,7 @@ _SCALES = {
 
 
 def unit_of_type(type_: SqlType) -> Unit:
-    """What values of a type count."""
+    """Return the unit that values of a type count."""
     if type_.is_integer:
         return Unit.INTEGER
     if type_.is_time:
@@ -94,8 +94,10 @@ class JoinInputs:
         return self.in_order[: self.split] if side is Side.LEFT else self.in_order[self.split :]
 
     def column_name(self, ref: Ref) -> str:
-        """The name of a column among those of its side: as declared for an input, ``alias.column`` for the
-        rows of a join."""
+        """Return the name of a column on its side.
+
+        For an input it is the declared name; for the rows of a join it is ``alias.column``.
+        """
         return name_of(ref) if self.side(ref[0]) in self.joined else ref[1]
 
     def column(self, ref: Ref) -> Column:
@@ -114,18 +116,18 @@ class JoinInputs:
         return ref[1] in self.input(ref[0]).event_times
 
     def mentioned(self, expr: Expr) -> list[str]:
-        """The aliases that ``expr`` mentions, in the order of the query."""
+        """Return the aliases that ``expr`` mentions, in the order of the query."""
         aliases = {alias for alias, _ in refs(expr)}
         return [i.alias for i in self.in_order if i.alias in aliases]
 
     def sides(self, expr: Expr) -> list[Side]:
-        """The sides that ``expr`` mentions, the left one first."""
+        """Return the sides that ``expr`` mentions, the left one first."""
         sides = {self.side(alias) for alias, _ in refs(expr)}
         return [side for side in Side if side in sides]
 
 
 def refs(expr: Expr) -> list[Ref]:
-    """The columns that ``expr`` mentions, each once, in order of appearance."""
+    """Return the columns that ``expr`` mentions, each once, in order of appearance."""
     return list(dict.fromkeys((column.table, column.name) for column in expr.find_all(exp.Column, bfs=False)))
 
 
@@ -134,7 +136,7 @@ def name_of(ref: Ref) -> str:
 
 
 def check_event_times(inputs: JoinInputs) -> list[PlanError]:
-    """Event-time columns whose type cannot be an event time."""
+    """Return an error per event-time column whose type cannot be an event time."""
     return [
         PlanError(
             f"{i.alias}.{column} is {inputs.column((i.alias, column)).type}, which cannot be an event time",

@@ -10,12 +10,15 @@ from watersmeet.spec.model import Source
 
 
 def is_limited(source: Source) -> bool:
-    """It may be that not all of its rows are kept, or that the job stops by them."""
+    """Return True if the source has a limit that sheds its rows or stops the job."""
     return source.max_rows is not None or source.max_bytes is not None
 
 
 def limited_sources(nodes: Iterable[NodePlan]) -> list[Source]:
-    """Of the sources whose rows sides keep, those with limits, each once, in the order of first use."""
+    """Return the sources with limits whose rows sides retain.
+
+    Each source occurs once, in the order of first use.
+    """
     sources = {
         branch.source.name: branch.source
         for node in nodes
@@ -26,11 +29,15 @@ def limited_sources(nodes: Iterable[NodePlan]) -> list[Source]:
 
 
 def source_of(side: SidePlan) -> str | None:
-    """Whose rows a side holds, as they came; None: what is made of such, or rows of another side."""
+    """Return the source whose rows a side retains unchanged.
+
+    Returns:
+        None for rows derived from sources, or for rows of another side.
+    """
     return side.sources[0][1].source.name if side.sources else None
 
 
 def sides_of(node: NodePlan, source: str) -> tuple[str, ...]:
-    """The names of the sides of a node that hold rows of a source, copies too."""
+    """Return the names of a node's sides that retain rows of a source, copies included."""
     own = {side.name for side in node.sides if source_of(side) == source}
     return tuple(side.name for side in node.sides if side.name in own or side.copy_of in own)

@@ -13,13 +13,13 @@ from watersmeet.spec.time_zones import UTC
 
 
 def source_inputs(source: Source, zone: str = UTC) -> JoinInputs:
-    """Inputs of which bare column names are the source's columns."""
+    """Return inputs in which bare column names are the columns of the source."""
     inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
     return JoinInputs(inputs, time_zone=zone)
 
 
 def mentioned_columns(branch: BranchPlan) -> frozenset[str]:
-    """The columns of its source that a branch takes anything from."""
+    """Return the columns of its source that a branch reads."""
     columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
     return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
 
@@ -32,11 +32,11 @@ def needed_source_columns(source: Source, branches: Iterable[BranchPlan]) -> fro
 
 
 def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:
-    """What a column of a branch, or its flag, is called in messages."""
+    """Return the name of a branch's column, or of its flag, in messages."""
     written = dict(branch.words).get(name)
     return f"the expression {unquoted_text(expr)}" if written is None else f"the condition {written}"
 
 
 def unquoted_text(expr: Expr) -> str:
-    """An expression for people: names without quotes."""
+    """Format an expression for users, with names without quotes."""
     return text_of(expr).replace("`", "")

@@ -20,7 +20,11 @@ Values = str | int | Sequence[str | int]
 
 @dataclass(frozen=True)
 class Changes:
-    """What is said: the column by which records insert and delete, or count; the columns of the key."""
+    """Change options of a source.
+
+    They name the column by which records insert and delete, or have a multiplicity, and the key
+    columns.
+    """
 
     op: str | None = None
     diff: str | None = None
@@ -41,9 +45,13 @@ class Changes:
         times: Sequence[EventTime],
         fields: SourceFields,
     ) -> tuple[ChangeColumn | None, PrimaryKey | None]:
-        """The same of the source ``name``. ``fields``: with ``sequence_by`` and ``tombstones``.
+        """Return the change column and the primary key of the source ``name``.
 
-        Raises: SqlError.
+        Args:
+            fields: options with ``sequence_by`` and ``tombstones``.
+
+        Raises:
+            SqlError: an option is wrong.
         """
 
         def error(message: str, hint: str | None) -> SqlError:
@@ -82,7 +90,7 @@ class Changes:
 
 
 def _words(given: Values | None, label: str) -> tuple[str, ...] | None:
-    """Values of the column as texts."""
+    """Return values of the column as texts."""
     if given is None:
         return None
     is_one = isinstance(given, str | int)

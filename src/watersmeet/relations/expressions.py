@@ -38,7 +38,7 @@ _HINT = "write it as SQL text: 'o.order_id = d.order_id'"
 
 
 class NoText(Exception):
-    """What a column is cannot be said as SQL without guessing. ``hint``: what to do."""
+    """Error: a Column has no unambiguous SQL text. ``hint``: what to do."""
 
     def __init__(self, problem: str, hint: str = _HINT) -> None:
         super().__init__(problem)
@@ -46,13 +46,20 @@ class NoText(Exception):
 
 
 def is_column(value: Any) -> bool:
-    """Whether it is a Column of Spark's, of whatever kind."""
+    """Return True if the value is a Spark Column of any kind."""
     kind = type(value)
     return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.")
 
 
 def text_of(column: Any, *, named: bool = False) -> str:
-    """A column as SQL. ``named``: it may have a name (``.alias``). Raises: `NoText`."""
+    """Convert a Spark Column to SQL text.
+
+    Args:
+        named: the column may have a name (``.alias``).
+
+    Raises:
+        NoText: the column has no unambiguous SQL text.
+    """
     if not hasattr(column, "_jc"):
         raise NoText("is a Column of Spark Connect")
     node = column._jc.node()
@@ -80,7 +87,7 @@ def _kind(node: Any) -> str:
 
 
 def _each(of: Any) -> Iterator[Any]:
-    """What a sequence of Scala's has."""
+    """Yield the elements of a Scala sequence."""
     return (of.apply(number) for number in range(of.size()))
 
 
@@ -97,7 +104,7 @@ def _attribute(node: Any) -> str:
 
 
 def _literal(node: Any) -> str:
-    """A value of its own type: what is ``3.5`` in Python is no DECIMAL, as it is in SQL."""
+    """Write a value with its own type: Python's ``3.5`` is not a DECIMAL, as it is in SQL."""
     value, typed = node.value(), node.dataType()
     text = _value(value, str(node.sql()))
     return f"CAST({text} AS {typed.get().sql()})" if typed.isDefined() else text
@@ -146,7 +153,7 @@ def _function(node: Any) -> str:
 
 
 def _operand(node: Any) -> str:
-    """Within an operator: what may be one itself stands in parentheses."""
+    """Write an operand; put a nested operator in parentheses."""
     text = _text(node)
     kind = _kind(node)
     plain = kind in ("UnresolvedAttribute", "Cast") or (kind == "Literal" and not text.startswith("-"))
@@ -155,7 +162,7 @@ def _operand(node: Any) -> str:
 
 
 def _is_call(name: str) -> bool:
-    """Whether such a function is written with its arguments in parentheses."""
+    """Return True if the function is written with its arguments in parentheses."""
     return name.lower() not in (*_INFIX, *_BEFORE, *_BEHIND, "in")
 
 
@@ -201,7 +208,7 @@ _next = 0
 
 
 def _stretch(length: int) -> int:
-    """The first of so many offsets that no other fragment of this process has."""
+    """Reserve `length` + 1 offsets that no other fragment of this process has; return the first."""
     global _next
     with _lock:
         first = _next
@@ -220,7 +227,7 @@ class Fragment:
 
 
 def fragment_of(text: str, label: str) -> Fragment:
-    """A text that has its stretch."""
+    """Create a fragment with its own range of offsets."""
     return Fragment(label, text, _stretch(len(text)))
 
 
@@ -229,13 +236,14 @@ _NAMED = (exp.Alias, exp.Aliases, exp.Star)
 
 
 def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
-    """The tree of one expression, and where it is from.
+    """Parse one expression, and return its tree and its fragment.
 
     Args:
-        given: a text, a Column of Spark's whose text can be had, or a tree.
+        given: a text, a Spark Column with SQL text, or a tree.
         named: it may be a star, or have a name.
 
-    Raises: SqlError, for what is no single expression.
+    Raises:
+        SqlError: it is not a single expression.
     """
     if isinstance(given, exp.Expression):
         return given.copy(), fragment_of("", label)
@@ -270,9 +278,10 @@ def _said(label: str, message: str) -> str:
 
 
 def read_select(text: str, label: str) -> tuple[exp.Select, Fragment]:
-    """The tree of one SELECT, and where it is from.
+    """Parse one SELECT, and return its tree and its fragment.
 
-    Raises: SqlError, for anything else.
+    Raises:
+        SqlError: the text is anything else.
     """
     whole = Text(text, label)
     statements = statements_of(whole)
@@ -291,12 +300,16 @@ def _placed(tree: exp.Expression, fragment: Fragment) -> Fragment:
 
 
 def whole_error(label: str, problem: str, hint: str | None = None) -> Exception:
-    """A problem of an argument as a whole."""
+    """Create the error for a problem of a whole argument."""
     return Text("").error(f"{label} {problem}", "bad-argument", None, hint)
 
 
 def several(given: Any, label: str, hint: str = "pass at least one, or remove the argument") -> Sequence[Any]:
-    """Of a list, its items, one at least."""
+    """Return the items of a list, and require at least one.
+
+    Raises:
+        SqlError: it is not a list, or is empty.
+    """
     lone = isinstance(given, str) or is_column(given)
     items = list(given) if isinstance(given, Iterable) and not lone else []
     if not items:
@@ -305,7 +318,7 @@ def several(given: Any, label: str, hint: str = "pass at least one, or remove th
 
 
 def names_of(given: Any, label: str) -> tuple[str, ...]:
-    """Names of columns, of which a lone text is one."""
+    """Return column names; accept a single text as one name."""
     names = [given] if isinstance(given, str) else several(given, label)
     if any(not isinstance(name, str) or not name.strip() for name in names):
         raise whole_error(label, f"is {given!r}", "pass names of columns")
@@ -314,7 +327,7 @@ def names_of(given: Any, label: str) -> tuple[str, ...]:
 
 @dataclass
 class Fragments(Text):
-    """What trees of several fragments stand in; `Text` to whoever has a problem with them."""
+    """Text of trees that consist of several fragments; error messages use it as a `Text`."""
 
     fragments: list[Fragment] = field(default_factory=list)
 

@@ -50,35 +50,38 @@ def stream(
     max_rows: int | None = None,
     max_bytes: str | int | None = None,
 ) -> Relation:
-    """A stream of rows with event times; or of records that say what changes in a table, which has none.
+    """Declare a stream of rows with event times, or of change records of a table.
+
+    Change records have no event times.
 
     Args:
-        rows: a streaming DataFrame of Spark's with one source, and without state of its own (aggregations,
-            dropDuplicates); or columns, by name their types (``{"id": "BIGINT"}``), of rows that come from
-            elsewhere, as for `LocalJob`.
+        rows: a streaming Spark DataFrame with one source, and without state of its own (aggregations,
+            dropDuplicates); or columns, as a dictionary from name to type (``{"id": "BIGINT"}``), of
+            rows that come from another place, as for `LocalJob`.
         time: the event-time column, a TIMESTAMP, DATE or integer; or several with their lags,
             ``{"delivery_time": "1 minute"}``. None: it is a table that changes, by ``op``, ``diff`` or
             ``key``.
-        lag: how far the watermark stays behind the greatest time; None: not at all.
-        name: of the stream. A job that goes on knows it by this.
-        op: the column that says whether a row comes or goes, and is none of the row's.
-        diff: the column that says how often it comes (below zero: goes), likewise.
-        inserts: values of ``op`` by which a row comes; None: I, i, c, r, +I, +U, INSERT, insert, and with a
-            ``key`` U, u, UPDATE, update.
-        deletes: those by which it goes; None: D, d, -D, -U, DELETE, delete.
-        key: columns of which a record takes the place of another one's row, or deletes it.
-        sequence: the column by which the changes of a key are in order. A DataFrame's rows are in no other.
-        tombstones: for how long deletes are remembered, so that older changes do not bring a row back, or
+        lag: by how much the watermark lags the greatest time; None: zero.
+        name: name of the stream. A job that resumes identifies it by this name.
+        op: the column that says whether a record inserts or deletes a row; it is not part of the row.
+        diff: the column with the multiplicity of a record (below zero: deletes); it is not part of the
+            row.
+        inserts: values of ``op`` that insert a row; None: I, i, c, r, +I, +U, INSERT, insert, and with
+            a ``key`` U, u, UPDATE, update.
+        deletes: values of ``op`` that delete a row; None: D, d, -D, -U, DELETE, delete.
+        key: columns by which a record replaces or deletes another record's row.
+        sequence: the column that orders the changes of a key. A DataFrame's rows have no other order.
+        tombstones: for how long deletes are remembered, so that older changes do not restore a row, or
             ``"off"``; None: a day.
-        idle_timeout: after so long without rows it no longer holds watermarks back; None: it always does.
+        idle_timeout: after this time without rows the stream stops delaying watermarks; None: never.
         on_idle: what watermarks do then: ``hold`` or ``follow``.
-        max_ahead: rows so far ahead of the clock are set aside.
-        rows_per_second: how many are expected, for forecasts.
-        max_rows: how many rows of it all queries together may retain.
-        max_bytes: the same, of their files.
+        max_ahead: rows further ahead of the clock are written to the side output.
+        rows_per_second: expected rate, for forecasts.
+        max_rows: maximum number of its rows that all queries together may retain.
+        max_bytes: maximum size of the files of these rows.
 
     Raises:
-        SqlError, SeveralErrors: what is wrong with it.
+        SqlError, SeveralErrors: the declaration is wrong.
 
     >>> from datetime import timedelta
     >>> from watersmeet import stream
@@ -137,21 +140,24 @@ def table(
     max_rows: int | None = None,
     max_bytes: str | int | None = None,
 ) -> Relation:
-    """A table that is read as a whole, again and again: as every row finds it in its tick (`Relation.as_of`),
-    or changing by what it held before and holds now.
+    """Declare a table that is read as a whole, repeatedly.
+
+    Each row meets the table as of its tick (`Relation.as_of`), or the table changes by the difference
+    of two reads.
 
     Args:
-        rows: a function without arguments that makes a DataFrame of Spark's with an end, called for each look
-            (``lambda: spark.read.parquet("items")``): one that is made stays what it was. Or columns, by name
-            their types, of rows that come from elsewhere, as for `LocalJob`.
-        name: of the table. A job that goes on knows it by this.
-        key: columns of which a row takes the place of another; then it changes by these.
+        rows: a function without arguments that returns a batch Spark DataFrame, called for each read
+            (``lambda: spark.read.parquet("items")``), because an existing DataFrame never changes. Or
+            columns, as a dictionary from name to type, of rows that come from another place, as for
+            `LocalJob`.
+        name: name of the table. A job that resumes identifies it by this name.
+        key: columns by which a row replaces another; the table then changes by these.
         changes: whether it changes, by ``key`` or by whole rows; None: if there is a key.
-        refresh: it is looked at no more often; None: a minute.
+        refresh: minimum time between reads; None: a minute.
         max_rows, max_bytes: as in `stream`.
 
     Raises:
-        SqlError, SeveralErrors: what is wrong with it.
+        SqlError, SeveralErrors: the declaration is wrong.
 
     >>> items = table({"id": "BIGINT", "name": "STRING"}, name="items")
     >>> sales = stream({"item": "BIGINT", "at": "TIMESTAMP"}, time="at", name="sales")
@@ -215,18 +221,19 @@ def declared(text: str) -> dict[str, Relation]:
 
 
 def relation_of(source: Source, frame: Any = None) -> Relation:
-    """All rows of a declared source."""
+    """Return a relation of all rows of a declared source."""
     tree = exp.Table(this=exp.to_identifier(source.name, quoted=True))
     return Relation(tree, {source.name.lower(): Given(source, frame)})
 
 
 def selected(relation: Relation, text: str, label: str) -> Relation:
-    """What a SELECT from a stream or table, by its name, makes of it row by row.
+    """Apply a SELECT from a stream or table, by its name, row by row.
 
     Args:
-        label: what the text is, for messages.
+        label: name of the text for messages.
 
-    Raises: SqlError, SeveralErrors, for what is wrong with it, and for joins, unions and groups.
+    Raises:
+        SqlError, SeveralErrors: the text is wrong, or contains joins, unions or groups.
     """
     tree, fragment = read_select(text, label)
     if tree.args.get("joins") or is_summarized(tree) or tree.args.get("with_"):
@@ -282,7 +289,7 @@ def columns_of(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
 
 
 def _written(type_: Any) -> str:
-    """A type of Spark's as SQL has it; names of fields in quotes, which Spark leaves out."""
+    """Write a Spark type as SQL, with quoted field names, which Spark leaves unquoted."""
     kind = type_.typeName()
     if kind == "array":
         return f"ARRAY<{_written(type_.elementType)}>"
@@ -314,7 +321,11 @@ def _fields(name: str, given: Mapping[str, Any], connector: str) -> SourceFields
 
 
 def _check_timeless(name: str, said: Changes, of_times: Mapping[str, Any]) -> None:
-    """Of what has no event time."""
+    """Check a source that has no event time.
+
+    Raises:
+        SqlError: it has no change options, or has options that need an event time.
+    """
     if not said.are_said:
         raise whole_error(
             f'"{name}"',

@@ -36,10 +36,10 @@ Place = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Job:
-    """Queries that are run together and share what they keep. Made by `job` and `sql`.
+    """Queries that run together and share their state. Create one with `job` or `sql`.
 
     Attributes:
-        description: what is asked, as `spec` has it.
+        description: the job as a description of `spec`.
 
     >>> from watersmeet import files, job, stream
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")
@@ -58,7 +58,11 @@ class Job:
 
     @cached_property
     def plan(self) -> JobPlan:
-        """How it is run. Raises: WatersmeetError, with all that is wrong."""
+        """Plan of the job.
+
+        Raises:
+            WatersmeetError: the job cannot be planned; the error lists all problems.
+        """
         return plan_job(self.description)
 
     @property
@@ -117,7 +121,7 @@ class Job:
         return RunSettings(checkpoint, frames=self.frames, functions=self._functions, inferred=self._inferred)
 
     def explain(self) -> str:
-        """How it would be run, in words."""
+        """Explain how the job would run."""
         return explain(self.plan)
 
     def _repr_html_(self) -> str:
@@ -126,19 +130,19 @@ class Job:
         return plan_page(self.plan)
 
     def mermaid(self) -> str:
-        """The same as a drawing, the text of a Mermaid flowchart."""
+        """Render the plan as the text of a Mermaid flowchart."""
         return mermaid(self.plan)
 
 
 def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str, Any] | None = None) -> Job:
-    """A job of these outputs.
+    """Create a job of these outputs.
 
     Args:
         checkpoint: the directory of its state.
-        settings: those of SET in SQL: ``{"max_rows": 1_000_000}``.
+        settings: settings as with SET in SQL: ``{"max_rows": 1_000_000}``.
 
     Raises:
-        WatersmeetError: what is wrong with it, all of it.
+        WatersmeetError: the job is wrong; the error lists all problems.
 
     >>> from watersmeet import files, job, stream
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")
@@ -170,15 +174,15 @@ def sql(
     settings: Mapping[str, Any] | None = None,
     **relations: Relation,
 ) -> Job:
-    """A job of a text of SQL that may name relations.
+    """Create a job from SQL text that may name relations.
 
     Args:
         text: as in a file for ``watersmeet run``; it may declare sources and sinks of its own.
-        relations: what the text reads by these names, as if they were views.
+        relations: relations that the text reads by these names, like views.
         checkpoint, settings: as in `job`; they take precedence over SET.
 
     Raises:
-        WatersmeetError: what is wrong with it, all of it.
+        WatersmeetError: the job is wrong; the error lists all problems.
 
     >>> from watersmeet import sql, stream
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")

@@ -37,14 +37,14 @@ def sink(
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Sink:
-    """A place for rows: what ``CREATE SINK`` makes in SQL, with the same options.
+    """Create a sink, as ``CREATE SINK`` does in SQL, with the same options.
 
     Args:
         connector: file, kafka, postgres, delta, iceberg, function, spark, console or memory.
-        name: of the sink, by which a job that goes on knows it; None: the last part of its path, table,
-            topic or function.
-        primary_key: the columns by which a row takes the place of another.
-        options: by their names; ``more`` are options, too.
+        name: name by which a job that resumes identifies the sink; None: the last part of its path,
+            table, topic or function.
+        primary_key: the columns by which a row replaces another.
+        options: options by their names; ``more`` are options, too.
 
     >>> sink("file", path="out/delivered", format="parquet").name
     'delivered'
@@ -64,7 +64,11 @@ def sink(
 
 
 def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, name: str | None) -> Sink:
-    """A sink that Spark's own writers write. ``what``: whether ``value`` is a format or a table."""
+    """Create a sink that one of Spark's own writers writes.
+
+    Args:
+        what: whether ``value`` is a format or a table.
+    """
     if not isinstance(value, str) or not value.strip():
         raise whole_error(what, f"is {value!r}", "'jdbc'" if what == FORMAT else "'catalog.db.t'")
     said = _said(options, {})
@@ -76,7 +80,11 @@ def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, n
 
 
 def checked_name(name: Any) -> str | None:
-    """A sink's name, as a call is given it."""
+    """Check a sink's name as passed to a call, and return it.
+
+    Raises:
+        SqlError: it is not a text, or is blank.
+    """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise whole_error("name", f"is {name!r}", "pass the sink's name")
     return name
@@ -106,7 +114,9 @@ def _last_part(options: Mapping[str, str]) -> str:
 
 
 def files(path: str, name: str | None = None, *, format: str = "parquet", **options: Any) -> Sink:
-    """Files beneath ``path``, of ``format`` parquet, json or csv. `sink`, with its options.
+    """Create a sink of files in the directory ``path``, of ``format`` parquet, json or csv.
+
+    Options are those of `sink`.
 
     >>> files("out/delivered", compression="zstd").options
     {'path': 'out/delivered', 'format': 'parquet', 'compression': 'zstd'}
@@ -115,7 +125,9 @@ def files(path: str, name: str | None = None, *, format: str = "parquet", **opti
 
 
 def kafka(topic: str, servers: str, name: str | None = None, **options: Any) -> Sink:
-    """A topic of Kafka, at ``servers`` (``broker:9092``). `sink`, with its options.
+    """Create a sink for a Kafka topic at ``servers`` (``broker:9092``).
+
+    Options are those of `sink`.
 
     >>> kafka("delivered", "broker:9092", key="order_id").name
     'delivered'
@@ -125,7 +137,7 @@ def kafka(topic: str, servers: str, name: str | None = None, **options: Any) -> 
 
 
 def delta(path: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of Delta Lake at ``path``. `sink`, with its options.
+    """Create a sink for a Delta Lake table at ``path``, with the options of `sink`.
 
     >>> delta("lake/delivered", primary_key="order_id").primary_key
     ('order_id',)
@@ -134,7 +146,9 @@ def delta(path: str, name: str | None = None, **options: Any) -> Sink:
 
 
 def iceberg(table: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of Iceberg, in a catalog that ``options`` say. `sink`, with its options.
+    """Create a sink for an Iceberg table, with the options of `sink`.
+
+    ``options`` define the catalog.
 
     >>> catalog = {"catalog.type": "sql", "catalog.uri": "sqlite:///catalog.db", "catalog.warehouse": "lake"}
     >>> iceberg("shop.delivered", options=catalog).name
@@ -144,7 +158,7 @@ def iceberg(table: str, name: str | None = None, **options: Any) -> Sink:
 
 
 def postgres(url: str, table: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of PostgreSQL. `sink`, with its options.
+    """Create a sink for a PostgreSQL table, with the options of `sink`.
 
     >>> postgres("postgresql://writer@db:5432/shop", "public.delivered").name
     'delivered'
@@ -153,7 +167,7 @@ def postgres(url: str, table: str, name: str | None = None, **options: Any) -> S
 
 
 def console(name: str | None = None, **options: Any) -> Sink:
-    """The terminal. `sink`, with its options.
+    """Create a sink that prints to the terminal, with the options of `sink`.
 
     >>> console(rows=5).options
     {'rows': '5'}
@@ -162,7 +176,7 @@ def console(name: str | None = None, **options: Any) -> Sink:
 
 
 def memory(name: str) -> Sink:
-    """Rows kept in this process, for tests.
+    """Create a sink that stores rows in this process, for tests.
 
     >>> memory("delivered").connector
     'memory'
@@ -202,13 +216,14 @@ class WithSinks:
         name: str | None = None,
         emit: str | None = None,
     ) -> Output:
-        """Its rows into a sink (`files`, `kafka`, …): what a `job` is made of.
+        """Create an output that writes the rows to a sink (`files`, `kafka`, …), for `job`.
 
         Args:
-            format: in place of a sink, one of Spark's data sources that writes them: at least once.
-            options: of that data source.
-            name: of the sink that it is; None: the last part of its path or table, or the format.
-            emit: ``changes``: rows come, and go again; ``final``: rows that stay; None: what the job says.
+            format: instead of a sink, a Spark data source that writes the rows at least once.
+            options: options of that data source.
+            name: name of that sink; None: the last part of its path or table, or the format.
+            emit: ``changes``: emit insertions and retractions; ``final``: emit only rows that never change;
+                None: as the job's setting says.
         """
         if format is not None:
             if target is not None:
@@ -225,8 +240,9 @@ class WithSinks:
         return Output(self._rows, target, _mode(emit))
 
     def to_table(self, table: str, *, name: str | None = None, emit: str | None = None) -> Output:
-        """Its rows into a table of one of Spark's catalogs, which is there, by the names of its columns: at
-        least once.
+        """Create an output that writes the rows to an existing table of a Spark catalog.
+
+        Spark matches columns by name and writes rows at least once.
 
         Args:
             table: ``catalog.db.t``.
@@ -242,15 +258,17 @@ class WithSinks:
         primary_key: str | Sequence[str] = (),
         emit: str | None = None,
     ) -> Output:
-        """Its rows into a function of this process, that is called with a DataFrame of the rows of a tick and
-        the tick's number; and, if it has parameters of these names, with ``job``, a text that identifies the
-        job's state (with a new checkpoint ticks begin at 1 anew), and ``insert``, the name of the INSERT. A
-        tick that is repeated gives the same rows by the same of all these, so that a function that does
-        nothing by what it has had puts rows out exactly once.
+        """Create an output that passes the rows of each tick to a function of this process.
+
+        The function receives a DataFrame of the tick's rows and the tick's number. If it has parameters of
+        these names, it also receives ``job``, a text that identifies the job's state (a new checkpoint
+        restarts ticks at 1), and ``insert``, the name of the INSERT. A repeated tick passes equal rows with
+        equal values of all these, so output is exactly once if the function ignores calls it has already
+        processed.
 
         Args:
-            name: of the sink that it is, by which a job that goes on knows it; None: the function's.
-            primary_key: columns; then there is one row per key and tick, with ``_deleted`` behind the
+            name: name by which a job that resumes identifies the sink; None: the function's.
+            primary_key: columns; then there is one row per key and tick, with ``_deleted`` after the
                 columns.
             emit: as in `to_sink`.
         """

@@ -89,7 +89,7 @@ class Relation(WithSinks):
     """The tree is a SELECT of all columns, to which joins and filters can be added."""
 
     def alias(self, name: str) -> Relation:
-        """The same by another name, by which the texts of a join mention it."""
+        """Rename the relation; the texts of a join use this name."""
         if not isinstance(name, str) or not name.strip():
             raise whole_error("alias", f"is {name!r}", "pass a name: orders.alias('o')")
         return replace(self, _tree=_named(self._item("alias"), name), _grows=False)
@@ -104,14 +104,15 @@ class Relation(WithSinks):
         using: Sequence[str] | None = None,
         match: str | None = None,
     ) -> Relation:
-        """Rows of this one with rows of ``other`` that meet the condition.
+        """Join rows of this relation with rows of ``other`` that satisfy the condition.
 
         Args:
-            on: SQL over both, as a text or a Column of Spark's; or several, all of which hold.
-            within: bounds of the time between them (`between`), which hold as well.
+            on: SQL over both, as a text or a Spark Column; or several, all of which must hold.
+            within: bounds of the time between them (`between`), which must hold as well.
             how: inner, left, right, full, semi, anti, asof or left_asof.
-            using: columns of the same name that are to be equal, and are put out once, in place of ``on``.
-            match: of an ASOF join, what says which row is the nearest: ``q.t <= r.t``.
+            using: columns of the same name that must be equal and appear once in the output, instead of
+                ``on``.
+            match: for an ASOF join, the condition that determines the nearest row: ``q.t <= r.t``.
         """
         if not isinstance(other, Relation):
             raise whole_error("join", f"needs a relation, not {type(other).__name__}", "stream(df, …)")
@@ -143,7 +144,7 @@ class Relation(WithSinks):
         )
 
     def where(self, *conditions: Written) -> Relation:
-        """The rows for which all conditions are true."""
+        """Filter the rows by conditions that must all be true."""
         if not conditions:
             raise whole_error("where", "needs at least one condition")
         read = [read_fragment(condition, "where") for condition in conditions]
@@ -156,7 +157,7 @@ class Relation(WithSinks):
     filter = where
 
     def select(self, *columns: Written) -> Relation:
-        """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
+        """Select columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
         if not columns:
             raise whole_error("select", "needs at least one column")
         read = _items(columns, "select")
@@ -165,14 +166,14 @@ class Relation(WithSinks):
         return self._checked(select, self._given, [fragment for _, fragment in read], False)
 
     def distinct(self) -> Relation:
-        """Each row once: groups by all columns, which change as rows come and go."""
+        """Deduplicate the rows by grouping by all columns; groups change as rows change."""
         chosen = isinstance(self._tree, exp.Select) and not is_summarized(self._tree)
         select = self._tree.copy() if chosen else self._growing("distinct")
         select.set("distinct", exp.Distinct())
         return self._checked(select, self._given, [], False)
 
     def hint(self, *hints: str) -> Relation:
-        """How the joins made so far are to be run: ``BROADCAST(d)``, ``PLAN(delta)``."""
+        """Set how the joins so far run: ``BROADCAST(d)``, ``PLAN(delta)``."""
         if not self._grows or not self._tree.args.get("joins"):
             raise whole_error(
                 "hint", "needs a relation that joins", "write a.join(b, …).hint('BROADCAST(b)')"
@@ -190,7 +191,7 @@ class Relation(WithSinks):
         return self._checked(select, self._given, [fragment], True)
 
     def union_all(self, *others: Relation) -> Relation:
-        """The rows of all, by position; each is judged for lateness by itself."""
+        """Concatenate the rows of all relations by position, each with its own late threshold."""
         tree, given, fragments = self._whole(), dict(self._given), list[Fragment]()
         for other in others:
             if not isinstance(other, Relation):
@@ -201,7 +202,10 @@ class Relation(WithSinks):
         return self._checked(tree, given, fragments, False)
 
     def impose_order(self, column: Written, lag: Length) -> Relation:
-        """The same rows, with ``column`` an event time whose watermark stays ``lag`` behind the greatest."""
+        """Declare ``column`` an event time whose watermark lags the greatest time by ``lag``.
+
+        The rows stay the same.
+        """
         item = self._item("impose_order")
         alias = item.alias_or_name
         name = _column_name(column, alias, "impose_order")
@@ -241,26 +245,38 @@ class Relation(WithSinks):
         return self.flow().columns
 
     def flow(self) -> Flow | JoinedView:
-        """What a view of it is. Raises: SqlError, SeveralErrors."""
+        """Build the view of this relation.
+
+        Raises:
+            SqlError, SeveralErrors: the relation is wrong.
+        """
         tree, text = self._whole(), self._text()
         return self._built(text, lambda: select_flow(tree, self._catalog(), text))
 
     def query(self) -> Query:
-        """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors."""
+        """Build the query as a description of `spec`.
+
+        Raises:
+            SqlError, SeveralErrors: the relation is wrong.
+        """
         tree, text = self._whole(), self._text()
         return self._built(text, lambda: build_query(tree, self._catalog(), text, shown(self._tree)))
 
     @property
     def plan(self) -> JobPlan:
-        """How it is run, alone and onto the console. Raises: WatersmeetError, with all that is wrong."""
+        """Plan of the relation, run alone with output to the console.
+
+        Raises:
+            WatersmeetError: it cannot be planned; the error lists all problems.
+        """
         return plan_job(Job((Insert("console", Sink("console", "console"), self.query()),)))
 
     def explain(self) -> str:
-        """The same in words."""
+        """Explain how the relation would run, alone with output to the console."""
         return explain(self.plan)
 
     def mermaid(self) -> str:
-        """The same as a drawing, the text of a Mermaid flowchart."""
+        """Render the plan as the text of a Mermaid flowchart."""
         return mermaid(self.plan)
 
     def _repr_html_(self) -> str:
@@ -297,7 +313,7 @@ class Relation(WithSinks):
         return trees, fragments
 
     def _item(self, call: str) -> exp.Expression:
-        """As it stands in FROM."""
+        """Build the relation's tree for use in FROM."""
         if isinstance(self._tree, exp.Table | exp.Subquery):
             return self._tree.copy()
         name = _own_name(self._tree)
@@ -316,20 +332,20 @@ class Relation(WithSinks):
         )
 
     def _windowed_rows(self) -> tuple[exp.Expression, exp.Expression | None]:
-        """What windows are laid over, and which of its rows count."""
+        """Return the rows over which windows are built, and the filter of these rows."""
         if self._grows and isinstance(self._tree, exp.Select) and not self._tree.args.get("joins"):
             tree = self._tree.copy()
             return tree.args["from_"].this, tree.args.get("where")
         return self._item("group_by"), None
 
     def _whole(self) -> exp.Expression:
-        """As a query."""
+        """Return the relation's tree as a query."""
         if isinstance(self._tree, exp.Select | exp.SetOperation):
             return self._tree.copy()
         return _all_of(self._tree.copy())
 
     def _growing(self, call: str) -> exp.Select:
-        """A SELECT of all columns to which something can be added."""
+        """Return a SELECT of all columns to which clauses can be added."""
         if self._grows:
             select = self._tree.copy()
             assert isinstance(select, exp.Select)
@@ -351,13 +367,21 @@ class Relation(WithSinks):
         return _all_of(_named(item, name or "joined"))
 
     def checked(self, tree: exp.Expression, fragment: Fragment) -> Relation:
-        """What a whole query makes of it. Raises: SqlError, SeveralErrors, for what is wrong with that."""
+        """Return the relation of a whole query.
+
+        Raises:
+            SqlError, SeveralErrors: the query is wrong.
+        """
         return self._checked(tree, self._given, [fragment], False)
 
     def _checked(
         self, tree: exp.Expression, given: Mapping[str, Given], more: Iterable[Fragment], grows: bool
     ) -> Relation:
-        """The relation of ``tree``. Raises: SqlError, SeveralErrors, for what is wrong with it."""
+        """Return the relation of ``tree``.
+
+        Raises:
+            SqlError, SeveralErrors: the tree is wrong.
+        """
         made = Relation(tree, given, (*self._fragments, *more), grows)
         made.query()
         return made
@@ -399,17 +423,19 @@ class Grouped:
     _keys: tuple[tuple[exp.Expression, Fragment], ...]
 
     def agg(self, *aggregates: Written, having: Written | None = None) -> Relation:
-        """A row per group: the window's start and end, the keys, and these aggregates (``count(*) AS n``).
+        """Aggregate each group to one row.
+
+        The row has the window's start and end, the keys, and these aggregates (``count(*) AS n``).
 
         Args:
-            having: which groups go out, of aggregates and keys.
+            having: condition on aggregates and keys; only groups that satisfy it are emitted.
         """
         return self._made(
             [*self._edges(), *(tree.copy() for tree, _ in self._keys)], aggregates, "agg", having
         )
 
     def select(self, *columns: Written, having: Written | None = None) -> Relation:
-        """A row per group with these columns, of the window's start and end, keys and aggregates."""
+        """Select columns of one row per group, from the window's start and end, keys and aggregates."""
         return self._made([], columns, "select", having)
 
     def _edges(self) -> list[exp.Expression]:
@@ -454,12 +480,12 @@ class Grouped:
 
 
 def shown(tree: exp.Expression) -> str:
-    """The tree as SQL, for people."""
+    """Render the tree as SQL, for people."""
     return tree.sql("spark")
 
 
 def _items(texts: Sequence[Written], call: str) -> list[tuple[exp.Expression, Fragment]]:
-    """What a list of columns says, each of which may have a name."""
+    """Parse a list of columns, each of which may have a name."""
     return [read_fragment(text, f"{call}, item {number}", named=True) for number, text in enumerate(texts, 1)]
 
 
@@ -473,7 +499,7 @@ def _named(item: exp.Expression, name: str) -> exp.Expression:
 
 
 def _bare(item: exp.Expression) -> exp.Expression:
-    """Without a name of its own, where only what is read counts."""
+    """Remove the item's own name, where only the rows matter."""
     if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
         item.set("alias", None)
     elif isinstance(item, exp.Subquery):
@@ -483,7 +509,7 @@ def _bare(item: exp.Expression) -> exp.Expression:
 
 
 def _own_name(tree: exp.Expression) -> str | None:
-    """The name of the one input of a SELECT, which stays that of its rows."""
+    """Return the name of the only input of a SELECT, by which its rows remain known."""
     if not isinstance(tree, exp.Select) or tree.args.get("joins"):
         return None
     origin = tree.args["from_"].this

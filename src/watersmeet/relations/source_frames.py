@@ -19,14 +19,15 @@ class Given:
 
 
 def by_spark(given: Mapping[str, Given]) -> bool:
-    """Whether the session may have functions of the user's own."""
+    """Return True if the session may have user-defined functions."""
     return any(one.frame is not None for one in given.values())
 
 
 def together(left: Mapping[str, Given], right: Mapping[str, Given]) -> dict[str, Given]:
-    """All that both read, by lower-case name.
+    """Merge the sources of both relations, by lower-case name.
 
-    Raises: SpecError, where they mean different things by one name.
+    Raises:
+        SpecError: one name stands for different sources.
     """
     both = dict(left)
     for name, given in right.items():

@@ -20,7 +20,11 @@ _HINT = "use '10 seconds', '1 hour 30 minutes' or timedelta(seconds=10); for int
 
 
 def length_node(length: Length, label: str) -> exp.Expression:
-    """The length as SQL has it: an INTERVAL, or a number. Raises: SqlError."""
+    """Build the SQL of a length: an INTERVAL, or a number.
+
+    Raises:
+        SqlError: it is not a length.
+    """
     if isinstance(length, bool) or not isinstance(length, str | int | timedelta):
         raise whole_error(label, f"is {length!r}, not a length of time", _HINT)
     if isinstance(length, int):
@@ -74,7 +78,7 @@ class Between:
     upper: Length | None
 
     def tree(self) -> tuple[exp.Expression, list[Fragment]]:
-        """The condition, and the texts that it is made of."""
+        """Build the condition, and return it with its source texts."""
         column, first = read_fragment(self.column, "within, the time")
         reference, second = read_fragment(self.reference, "within, the other time")
 
@@ -139,7 +143,7 @@ class Window:
 
 
 def tumble(time: Written, size: Length) -> Window:
-    """Windows of ``size`` that follow each other; every row is in one. For `Relation.group_by`.
+    """Define consecutive windows of ``size``; each row is in one. For `Relation.group_by`.
 
     >>> from watersmeet import stream, tumble
     >>> clicks = stream({"at": "TIMESTAMP"}, time="at", name="clicks")
@@ -150,7 +154,7 @@ def tumble(time: Written, size: Length) -> Window:
 
 
 def hop(time: Written, size: Length, slide: Length) -> Window:
-    """Windows of ``size`` of which one begins every ``slide``; a row is in each that it falls into.
+    """Define windows of ``size``, one every ``slide``; a row is in each that contains it.
 
     >>> from watersmeet import hop, stream
     >>> clicks = stream({"at": "TIMESTAMP"}, time="at", name="clicks")
@@ -162,7 +166,7 @@ def hop(time: Written, size: Length, slide: Length) -> Window:
 
 
 def session(time: Written, gap: Length) -> Window:
-    """Windows of rows of a group that lie less than ``gap`` apart, as long as there are more.
+    """Define windows of a group's rows in which neighbours are less than ``gap`` apart.
 
     >>> from watersmeet import session, stream
     >>> clicks = stream({"user": "STRING", "at": "TIMESTAMP"}, time="at", name="clicks")

@@ -34,8 +34,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CaseStep:
-    """What a tick of a case is given. ``rows``: per stream (row, diff) in order; ``idle``: per stream its
-    partitions, empty for all of it; ``advances``: explicit watermarks per stream and column."""
+    """Input of one tick of a case.
+
+    ``rows``: per stream (row, diff) in order; ``idle``: per stream its idle partitions, empty for the
+    whole stream; ``advances``: explicit watermarks per stream and column.
+    """
 
     rows: Mapping[str, list[tuple[Row, int]]]
     idle: Mapping[str, list[str]]
@@ -46,8 +49,11 @@ class CaseStep:
 
 @dataclass(frozen=True)
 class CaseOutput:
-    """What a tick of a case gave. ``rows``: values as in case files; ``late``: (stream, row) as given,
-    and of stages (alias of the input, what the query keeps of the row)."""
+    """Output of one tick of a case.
+
+    ``rows``: values as in case files. ``late``: (stream, row) as in the input, and for stages (alias of
+    the input, the columns of the row that the query retains).
+    """
 
     rows: list[dict[str, Any]]
     late: list[tuple[str, Row]]
@@ -73,10 +79,13 @@ def replay(
     *,
     join_by_join: bool = False,
 ) -> list[dict[str, Any]]:
-    """What each step puts out; one object with ``error`` if the plan is refused, or in a step that fails.
+    """Run a case and return the output of each step.
+
+    If planning rejects the case, the result is one object with ``error``; a step that fails has an
+    ``error``, too.
 
     Args:
-        join_by_join: a delta join is run as a cascade, of which the rows are the same.
+        join_by_join: run a delta join as a cascade, which yields the same rows.
     """
     name = case["case"]
     try:
@@ -192,19 +201,23 @@ def _format_output(plan: JobPlan, output: CaseOutput) -> dict[str, Any]:
 
 
 def _drop_tick(row: dict[str, Any]) -> dict[str, Any]:
-    """A step says which tick it is."""
+    """Drop the tick number from a row; the step already implies it."""
     return {name: value for name, value in row.items() if name != SHOWN_TICK}
 
 
 def _select_declared_columns(sources: Mapping[str, Source], stream: str, row: Row) -> dict[str, Any]:
-    """A stream row with all declared columns, as it was given; a stage's as it is."""
+    """Return a stream row with all declared columns, or the row of a stage unchanged."""
     if stream not in sources:
         return dict(row)
     return {column.name: row.get(column.name) for column in sources[stream].columns}
 
 
 def parse_case_time(value: Any) -> int:
-    """An event time of a case file: an integer as it is, ISO text as µs. Raises: SpecError."""
+    """Parse an event time of a case file: an integer stays as it is, ISO text becomes µs.
+
+    Raises:
+        SpecError: the text is not a valid time.
+    """
     if isinstance(value, int):
         return value
     try:
@@ -220,7 +233,7 @@ def parse_case_time(value: Any) -> int:
 
 
 def format_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dict[str, Any]:
-    """Watermarks as a case file writes them, in the types of their columns; +∞ has no such form."""
+    """Format watermarks as in case files, in the types of their columns; omit those that are +∞."""
     types = {
         side.watermark_key(column.name): column.type
         for side in plan.queries[0].sides
@@ -235,7 +248,7 @@ def format_watermarks(plan: JobPlan, watermarks: Mapping[str, Watermark]) -> dic
 
 
 def format_case_time(value: int, declared: SqlType) -> Any:
-    """A time as a case file writes it, in a column of the type ``declared``."""
+    """Format a time as in case files, for a column of the type ``declared``."""
     if declared == DATE:
         return _format_instant(value // DAY_US * DAY_US)[:10]
     return _format_instant(value) if declared.is_time else value

@@ -57,7 +57,7 @@ class NodeResult:
 
 
 class Backend(ABC):
-    """What an engine does in one tick."""
+    """Interface of an engine's operations in one tick."""
 
     @property
     @abstractmethod

@@ -22,7 +22,11 @@ from watersmeet.types.sql_type import SqlType
 
 
 def arrow_type(declared: SqlType) -> pa.DataType:
-    """The Arrow type of a Spark type. Raises: EngineError."""
+    """Return the Arrow type of a Spark type.
+
+    Raises:
+        EngineError: the in-process engine does not support the type.
+    """
     type_ = in_arrow(declared)
     if type_ is None:
         raise EngineError(
@@ -32,7 +36,11 @@ def arrow_type(declared: SqlType) -> pa.DataType:
 
 
 def arrow_type_of(column: Column) -> pa.DataType:
-    """That of a column. Raises: EngineError that names it."""
+    """Return the Arrow type of a column.
+
+    Raises:
+        EngineError: the in-process engine does not support the type; the error names the column.
+    """
     try:
         return arrow_type(column.type)
     except EngineError:
@@ -49,7 +57,10 @@ def _timestamp(value: Any) -> datetime:
 
 
 def _reader(kind: pa.DataType, plain: Readers) -> Callable[[Any], Any]:
-    """What makes a value, never None, one that Arrow takes. Parts of nested ones may be None."""
+    """Return a function that converts a value, never None, to one that Arrow accepts.
+
+    Parts of nested values may be None.
+    """
     if pa.types.is_list(kind):
         part = _skip_none(_reader(kind.value_type, plain))
         return lambda value: [part(element) for element in _elements(value)]
@@ -126,7 +137,7 @@ def _elements(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Readers:
-    """How values are read that JSON has no form of its own for, or more than one."""
+    """Functions that read values for which JSON has no form, or more than one."""
 
     text: Callable[[Any], str] = _text
     timestamp: Callable[[Any], datetime] = _timestamp
@@ -150,7 +161,10 @@ def to_table(
     diffs: Sequence[int],
     plain: Readers = CASE_READERS,
 ) -> pa.Table:
-    """Rows as a table of the declared columns, with `PARTITION` and `DIFF`; missing values are NULL."""
+    """Build a table of the declared columns from rows, with `PARTITION` and `DIFF`.
+
+    Missing values are NULL.
+    """
     arrays, names = [], []
     for column in columns:
         kind = arrow_type_of(column)
@@ -172,8 +186,10 @@ _PLAIN_TYPES = frozenset((int, str, float, bool, type(None)))
 
 
 def to_json(value: Any) -> Any:
-    """A value as a case file writes it: TIMESTAMP and DATE as ISO text, DECIMAL as text, a MAP as an array of
-    [key, value]."""
+    """Convert a value to its form in a case file.
+
+    TIMESTAMP and DATE become ISO text, DECIMAL becomes text, and a MAP an array of [key, value].
+    """
     if type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, datetime | date):
@@ -188,7 +204,7 @@ def to_json(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """A value as one that can be a key: lists are tuples, objects tuples of their pairs."""
+    """Convert a value to a hashable one: lists to tuples, objects to tuples of their pairs."""
     if isinstance(value, Mapping):
         return tuple((name, _frozen(field)) for name, field in value.items())
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
@@ -204,10 +220,10 @@ class InMemoryTables:
         self._rows: dict[str, Counter[tuple[Any, ...]]] = {}
 
     def change(self, source: Source, changes: Sequence[tuple[Mapping[str, Any], int]]) -> None:
-        """The changes of one tick; their order does not matter.
+        """Apply the changes of one tick; their order does not matter.
 
         Raises:
-            EngineError: a row is deleted that is not there.
+            EngineError: a change deletes a row that does not exist.
         """
         names = [column.name for column in source.columns]
         rows = self._rows.get(source.name, Counter()).copy()
@@ -222,20 +238,20 @@ class InMemoryTables:
         self._rows[source.name] = rows
 
     def held(self) -> Mapping[str, Counter[tuple[Any, ...]]]:
-        """What it holds of all tables, to go back to (`restore`)."""
+        """Return the content of all tables, for `restore`."""
         return dict(self._rows)
 
     def restore(self, held: Mapping[str, Counter[tuple[Any, ...]]]) -> None:
         self._rows = dict(held)
 
     def rows(self, source: Source) -> list[dict[str, Any]]:
-        """What it holds."""
+        """Return the rows of a table."""
         names = [column.name for column in source.columns]
         rows = self._rows.get(source.name, Counter())
         return [dict(zip(names, row, strict=True)) for row in rows.elements()]
 
     def version(self, source: Source) -> str:
-        """A digest of what it holds."""
+        """Return a digest of the content of a table."""
         rows = self._rows.get(source.name, Counter())
         text = repr(sorted((repr(row), times) for row, times in rows.items() if times))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

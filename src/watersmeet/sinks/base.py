@@ -58,14 +58,14 @@ times to milliseconds, offsets from UTC to minutes, and, in CSV, the blanks arou
 
 
 def text_options_sql(wanted: str) -> str:
-    """`TEXT_OPTIONS` of a format as the argument of ``to_json`` or ``to_csv``."""
+    """Return the `TEXT_OPTIONS` of a format as a SQL argument of ``to_json`` or ``to_csv``."""
     texts = [text for pair in TEXT_OPTIONS[wanted].items() for text in pair]
     return "map(" + ", ".join("'" + text.replace("'", "\\'") + "'" for text in texts) + ")"
 
 
 @dataclass(frozen=True)
 class Omission:
-    """``what`` is left out, and what to do about it, in words."""
+    """Rows that a target cannot represent (``what``, as text), with a hint what to do about it."""
 
     what: str
     hint: str
@@ -81,11 +81,16 @@ class Topic:
 
 @dataclass(frozen=True)
 class KeyedRecords:
-    """One record per key and tick, with the columns ``key`` and ``value``, both text, is what a sink takes.
+    """Format of a sink that takes one record per key and tick.
 
-    ``columns``: of the key. ``events``: the value is an event with the row before and after; else it is the
-    row, and NULL where the key has none any more. ``plain_key``: the key is the text of its one column, else
-    a JSON object of them.
+    Records have the columns ``key`` and ``value``, both text.
+
+    Args:
+        columns: Columns of the key.
+        events: If True, the value is an event with the row before and after; if False, the value is
+            the row, or NULL where the key no longer has a row.
+        plain_key: If True, the key is the text of its only column; if False, it is a JSON object of
+            the key columns.
     """
 
     columns: tuple[str, ...]
@@ -95,10 +100,13 @@ class KeyedRecords:
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """One row per key and tick is what a sink takes, with all columns of the result but `CHANGE_COLUMNS`, and
-    behind them `DELETED`: True where the key has no row any more, and then the row is the one it had.
+    """Format of a sink that takes one row per key and tick.
 
-    ``columns``: of the key, none of them NULL in a row.
+    Rows have all columns of the result except `CHANGE_COLUMNS`, followed by `DELETED`. `DELETED` is
+    True where the key no longer has a row; the row then has its last values.
+
+    Args:
+        columns: Columns of the key. None of them is NULL in any row.
     """
 
     columns: tuple[str, ...]
@@ -108,8 +116,11 @@ Keyed = KeyedRecords | KeyedRows
 
 
 class RowPrinter(Protocol):
-    """What shows the console sink's rows; the command line brings one of its own. ``values``: it takes rows
-    as `json_values.rows_of` gives them, and not as text."""
+    """Printer of the console sink's rows; the command line supplies its own.
+
+    Args:
+        values: If True, it takes rows as `json_values.rows_of` returns them, not as text.
+    """
 
     @property
     def values(self) -> bool: ...
@@ -136,23 +147,27 @@ class ShowsRows(Protocol):
 
 
 class ArrowPart(Protocol):
-    """Stages rows inside of tasks, which are told of it as JSON: a dataclass of plain values, listed in the
-    registry (`PARTS`). A task may run more than once for a partition, at the same time, too.
+    """Writer that stages rows inside Spark tasks.
 
-    Fields that nobody may see are named in a ClassVar ``SECRETS``; tasks get those from `Sink.secrets`.
+    Tasks receive it as JSON: it is a dataclass of plain values, listed in the registry (`PARTS`). Spark
+    may run a task more than once for a partition, also at the same time. A ClassVar ``SECRETS`` names
+    the fields that nobody may see; tasks get their values from `Sink.secrets`.
     """
 
     def write(self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> StagedPart | None:
         """Stage all rows of one partition.
 
-        Returns what the sink has to know of this attempt (`Sink.take_parts`): of the attempts of a task it
-        is told of one. None: nothing, for what is staged says by itself which attempt counts.
+        Returns:
+            What the sink needs to know about this attempt. `Sink.take_parts` receives this value for one
+            attempt of each task. None if the staged data itself shows which attempt counts.
         """
 
 
 class Files(Protocol):
-    """Where rows may wait within a tick, for all tasks and the driver: the store of the job's state. It can
-    be sent to tasks. See `state.store.Store`."""
+    """Storage for rows within a tick, shared by all tasks and the driver: the job's state store.
+
+    It can be sent to tasks. See `state.store.Store`.
+    """
 
     def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None: ...
 
@@ -186,11 +201,13 @@ class ChecksTarget(Protocol):
     """A sink that can see without Spark whether its target is there, and this job's."""
 
     def check_target(self, owner: str | None, wait_s: float | None) -> None:
-        """Raise what `prepare` would say of the target, and write nothing; what is in doubt is left to it.
+        """Raise the errors that `prepare` would raise for the target, without writing anything.
+
+        Doubtful cases are left to `prepare`.
 
         Args:
-            owner: of the job's state; None: nobody owns it yet.
-            wait_s: maximum seconds to wait for a server; None: no server is asked.
+            owner: Owner of the job's state; None if it has no owner yet.
+            wait_s: Maximum seconds to wait for a server; None to contact no server.
         """
 
 
@@ -199,7 +216,7 @@ class NeedsSession(Protocol):
     """A sink that asks Spark for more than the frames that it is given tell."""
 
     def use(self, session: Session) -> None:
-        """Where the job is run; called before `Sink.prepare`."""
+        """Set the Spark session that runs the job; called before `Sink.prepare`."""
 
 
 Numbered = Callable[["ArrowPart", int], list[StagedPart]]
@@ -211,15 +228,19 @@ class CallsInTasks(Protocol):
     """A sink that gives out rows within tasks when its tick is published, and not in one step."""
 
     def call_in(self, tasks: Numbered, is_over: Callable[[int], bool]) -> None:
-        """Where it does so; called before `Sink.prepare`.
+        """Set the function that runs parts in tasks; called before `Sink.prepare`.
 
         Args:
-            is_over: whether the state has come to a tick, by whichever run.
+            tasks: Function that lets tasks write numbered rows with a part.
+            is_over: Function that returns True if the state has reached a tick, through any run.
         """
 
 
 def staged_folder(tick: int, attempt: str) -> str:
-    """How names of staged rows begin in `Files`: what a killed attempt left goes with later ticks."""
+    """Return the prefix of the names of staged rows in `Files`.
+
+    Later ticks remove what a killed attempt left under this prefix.
+    """
     return f"work/passing-{tick}-{attempt}-"
 
 
@@ -231,12 +252,14 @@ class Sink(Protocol):
 
     @property
     def sets_aside(self) -> bool:
-        """Whether `resume` can set parts of later ticks aside; else it refuses them."""
+        """True if `resume` can move parts of later ticks out of the way; else it rejects them."""
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """What its parts need in tasks and nobody may see, by the names of their fields. It goes to tasks
-        within functions, and not where Spark writes down what it is told."""
+        """Secrets that the sink's parts need in tasks, by field name.
+
+        Tasks receive them inside functions, never where Spark records its input.
+        """
 
     @property
     def tells_rows(self) -> bool:
@@ -248,10 +271,14 @@ class Sink(Protocol):
 
     @property
     def keyed(self) -> Keyed | None:
-        """What the rows of a tick are made into before they are written; None: they stay as they are."""
+        """Format into which rows are converted before writing; None to leave them unchanged."""
 
     def leaves_out(self, columns: int) -> Omission | None:
-        """Which rows of so many columns the target has no form for; None: it has one for all."""
+        """Return which rows the target cannot represent; None if it represents all rows.
+
+        Args:
+            columns: Number of columns of the rows.
+        """
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         """Check, before the first tick, all that can be checked; drop what a dead attempt left.
@@ -265,35 +292,54 @@ class Sink(Protocol):
         """
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Compare what is there with what the state knows, before the first tick of a run; after `prepare`.
+        """Compare the target with the state, after `prepare` and before the first tick of a run.
 
-        ``inserts``: those that go here. Returns what was set aside, in words.
+        Args:
+            inserts: INSERTs that write to this sink.
+            resumed: Where the job resumes.
+
+        Returns:
+            Descriptions of the parts that were moved out of the way.
 
         Raises:
-            EngineError: parts of ticks that the state has not come to, or of another history.
+            EngineError: The target has parts of ticks that the state has not reached, or parts of another
+                history.
         """
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         """Evaluate all of ``frame`` once (the sink may ask for more often) and stage its rows."""
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        """How many rows `write` staged; asked of sinks that tell, before they are published."""
+        """Return the number of rows that `write` staged.
+
+        Called before the rows are published, and only for sinks that count their rows (`tells_rows`).
+        """
 
     def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        """With what a node's tasks stage rows of ``schema`` themselves, instead of `write`; so does the
-        driver with those that it made. It alone does, with columns as Spark would hand them over, where tasks
-        cannot be told of the part (`registry.is_known_part`).
+        """Return the part with which tasks of a plan node stage rows, instead of `write`.
 
-        None: this sink takes frames only.
+        The driver also uses it for rows that the driver produced. If tasks cannot receive the part
+        (`registry.is_known_part`), only the driver uses it, with columns as Spark would deliver them.
+
+        Args:
+            schema: Columns of the rows.
+
+        Returns:
+            The part, or None if this sink takes frames only.
         """
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """What the parts of `arrow_part` said, of each task the attempt whose rows count; what others staged
-        must not be published. Called once all rows are staged, before `staged_rows`."""
+        """Receive what `arrow_part`'s parts returned: for each task, the attempt whose rows count.
+
+        The sink must not publish rows that other attempts staged. Called once, after all rows are staged
+        and before `staged_rows`.
+        """
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Whether rows of this tick are visible; asked of idempotent sinks, before `prepare`, too, and then
-        ``owner`` is who `prepare` would be told."""
+        """Return True if rows of this tick are visible; called for idempotent sinks.
+
+        It may also be called before `prepare`; ``owner`` is then the owner that `prepare` would receive.
+        """
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Raise what `publish` would, before any sink has published anything of the tick.
@@ -314,12 +360,14 @@ class Sink(Protocol):
         """Drop what ``attempt`` staged, if anything. Never fails for an attempt that is gone."""
 
     def close(self) -> None:
-        """The run is over: others may have the target."""
+        """Release the target at the end of the run, so that other runs may use it."""
 
 
 class WithoutParts:
-    """What sinks share whose rows are out with a tick and do not say which one: there is no part to look
-    at."""
+    """Base of sinks that release rows without recording their tick.
+
+    There is no part to inspect afterwards.
+    """
 
     sets_aside = False
     stages = False
@@ -343,25 +391,25 @@ class WithoutParts:
         return None
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """No task stages any."""
+        """Do nothing: no task stages parts."""
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Nothing can be compared."""
+        """Return no descriptions: there is nothing to compare."""
         return []
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Nobody knows."""
+        """Return False: the sink cannot know whether it has the tick."""
         return False
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
-        """Nothing that is there is in the way."""
+        """Do nothing: existing output never conflicts with a tick."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the sink holds no resources."""
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:
-    """The columns of a StructType or of a sequence of `Column`."""
+    """Return the columns of a StructType or of a sequence of `Column`."""
     fields: Iterable[Any] = schema.fields if hasattr(schema, "fields") else schema
     return tuple(
         field if isinstance(field, Column) else Column(field.name, sql_type(field.dataType.simpleString()))
@@ -395,13 +443,21 @@ def check_key_is_there(columns: Sequence[Column], sink: SinkSpec) -> None:
 
 
 def recorded_parts(tick: int, digest: str) -> str:
-    """The name in `Files` of what says how a tick is cut; it goes with later ticks."""
+    """Return the name in `Files` of the record of how a tick is split into parts.
+
+    Later ticks remove the record.
+    """
     return f"parts/{tick:012d}-{digest}.json"
 
 
 def recorded_inserts(files: Files, names: Iterable[str], tick: int) -> list[tuple[str, str]]:
-    """Of which sinks and INSERTs, by name, there are such records of a tick, those that the job has no more
-    among them. ``names``: of all records."""
+    """Return the (sink, INSERT) names for which a tick has records of its parts.
+
+    The result includes sinks and INSERTs that the job no longer has.
+
+    Args:
+        names: Names of all records.
+    """
     told = [
         json.loads(bytes(files.read(name)))
         for name in names

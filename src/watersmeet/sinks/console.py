@@ -61,7 +61,7 @@ class ConsoleSink(WithoutParts):
         return self._printer.values
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
-        """Nothing to check: a terminal takes all."""
+        """Do nothing: a terminal accepts any columns."""
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         names = list(frame.columns)
@@ -83,7 +83,7 @@ class ConsoleSink(WithoutParts):
         self._staged[attempt, insert, tick] = list(names), list(rows), total
 
     def _values(self, frame: Frame) -> tuple[list[Texts], int]:
-        """The first rows as JSON has them, and how many there are."""
+        """Return the first rows as JSON values, and the number of all rows."""
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         texts = {name for name, kind in kinds.items() if not has_native_value(kind)}
         typed = frame.selectExpr(*[f"CAST({n} AS STRING) AS {n}" if n in texts else n for n in kinds])

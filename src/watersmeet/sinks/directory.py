@@ -19,8 +19,13 @@ from watersmeet.errors import EngineError
 
 @contextmanager
 def translate_write_errors(place: str | os.PathLike[str], hint: str) -> Iterator[None]:
-    """Of what is done within at ``place``. Raises: EngineError for each OSError but those of connections,
-    which are Spark's."""
+    """Translate OSErrors of writes at ``place`` within the block.
+
+    Connection errors pass through: they are Spark's.
+
+    Raises:
+        EngineError: The block raised an OSError that is not a ConnectionError.
+    """
     try:
         yield
     except ConnectionError:
@@ -194,7 +199,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def foreign_directory_error(folder: Path | str, sink: str, has_parts: bool) -> EngineError:
-    """What is said of a directory that this job may not have."""
+    """Return the error for a directory that this job may not use."""
     if has_parts:
         return EngineError(
             f"{folder} contains rows of another job, or of this job with another checkpoint directory"

@@ -179,7 +179,10 @@ class FileSink:
         return untold_by(self._spec) is None
 
     def leaves_out(self, columns: int) -> Omission | None:
-        """Spark writes nothing for a record that would be an empty line."""
+        """Return the omission of CSV records that would be empty lines, which Spark does not write.
+
+        None if no record of the sink can be an empty line.
+        """
         written = self._options.get("nullvalue"), self._options.get("emptyvalue", '""')
         return _EMPTY_LINES if self._format == "csv" and columns == 1 and not all(written) else None
 
@@ -196,7 +199,7 @@ class FileSink:
         return sum(max(0, rows - 1) for rows in records) if self._has_header else sum(records)
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        """For Parquet as it is by default, of plain types."""
+        """Return a part for Parquet with default options and plain types; else None."""
         from watersmeet.sinks.parquet import HINT, ParquetPart, can_write
 
         if self._format != "parquet" or self._options or not can_write(schema):
@@ -207,7 +210,7 @@ class FileSink:
         return ParquetPart(str(staged))
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """Nothing: a partition has one file, whichever attempt of its task made it."""
+        """Do nothing: a partition has one file, whichever attempt of its task wrote it."""
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         newer = newer_parts(
@@ -297,7 +300,7 @@ class FileSink:
             self._ownership = None
 
     def parts(self) -> list[tuple[str, int]]:
-        """The published (insert, tick) pairs, sorted."""
+        """Return the published (insert, tick) pairs, sorted."""
         names = [part.name for part in self.part_folders()]
         return sorted((unquote(name[:-13]), int(name[-12:])) for name in names)
 
@@ -375,7 +378,11 @@ class FileSink:
                 (self._path / name).unlink(missing_ok=True)
 
     def _has_parts(self) -> bool:
-        """Whether there are published rows. Raises: EngineError when there is something else."""
+        """Return True if there are published rows.
+
+        Raises:
+            EngineError: The directory contains other files.
+        """
         if self.parts():
             return True
         foreign = sorted(name for name in os.listdir(self._path) if name[0] not in "._")
@@ -423,13 +430,16 @@ def _shown_name(part: str, file: str) -> str:
 
 
 def _safe(name: str) -> str:
-    """``name`` as a directory's name: visible to readers, no separator, nothing like a partition column."""
+    """Return ``name`` as a directory name that is visible to readers.
+
+    The result has no separator and does not look like a partition column.
+    """
     quoted = quote(name, safe="")
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
 
 
 def _free_name(path: Path) -> Path:
-    """The path, or that with a number, at which there is nothing."""
+    """Return ``path`` if nothing exists there, else ``path`` with the first free number."""
     free, number = path, 1
     while free.exists():
         free, number = path.with_name(f"{path.name}.{number}"), number + 1

@@ -69,14 +69,14 @@ _PLACES = (
 
 
 def load(written: str, sink: str) -> Callable[..., Any]:
-    """The function; its module is imported.
+    """Import the module of a function sink and return the function.
 
     Args:
-        written: as the option has it.
-        sink: its name, for messages.
+        written: The option's value.
+        sink: Name of the sink, for messages.
 
     Raises:
-        SpecError: there is none, or it cannot be called with a part and its rows.
+        SpecError: There is no such function, or it cannot be called with a part and its rows.
     """
     module_name, _, name = written.partition(":")
     try:
@@ -168,7 +168,7 @@ class RecordedSink:
         self._owner = owner or self._owner
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """What the function has done nobody here can ask."""
+        """Return no descriptions: nothing here can find out what the function has done."""
         return []
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -184,7 +184,7 @@ class RecordedSink:
         return sum(rows for _, rows in self._staged[attempt, insert, tick])
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Whether parts of the tick may have gone out."""
+        """Return True if the sink may have emitted parts of the tick."""
         return self._there().has(self._record(insert, tick))
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
@@ -219,7 +219,7 @@ class RecordedSink:
             self._remove(key)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the sink holds no resources."""
 
     def _part(self, tick: int, attempt: str) -> RowsPart:
         return RowsPart(self._there(), staged_folder(tick, attempt), lasting=True)
@@ -238,8 +238,11 @@ class RecordedSink:
         return recorded_parts(tick, blake2b(named, digest_size=10).hexdigest())
 
     def _recorded_parts(self, insert: str, tick: int, identity: Identity) -> list[Staged] | None:
-        """The parts of the tick, where they are recorded. Raises: EngineError, when they are of another tick
-        of this number."""
+        """Load the parts of the tick from its record; None if there is no record.
+
+        Raises:
+            EngineError: The record belongs to another tick with this number.
+        """
         name = self._record(insert, tick)
         if not self._there().has(name):
             return None
@@ -330,7 +333,7 @@ class Part:
     _skipped: bool = field(default=False, init=False, repr=False)
 
     def skip(self) -> None:
-        """Its rows need not be read: they are where they are to be."""
+        """Skip the part's rows: they have already reached their destination and need not be read."""
         self._skipped = True
 
     @property
@@ -396,7 +399,7 @@ class FunctionCalls:
 
 
 def _user_schema(schema: pa.Schema) -> pa.Schema:
-    """With names that a user knows."""
+    """Return the schema with the column names that users know."""
     names = [SHOWN_DELETED if name == DELETED else name for name in schema.names]
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 

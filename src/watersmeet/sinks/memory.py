@@ -75,7 +75,7 @@ class MemorySink:
         return None
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """No task stages any."""
+        """Do nothing: no task stages parts."""
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         parts = self._published.get(self._name, {})
@@ -106,21 +106,21 @@ class MemorySink:
         self._staged = {key: rows for key, rows in self._staged.items() if key[0] != attempt}
 
     def close(self) -> None:
-        """Nothing is held: the rows are the process's."""
+        """Do nothing: the rows belong to the process."""
 
     @classmethod
     def rows(cls, name: str) -> list[Row]:
-        """All published rows of the sink of that name, by tick."""
+        """Return all published rows of the sink with that name, by tick."""
         parts = cls._published.get(name, {})
         return [row for part in sorted(parts, key=lambda part: part[1]) for row in parts[part][1]]
 
     @classmethod
     def table(cls, name: str) -> pa.Table:
-        """The same with their types; TIMESTAMPs are of UTC.
+        """Return all published rows as an Arrow table, by tick; TIMESTAMPs are in UTC.
 
         Raises:
-            EngineError: the sink has no columns yet, or some that Arrow has not, or several INSERTs give it
-                different ones.
+            EngineError: The sink has no columns yet, or has columns that Arrow does not support, or several
+                INSERTs give it different columns.
         """
         schemas = cls._schemas.get(name, [])
         if len(schemas) != 1:
@@ -158,7 +158,10 @@ def _array(sink: str, column: Column, values: list[Any]) -> pa.Array:
 
 
 def _for_arrow(value: Any, type_: SqlType) -> Any:
-    """A value of Spark's as Arrow takes it: Spark gives instants in the zone of this process, without it."""
+    """Convert a Spark value for Arrow.
+
+    Spark returns instants in this process's time zone, without the zone.
+    """
     if value is None:
         return None
     if type_.name == "TIMESTAMP":

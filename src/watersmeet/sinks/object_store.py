@@ -71,7 +71,12 @@ _LENGTH = 8
 
 
 def stored_place(url: str, endpoint: str, region: str) -> ObjectLocation:
-    """Where objects are. ``endpoint``: empty, or an S3 server's URL, which says whether without TLS."""
+    """Build the location of the objects.
+
+    Args:
+        endpoint: URL of an S3 server, whose scheme selects TLS or plain HTTP; empty for the default.
+        region: Region; empty for the default.
+    """
     given = {"endpoint": endpoint, "region": region}
     options = tuple((name, value) for name, value in given.items() if value)
     return ObjectLocation(url, options, allow_http=urlsplit(endpoint).scheme == "http")
@@ -79,7 +84,11 @@ def stored_place(url: str, endpoint: str, region: str) -> ObjectLocation:
 
 @contextmanager
 def translate_store_errors(sink: str) -> Iterator[None]:
-    """What a store refuses, told as the sink's. Raises: EngineError."""
+    """Translate errors of the object store into errors of the sink.
+
+    Raises:
+        EngineError: The store refused a request.
+    """
     try:
         yield
     except StateError as error:
@@ -118,8 +127,13 @@ def create(place: ObjectLocation, name: str, file: Path) -> bool:
 
 
 def get_all(place: ObjectLocation, names: Sequence[str], folder: Path) -> Iterator[Path]:
-    """The objects as files in a folder, in order; each goes when the next is asked for. Raises: StateError,
-    EngineError, FileNotFoundError."""
+    """Download objects in parallel, and yield them in order as files in a folder.
+
+    Each file is deleted when the next one is requested.
+
+    Raises:
+        StateError, EngineError, FileNotFoundError: An object cannot be read.
+    """
     files = [folder / f"{number}" for number in range(len(names))]
     with ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
         for file, _ in zip(files, threads.map(lambda n, f: _get(place, n, f), names, files), strict=True):
@@ -176,7 +190,11 @@ def exists(place: ObjectLocation, name: str) -> bool:
 
 
 def list_entries(place: ObjectLocation, folder: str | None = None) -> tuple[list[str], list[str]]:
-    """Folders and objects in a folder, or at the top, by their own names. Raises: StateError."""
+    """List the folders and objects in a folder, or at the top level, by their last path segment.
+
+    Raises:
+        StateError: The request failed.
+    """
 
     def listed(client: Any) -> tuple[list[str], list[str]]:
         listing = client.list_with_delimiter(folder)
@@ -187,7 +205,11 @@ def list_entries(place: ObjectLocation, folder: str | None = None) -> tuple[list
 
 
 def list_folder(place: ObjectLocation, folder: str) -> list[str]:
-    """All objects of a folder and its folders. Raises: StateError."""
+    """List all objects of a folder and its subfolders.
+
+    Raises:
+        StateError: The request failed.
+    """
     return send_request(
         place,
         f'list "{folder}"',
@@ -196,8 +218,11 @@ def list_folder(place: ObjectLocation, folder: str) -> list[str]:
 
 
 def footer_of(place: ObjectLocation, name: str) -> parquet.FileMetaData | None:
-    """The footer of a Parquet file; None where there is no such object, or no Parquet in it. Raises:
-    StateError."""
+    """Read the footer of a Parquet file; None if there is no such object or it is not Parquet.
+
+    Raises:
+        StateError: The request failed.
+    """
 
     def read(client: Any) -> bytes:
         size = int(client.head(name)["size"])
@@ -221,7 +246,11 @@ def footer_of(place: ObjectLocation, name: str) -> parquet.FileMetaData | None:
 
 
 def translate_disk_errors() -> AbstractContextManager[None]:
-    """What this machine's disk refuses within, told as that. Raises: EngineError."""
+    """Translate write errors of this machine's disk within the block.
+
+    Raises:
+        EngineError: The disk refused a write.
+    """
     return translate_write_errors(
         tempfile.gettempdir(),
         "make room there, or let the variable TMPDIR name another directory, then run again: the tick is "
@@ -231,8 +260,13 @@ def translate_disk_errors() -> AbstractContextManager[None]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder on this machine's disk for files on their way. What killed processes left there goes when it
-    is a day old. Raises: EngineError for what the disk refuses within."""
+    """Create a folder on this machine's disk for files in transit.
+
+    Also removes folders that killed processes left, once they are one day old.
+
+    Raises:
+        EngineError: The disk refused a write within the block.
+    """
     with translate_disk_errors():
         for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             with suppress(OSError):
@@ -301,7 +335,7 @@ class StoredPart:
 
 
 def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables that are large enough to be row groups."""
+    """Yield the rows in tables that are large enough for row groups."""
     held: list[pa.RecordBatch] = []
     count = size = 0
     for batch in rows:
@@ -453,15 +487,19 @@ class StoredFileSink:
             self._remove_staged(self._staged.pop(key))
 
     def close(self) -> None:
-        """Nothing is held: puts that create keep runs apart."""
+        """Do nothing: puts that only create objects already separate the runs."""
 
     def parts(self) -> list[tuple[str, int]]:
-        """The published (insert, tick) pairs, sorted. Raises: StateError."""
+        """Return the published (insert, tick) pairs, sorted.
+
+        Raises:
+            StateError: The request failed.
+        """
         parts = filter(None, map(_PART.fullmatch, list_entries(self._place)[1]))
         return sorted((_insert_of(part[1]), int(part[2])) for part in parts)
 
     def _put(self, parts: Sequence[StagedPart], insert: str, tick: int, identity: Identity) -> bool:
-        """Whether the part was created by this call, as far as can be said."""
+        """Write the part; return True if this call created it, as far as the store can tell."""
         with temporary_folder() as folder:
             whole = folder / "whole.parquet"
             self._compose(parts, whole, folder, identity)
@@ -507,7 +545,11 @@ class StoredFileSink:
                 writer.close()
 
     def _is_there(self, insert: str, tick: int, identity: Identity) -> bool:
-        """Whether there is a part of the tick. Raises: EngineError if it was made from something else."""
+        """Return True if there is a part of the tick.
+
+        Raises:
+            EngineError: The part has another identity: its rows were made from something else.
+        """
         name = _final(insert, tick)
         stored = self._identity(insert, tick)
         if stored is None and not exists(self._place, name):
@@ -516,7 +558,7 @@ class StoredFileSink:
         return True
 
     def _identity(self, insert: str, tick: int) -> Identity | None:
-        """What a part was made from; None where there is none, or nothing says it."""
+        """Read the identity of a part; None if there is no part or it records no identity."""
         footer = footer_of(self._place, _final(insert, tick))
         try:
             return None if footer is None else dict(json.loads((footer.metadata or {})[_MADE_FROM]))
@@ -581,7 +623,7 @@ class StoredFileSink:
             )
 
     def _remove_staged(self, parts: Sequence[StagedPart]) -> None:
-        """What cannot be removed now is left to the next run."""
+        """Remove staged objects; those that cannot be removed now are left to the next run."""
         with suppress(StateError):
             remove(self._place, [str(part["name"]) for part in parts], _LEFT_S)
 
@@ -596,7 +638,7 @@ def _final(insert: str, tick: int) -> str:
 
 
 def _safe(name: str) -> str:
-    """``name`` as a part of an object's name: nothing that stores or readers take for something else."""
+    """Return ``name`` as part of an object's name that no store or reader interprets specially."""
     quoted = quote(name, safe="").replace("~", "%7E").replace("%", "!")
     return f"!{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
 

@@ -37,9 +37,10 @@ there may be none but NULLs."""
 
 
 def dictionary_columns(rows: pa.Table | pa.RecordBatch) -> list[str]:
-    """The columns of plain types, by name, that have few different values for their rows, as far as a sample
-    of them can say. Of few rows, for which a look costs more than it spares, the texts. Cost: of the sample,
-    whatever the rows.
+    """Return the columns of plain types that have few distinct values for their number of rows.
+
+    Estimates from a sample. With so few rows that sampling costs more than it saves, returns the text
+    columns. Cost: that of the sample, whatever the number of rows.
 
     >>> dictionary_columns(pa.table({"id": range(5000), "day": [n % 7 for n in range(5000)]}))
     ['day']
@@ -57,28 +58,45 @@ def dictionary_columns(rows: pa.Table | pa.RecordBatch) -> list[str]:
 
 
 def dictionaries_of(rows: pa.Table) -> list[str] | bool:
-    """The same, as a writer is told; all columns, those within others too, if there are any of such."""
+    """Return the columns with few distinct values, in the format of a Parquet writer's option.
+
+    Returns:
+        The column names; True (all columns, including nested ones) if any column is nested; False if
+        there are none.
+    """
     if any(pa.types.is_nested(field.type) for field in rows.schema):
         return True
     return dictionary_columns(rows) or False
 
 
 def encodings_of_own(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
-    """Arguments of a `ParquetWriter` for a file of rows like these, in columns of ``schema``, that nobody but
-    us reads: numbers and times without a dictionary are differences."""
+    """Return `ParquetWriter` arguments for a file that only this program reads.
+
+    Numbers and times without a dictionary are delta encoded.
+
+    Args:
+        rows: Rows like those of the file.
+        schema: Columns of the file.
+    """
     coded = dictionary_columns(rows)
     differences = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name not in coded and _is_whole(f.type)}
     return {"use_dictionary": coded or False, "column_encoding": differences or None}
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Whether Parquet has the values as whole numbers of 32 or 64 bits."""
+    """Return True if Parquet stores the values as integers of 32 or 64 bits."""
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 def _is_worth_it(sample: pa.ChunkedArray, count: int) -> bool:
-    """By the values that the sample has, of so many rows; NULLs are written as cheaply either way. Of a
-    column without values nothing is known: as of few rows it is worth it for texts."""
+    """Return True if a column's sample has few enough distinct values for a dictionary.
+
+    NULLs are ignored: they cost the same either way. A column without enough values gives no estimate;
+    a dictionary is then used for texts, as for few rows.
+
+    Args:
+        count: Number of rows from which the sample was drawn.
+    """
     values = len(sample) - sample.null_count
     if values < _SAID:
         return _is_text(sample.type)
@@ -112,7 +130,7 @@ HINT = "free some space there, or check the permissions, and run again: the tick
 
 
 def can_write(schema: pa.Schema) -> bool:
-    """Whether Spark's own files would hold the same types: plain ones only."""
+    """Return True if Spark's own files would have the same types: plain types only."""
     return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in schema)
 
 
@@ -146,7 +164,7 @@ class ParquetPart:
 
 
 def _first(rows: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """As many as are enough to look at, or to hold: of wide rows these are few."""
+    """Read enough batches to sample, within a memory limit; for wide rows these are few."""
     first: list[pa.RecordBatch] = []
     count = nbytes = 0
     while count < MIN_SAMPLED_ROWS and nbytes < SAMPLE_BYTES and (batch := next(rows, None)) is not None:

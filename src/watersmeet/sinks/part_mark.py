@@ -32,13 +32,14 @@ _MAX_LISTED_PARTS = 5
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a job goes on.
+    """State from which a job resumes.
 
     Args:
-        committed: the last committed tick, 0 before the first.
-        pending: the tick after it was begun, and is to be repeated: there may be parts of it.
-        last_parts: per insert the last part with rows that the state knows of: (tick, identity).
-        set_aside: parts of later ticks are moved out of sight, instead of being refused.
+        committed: The last committed tick; 0 before the first.
+        pending: True if the next tick was begun and is to be repeated, so there may be parts of it.
+        last_parts: For each INSERT, the last part with rows that the state has a record of, as
+            (tick, identity).
+        set_aside: True to move parts of later ticks out of sight, instead of rejecting them.
     """
 
     committed: int
@@ -55,15 +56,15 @@ def newer_parts(
     identity_of: Callable[[str, int], Identity | None],
     resumed: Resumed,
 ) -> list[tuple[str, int]]:
-    """The parts that are to be set aside: those of ticks that the state has not come to.
+    """Return the parts to move out of the way: those of ticks that the state has not reached.
 
     Args:
-        place: where they are, for messages.
-        inserts: those of the job that go there.
+        place: Location of the parts, for messages.
+        inserts: INSERTs of the job that write there.
 
     Raises:
-        EngineError: there are such parts and nobody asked to set them aside, or the older ones are not those
-            that the state knows of.
+        EngineError: There are such parts and the user did not ask to move them, or the older parts are
+            not those that the state has a record of.
     """
     in_order = sorted(parts)
     last = resumed.committed + (resumed.pending and not resumed.set_aside)
@@ -106,10 +107,10 @@ def _check_last(
 
 
 def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity | None, own: Identity) -> None:
-    """A part of the tick is there already: it stays if it is this tick's.
+    """Check that an existing part of the tick is this tick's; it then stays.
 
     Raises:
-        EngineError: it was made from something else.
+        EngineError: The part has another identity: its rows were made from something else.
     """
     if stored == own:
         return
@@ -137,7 +138,7 @@ def write_mark(folder: Path, identity: Identity) -> None:
 
 
 def read_mark(folder: Path) -> Identity | None:
-    """That of a part; None when it has none, or a damaged one."""
+    """Read the mark of a part; None if it is missing or damaged."""
     try:
         content, checksum = (folder / MARK).read_text().splitlines()
         return dict(json.loads(content)) if checksum == _checksum(content) else None
@@ -150,7 +151,7 @@ def _checksum(content: str) -> str:
 
 
 def format_parts(parts: list[tuple[str, int]]) -> str:
-    """Parts, in words."""
+    """Format parts as text for a message."""
     shown = ", ".join(f'"{insert}" tick {tick}' for insert, tick in parts[:_MAX_LISTED_PARTS])
     more = f" and {len(parts) - _MAX_LISTED_PARTS} more" if len(parts) > _MAX_LISTED_PARTS else ""
     return f"parts of {shown}{more}" if len(parts) > 1 else f"a part of {shown}"

@@ -98,7 +98,7 @@ def _quote_identifier(name: str) -> str:
 
 
 def unreadable_error(sink: Sink, said: str, what: str = "table") -> EngineError:
-    """What is said where what a sink has written cannot be read."""
+    """Return the error for a sink whose output cannot be read."""
     first = next(iter(said.splitlines()), "no reason was given")
     return EngineError(
         f'"{sink.name}": its {what} cannot be read: {first}',

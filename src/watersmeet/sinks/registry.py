@@ -51,10 +51,11 @@ def make_sink(
     console: RowPrinter | None = None,
     functions: Mapping[str, OfBatches] = MappingProxyType({}),
 ) -> Sink:
-    """The sink that ``spec`` asks for, not yet prepared.
+    """Create the sink that ``spec`` describes, not yet prepared.
 
-    ``console`` shows the rows of a console sink; without it they are plain text on standard output.
-    ``functions``: of this process, by the names of the sinks that are one.
+    Args:
+        console: Printer of a console sink's rows; without it they are plain text on standard output.
+        functions: Functions of this process, by the names of the sinks that use them.
     """
     kind = spec.connector.lower()
     if kind == FOREACH_BATCH:
@@ -84,13 +85,15 @@ def target_sinks(sinks: Mapping[str, Sink], names: Collection[str]) -> list[Reme
 
 
 def is_known_part(part: ArrowPart) -> bool:
-    """Whether tasks can be told of the part: its kind is listed."""
+    """Return True if tasks can receive the part: its class is listed in `PARTS`."""
     return (type(part).__module__, type(part).__name__) in PARTS.values()
 
 
 def plain_part(part: ArrowPart) -> dict[str, Any]:
-    """``part`` as plain values that JSON knows, but for its secrets, for `part_from`. Tasks of this run read
-    them: they are not stored."""
+    """Convert ``part``, without its secrets, to plain JSON values for `part_from`.
+
+    Only tasks of this run read them; they are not stored.
+    """
     wanted = (type(part).__module__, type(part).__name__)
     kind = next(kind for kind, part_class in PARTS.items() if part_class == wanted)
     values = dict(vars(part))
@@ -100,9 +103,13 @@ def plain_part(part: ArrowPart) -> dict[str, Any]:
 
 
 def part_from(plain: Mapping[str, Any], secrets: Mapping[str, str] = MappingProxyType({})) -> ArrowPart:
-    """The part that `plain_part` made ``plain`` of; ``secrets``: `Sink.secrets`, in all the same.
+    """Create the part from the values that `plain_part` returned.
 
-    Raises: KeyError for a kind that is not listed.
+    Args:
+        secrets: `Sink.secrets`; may contain more than the part needs.
+
+    Raises:
+        KeyError: The kind is not listed.
     """
     values = dict(plain)
     module, name = PARTS[values.pop("kind")]

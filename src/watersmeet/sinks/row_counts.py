@@ -35,7 +35,7 @@ Places = npt.NDArray[np.int64]
 
 
 class _DeflatedReader(io.RawIOBase):
-    """What a zlib stream holds; for `gzip` and `bz2` Python has such a class."""
+    """Reader of a zlib stream; Python has such classes for `gzip` and `bz2` only."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed
@@ -61,14 +61,16 @@ class _DeflatedReader(io.RawIOBase):
 
 
 def lines_in(file: Path) -> int:
-    """How many lines end in a file."""
+    """Count the line ends in a file."""
     return _count_in_chunks(file, lambda piece: len(_where(piece, _LINE_END)))
 
 
 def records_in(file: Path) -> int:
-    """How many records of CSV end in a file, the header among them; quoted by ``"`` and escaped by ``\\``, as
-    Spark writes them: a field that has a quote or the end of a line in it is quoted, and within quotes both a
-    quote and a backslash have a backslash before them."""
+    """Count the CSV records that end in a file, including the header.
+
+    Fields are quoted by ``"`` and escaped by ``\\``, as Spark writes them: a field that contains a quote
+    or a line end is quoted, and within quotes a backslash precedes each quote and each backslash.
+    """
     records = _Records()
     return _count_in_chunks(file, records.end_in)
 
@@ -81,7 +83,7 @@ class _Records:
         self._held: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
 
     def end_in(self, piece: npt.NDArray[np.uint8]) -> int:
-        """How many records end in the next piece."""
+        """Count the records that end in the next chunk."""
         if len(self._held):
             piece = np.concatenate([self._held, piece])
         self._held = piece[_without_escapes(piece) :]  # what these escape may be in the next one
@@ -95,8 +97,10 @@ class _Records:
 
 
 def _quotes(piece: npt.NDArray[np.uint8]) -> Places:
-    """The quotes that begin or end a field: those with an even number of backslashes before them. (A quote
-    that begins one has none: what comes before it separates fields, or lines.)"""
+    """Find the quotes that begin or end a field: those after an even number of backslashes.
+
+    A quote that begins a field has no backslash before it, but a separator of fields or lines.
+    """
     quotes = _where(piece, _QUOTE)
     escaped = quotes[(quotes > 0) & (piece[quotes - 1] == _ESCAPE)]
     if not len(escaped):
@@ -109,7 +113,7 @@ def _quotes(piece: npt.NDArray[np.uint8]) -> Places:
 
 
 def _without_escapes(piece: npt.NDArray[np.uint8]) -> int:
-    """Where the backslashes at the end of a piece begin."""
+    """Return the position where the trailing backslashes of a chunk begin."""
     end = len(piece)
     while end and piece[end - 1] == _ESCAPE:
         end -= 1

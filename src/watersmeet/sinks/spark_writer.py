@@ -62,7 +62,7 @@ class SparkSink(WithoutParts):
         return False
 
     def discard(self, attempt: str) -> None:
-        """What is out is out."""
+        """Do nothing: published rows cannot be withdrawn."""
 
     def _check_format(self) -> None:
         """Raises: EngineError, if the session has no such data source."""
@@ -80,7 +80,11 @@ class SparkSink(WithoutParts):
             ) from None
 
     def _in_order(self, schema: Schema) -> list[str]:
-        """The result's columns as the table has them. Raises: EngineError, where it has others."""
+        """Return the result's columns in the table's order.
+
+        Raises:
+            EngineError: The table does not exist, is a view, or has other columns.
+        """
         what = f'sink "{self._spec.name}": the table {self._table}'
         given = {field.name.lower(): field for field in schema.fields}
         catalog = self._session.catalog

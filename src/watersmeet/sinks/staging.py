@@ -55,20 +55,20 @@ class RowsPart:
 
 
 def staged_files(parts: Sequence[StagedPart]) -> list[Staged]:
-    """The files that `RowsPart` told of, in the order of the parts."""
+    """Return the files that `RowsPart` reported, in the order of the parts."""
     return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
 
 
 def schema_in(files: Files, name: str) -> pa.Schema:
-    """The columns of a staged file."""
+    """Read the schema of a staged file."""
     return pa.ipc.open_stream(files.read(name)).schema
 
 
 def batches_in(files: Files, name: str, rows: int, sink: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a staged file, in order.
+    """Yield the rows of a staged file, in order.
 
     Raises:
-        EngineError: it has not the rows that it had.
+        EngineError: The file no longer has the number of rows that was staged.
     """
     there = 0
     for batch in pa.ipc.open_stream(files.read(name)):
@@ -94,7 +94,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 
 
 def _cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of very wide rows, in some that are as large as a file may be, about."""
+    """Split batches of very wide rows into batches of about the maximum file size."""
     for batch in batches:
         step = max(1, min(MAX_FILE_ROWS, batch.num_rows * MAX_FILE_BYTES // max(batch.nbytes, 1)))
         yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
@@ -113,14 +113,14 @@ _STAGED, _ERROR = "staged", "error"
 
 
 def staged_by_tasks(frame: Frame, part: ArrowPart) -> list[StagedPart]:
-    """Stage all rows of a frame with ``part``; what it said, once per task that had rows.
+    """Stage all rows of a frame with ``part``, and return its report of each task that had rows.
 
     Args:
-        part: sent to tasks as it is, its secrets too; Spark does not show it. It is told no numbers of
-            partitions (always 0), and must tell attempts apart by itself.
+        part: Sent to tasks unchanged, including its secrets; Spark does not show it. It receives no
+            partition numbers (always 0) and must distinguish attempts by itself.
 
     Raises:
-        WatersmeetError: the first one that a part raised.
+        WatersmeetError: The first error that a part raised.
     """
     said = [json.loads(row[0]) for row in frame.mapInArrow(_StageRows(part), f"{_STAGED} STRING").collect()]
     for row in said:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 @dataclass(frozen=True)
 class SortKey:
-    """What rows are ordered by: a column of theirs, by its ``name``."""
+    """Column by which rows are ordered, given by its ``name``."""
 
     name: str
     descending: bool = False
@@ -20,10 +20,12 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows of equal ``partition`` (names of columns; none: all rows) are numbered from 1 in the order of
-    ``order``: of what is asked for, and then of all other columns, so that no two rows that differ are equal
-    in it; equal rows have as many numbers as they are. ``number``: the column that holds it. ``most``: rows
-    with a greater number do not go out; None: nothing has said so yet. ``text``: as it was written.
+    """Numbering of rows by ROW_NUMBER().
+
+    Rows with equal ``partition`` (column names; empty: all rows) are numbered from 1 in the order of
+    ``order``: the requested columns, then all other columns, so that rows that differ are never equal
+    in the order. Equal rows get one number each. ``number``: the column of the number. ``most``: rows
+    with a greater number are not emitted; None: no limit known yet. ``text``: the SQL as written.
     """
 
     partition: tuple[str, ...]
@@ -96,7 +98,7 @@ class AggregateCall:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Is the node a call of an aggregate function, with what is written behind it?"""
+    """Return True if the node is a call of an aggregate function, including its suffixes."""
     if isinstance(node, _WRAPPERS):
         return is_aggregate(node.this)
     if isinstance(node, exp.Window):
@@ -110,7 +112,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def aggregate_name(node: exp.Expr) -> str:
-    """Spark's name of the function, in lower case."""
+    """Return Spark's name of the function, in lower case."""
     inner: exp.Expr = node
     while isinstance(inner, _WRAPPERS):
         inner = inner.this
@@ -122,7 +124,11 @@ def aggregate_name(node: exp.Expr) -> str:
 
 
 def call_of(node: exp.Expr) -> AggregateCall:
-    """The call taken apart. ``node``: one for which `is_aggregate` holds, or a function only Spark knows."""
+    """Split an aggregate call into its parts.
+
+    Args:
+        node: A node for which `is_aggregate` is True, or a function that only Spark knows.
+    """
     function, condition = aggregate_name(node), None
     inner: exp.Expr = node
     if isinstance(inner, exp.Filter):

@@ -29,12 +29,15 @@ TOMBSTONES_US = 24 * 60 * 60 * 1_000_000
 
 @dataclass(frozen=True)
 class PrimaryKey:
-    """Of a table with at most one row per key: a record that comes takes the place of the key's row, and one
-    that goes deletes it, whatever else it says.
+    """Primary key of a table with at most one row per key.
 
-    ``columns``: those of the key, which are not NULL. ``sequence``: a column by which the changes of a key
-    are ordered; None: as they come. ``tombstones_us``: how long a delete is remembered by the clock of the
-    ticks, so that an older change that comes after it is known for one; None: not at all.
+    An upsert record replaces the row of its key; a delete record deletes that row, whatever its other
+    columns contain.
+
+    ``columns``: the columns of the key, which are not NULL. ``sequence``: the column that orders the
+    changes of a key; None: arrival order. ``tombstones_us``: how long a delete is remembered, in µs
+    by the clock of the ticks, so that an older change that arrives after it is recognized as older;
+    None: not at all.
     """
 
     columns: tuple[str, ...]

@@ -17,20 +17,23 @@ _YEAR_US = 365 * 24 * 60 * _MINUTE_US
 
 @dataclass(frozen=True)
 class Connector:
-    """What a connector can do.
+    """Capabilities of a connector.
 
-    ``aliases``: other names of it. Of what is read: ``tables``: as a whole, again and again;
-    ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
-    carries one; ``in_order``: rows of a tick come in an order, which is the same when it is repeated;
-    ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a folder of files;
-    ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes rows, so many per
-    second; ``kept_by_spark``: what Spark keeps of it beside its offsets, and what it has written, is not
-    known here; ``max_ahead_us``: rows with a TIMESTAMP or DATE further ahead of the clock are set aside, if
-    nothing else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it
-    cannot be said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one
-    name twice; ``compact_by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a
-    table of
-    Parquet files; ``read_instead``: what to write where somebody wants to read from a connector that cannot.
+    ``aliases``: its other names.
+
+    For reading: ``tables``: it can be read completely and repeatedly; ``one_partition``: its rows
+    carry no partition, because it has only one; ``tells_partitions``: each row carries its partition;
+    ``in_order``: rows of a tick have an order, which is the same when the tick is repeated; ``log``:
+    rows have offsets per partition, and the oldest rows may be deleted; ``files``: it is a folder of
+    files; ``snapshot``: it reads a database's content, which does not include changes; ``own_rate``:
+    it generates a number of rows per second; ``kept_by_spark``: the engine does not know what Spark
+    stores for it in addition to its offsets and what Spark wrote; ``max_ahead_us``: default limit in
+    µs for a TIMESTAMP or DATE ahead of the clock; rows further ahead go to the side output;
+    ``refresh_us``: default interval in µs at which a table is reread (None: it cannot be set).
+
+    For writing: ``sinks``: it accepts rows; ``unique_names``: it rejects duplicate column names;
+    ``by_key``: a row may replace another, by a PRIMARY KEY; ``parquet``: it is a table of Parquet
+    files; ``read_instead``: the advice for users who try to read from a connector that only writes.
     """
 
     name: str
@@ -121,7 +124,11 @@ BY_NAME: Mapping[str, Connector] = {
 
 
 def connector_of(name: str) -> Connector:
-    """The connector so named by us. Raises: SpecError, when there is none."""
+    """Return the connector with that canonical name.
+
+    Raises:
+        SpecError: There is no such connector.
+    """
     try:
         return _OF_NO_TEXT.get(name) or CONNECTORS[name]
     except KeyError:

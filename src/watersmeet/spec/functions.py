@@ -125,7 +125,10 @@ class Signature:
         return count in self.counts or (self.more and count > MOST_ARGUMENTS)
 
     def type_of(self, arguments: Sequence[Argument] | None) -> SqlType | None:
-        """The type of a call's result. ``arguments``: None where it is not known which they are.
+        """Return the type of a call's result, or None if it is unknown.
+
+        Args:
+            arguments: None if the arguments are unknown.
 
         >>> signature_of("coalesce").type_of([Argument(INT), Argument(BIGINT)])
         SqlType('BIGINT')
@@ -140,7 +143,8 @@ class Signature:
         return result_of(self.result, arguments)
 
     def words(self) -> str:
-        """
+        """Format the allowed numbers of arguments for a message.
+
         >>> signature_of("substring").words(), signature_of("upper").words()
         ('2 or 3 arguments', '1 argument')
         """
@@ -186,7 +190,7 @@ def _table() -> _Table:
 
 
 def spark_version() -> str:
-    """Of the Spark that the table was made from."""
+    """Return the version of Spark from which the function table was built."""
     return _table().spark
 
 
@@ -195,8 +199,10 @@ def function_names() -> tuple[str, ...]:
 
 
 def scalar_functions() -> tuple[str, ...]:
-    """Those that compute a value of a row, the same for the same row again; without those of `OF_THE_SESSION`
-    and `OF_GROUPS`."""
+    """Return the deterministic functions that compute a value from one row.
+
+    Leave out those of `OF_THE_SESSION` and `OF_GROUPS`.
+    """
     left_out = {*OF_THE_SESSION, *OF_GROUPS}
     return tuple(
         name
@@ -206,12 +212,12 @@ def scalar_functions() -> tuple[str, ...]:
 
 
 def signature_of(name: str) -> Signature | None:
-    """Of the function of that name, in any case; None: Spark has none."""
+    """Return the signature of a function, ignoring case; None: Spark has no such function."""
     return _table().functions.get(name.lower())
 
 
 def operator_refuses(operator: str, left: SqlType, right: SqlType) -> bool:
-    """Whether Spark certainly refuses operands of these types; unknown types never are.
+    """Return True if Spark certainly rejects operands of these types; False for unknown types.
 
     >>> from watersmeet.types.sql_type import UNKNOWN
     >>> operator_refuses("*", TIMESTAMP, INT), operator_refuses("*", INT, UNKNOWN)
@@ -224,7 +230,7 @@ def operator_refuses(operator: str, left: SqlType, right: SqlType) -> bool:
 
 
 def form_refuses(form: str, kind: SqlType) -> bool:
-    """The same of one operand.
+    """Return True if Spark certainly rejects an operand of this type in ``form``.
 
     >>> form_refuses("NOT", INT), form_refuses("WHEN", BOOLEAN)
     (True, False)
@@ -233,7 +239,7 @@ def form_refuses(form: str, kind: SqlType) -> bool:
 
 
 def family_of(kind: SqlType) -> str | None:
-    """The family of a Spark type; None for one that is not known here.
+    """Return the family of a Spark type; None for an unknown type.
 
     >>> from watersmeet.types.sql_type import SMALLINT, UNKNOWN
     >>> family_of(decimal(8, 2)), family_of(SMALLINT), family_of(UNKNOWN)

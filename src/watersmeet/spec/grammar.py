@@ -90,7 +90,7 @@ class GrammarParser(SparkParser):
     }
 
     def _parse_equality(self, parse_is: bool = True) -> Any:
-        """``booleanExpression`` without AND and OR."""
+        """Parse ``booleanExpression`` without AND and OR."""
         if self._match(TokenType.NOT):
             return self.expression(exp.Not(this=self._needed(self._parse_equality())))
         return self._predicated(self._parse_bitwise())
@@ -102,7 +102,7 @@ class GrammarParser(SparkParser):
         return self._predicated(self._parse_bitwise())
 
     def _parse_bitwise(self) -> Any:
-        """``valueExpression``: what Spark takes where sqlglot asks for this."""
+        """Parse ``valueExpression``, which Spark accepts where sqlglot calls this method."""
         return self._level(0)
 
     def _parse_term(self, parse_mod: bool = True) -> Any:
@@ -140,7 +140,7 @@ class GrammarParser(SparkParser):
         return of[self._prev.token_type] if self._match_set(of) else None
 
     def _is_shift_next(self) -> str:
-        """``<<``, ``>>`` or ``>>>`` as the next tokens; else nothing."""
+        """Return ``<<``, ``>>`` or ``>>>`` if the next tokens form one; otherwise an empty text."""
         token = self._curr
         if token is None or token.token_type not in (TokenType.LT, TokenType.GT):
             return ""
@@ -186,7 +186,10 @@ class GrammarParser(SparkParser):
         return expr
 
     def _parse_atom(self) -> Any:
-        """sqlglot's short way, but for literals, of which more is known in `_parse_primary`."""
+        """Parse an atom by sqlglot's fast path, except literals.
+
+        `_parse_primary` knows more about literals.
+        """
         token = self._curr
         if token is not None and token.token_type in (TokenType.NUMBER, *_TEXTS):
             return None
@@ -200,7 +203,10 @@ class GrammarParser(SparkParser):
         return self.expression(exp.Literal.number(token.text), token)
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
-        """With ``DATE '…'`` and the like, which are values before anything that is written behind them."""
+        """Parse a type or a typed literal such as ``DATE '…'``.
+
+        A typed literal is a value before the parser reads any suffix.
+        """
         token, following = self._curr, self._token(1)
         if token is not None and following is not None and following.token_type in _TEXTS:
             name = token.text.upper()
@@ -217,8 +223,10 @@ class GrammarParser(SparkParser):
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
     def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
-        """A VARCHAR or CHAR that a value is cast to has a length; a TIMESTAMP may be without a zone, which
-        sqlglot passes over."""
+        """Parse a type; require a length for VARCHAR and CHAR in a cast.
+
+        Accept TIMESTAMP WITHOUT TIME ZONE, whose suffix sqlglot ignores.
+        """
         token, following = self._curr, self._token(1)
         type_ = super()._parse_types(check_func, *args, **kwargs)
         if isinstance(type_, exp.DataType) and type_.this in _INSTANTS and self._has_read(_NO_ZONE):
@@ -231,7 +239,7 @@ class GrammarParser(SparkParser):
         return type_
 
     def _has_read(self, words: tuple[str, ...]) -> bool:
-        """Whether these are the last ones."""
+        """Return True if the last tokens read are these words."""
         read = self._tokens[max(0, self._index - len(words)) : self._index]
         return tuple(token.text.upper() for token in read) == words
 
@@ -248,7 +256,7 @@ class GrammarParser(SparkParser):
         return super()._parse_primary()
 
     def _parse_placeholder(self) -> Any:
-        """``?`` and ``:name``: nobody gives their values."""
+        """Reject the parameters ``?`` and ``:name``, because a job has no parameters."""
         if self._match_set(_PARAMETERS):
             sign = self._prev
             raise MisreadError(
@@ -265,8 +273,10 @@ class GrammarParser(SparkParser):
         return super()._parse_column_ops(this)
 
     def _parse_bracket(self, this: Any = None) -> Any:
-        """A place or a key behind a value, which may be a column called ``array``. Other systems make ARRAYs
-        and STRUCTs with brackets and braces, too."""
+        """Parse an index or a key after a value, which may be a column named ``array``.
+
+        Reject brackets and braces that build ARRAYs and STRUCTs, as other systems have them.
+        """
         sign = self._curr
         if sign is None or sign.token_type not in self.BRACKETS:
             return this
@@ -287,7 +297,7 @@ class GrammarParser(SparkParser):
         return _operand(super()._parse_bracket_key_value(is_map))
 
     def _predicated(self, this: Any) -> Any:
-        """With the one predicate that may follow a value."""
+        """Parse the optional single predicate after a value."""
         if this is None:
             return None
         if self._match(TokenType.IS):
@@ -378,7 +388,7 @@ class GrammarParser(SparkParser):
 
 
 def _operand(expr: Any) -> Any:
-    """In parentheses, where it is written as a predicate and was none."""
+    """Wrap an operand in parentheses that would otherwise be written as a predicate."""
     return exp.Paren(this=expr) if isinstance(expr, exp.NullSafeEQ) else expr
 
 
@@ -396,7 +406,10 @@ class SparkGrammar(Spark):
 
 
 def _whole(token: Token, sql: str) -> Token:
-    """A number, or what looks like one and is none, such as ``1.5L``: the parser refuses it at its place."""
+    """Return a number token for a number, or for text that looks like one, such as ``1.5L``.
+
+    The parser rejects a malformed number at its location.
+    """
     if token.token_type not in (TokenType.VAR, TokenType.HEX_STRING) or not sql[token.start].isdigit():
         return token
     text = sql[token.start : token.end + 1]

@@ -44,9 +44,10 @@ class _NotReadError(Exception):
 
 
 def groups_of(pattern: str) -> int | None:
-    """How many groups the pattern has that keep what they match; None: only Java can tell.
+    """Return the number of capturing groups of a pattern; None: only Java knows.
 
-    Raises: PatternError.
+    Raises:
+        PatternError: Java rejects the pattern.
 
     >>> groups_of(r"(\\d+)-(?:x|(y))"), groups_of(r"[a-z&&[^b]]")
     (2, None)
@@ -102,7 +103,7 @@ class _Reader:
         return groups
 
     def _suffix(self) -> None:
-        """``?`` or ``+`` behind a quantifier."""
+        """Read an optional ``?`` or ``+`` after a quantifier."""
         if self._pattern[self._place : self._place + 1] in ("?", "+"):
             self._place += 1
 
@@ -118,7 +119,7 @@ class _Reader:
         self._suffix()
 
     def _group(self) -> tuple[int, int]:
-        """How many are opened, and how many of those keep what they match."""
+        """Read the start of a group; return the number of opened and of capturing groups."""
         pattern, start = self._pattern, self._place
         if not pattern.startswith("(?", start):
             self._place += 1
@@ -137,7 +138,7 @@ class _Reader:
         return int(match[2] == ":"), 0
 
     def _class(self) -> None:
-        """Up to the ``]`` of the class whose ``[`` is passed."""
+        """Read up to the ``]`` of the class whose ``[`` is already read."""
         if self._pattern.startswith("^", self._place):
             self._place += 1
         empty = True
@@ -163,7 +164,7 @@ class _Reader:
         raise PatternError("a character class has no end: ] is missing")
 
     def _property(self) -> None:
-        """Behind ``\\p``: ``{name}``, or a letter."""
+        """Read the name after ``\\p``: ``{name}``, or a letter."""
         name = self._pattern[self._place : self._place + 1]
         self._place += 1
         if name == "{":
@@ -175,7 +176,11 @@ class _Reader:
             raise PatternError(f"there is no character class \\p{{{name}}}")
 
     def _range(self, first: str | None) -> None:
-        """``-z`` behind a character of a class. ``first``: None: it is not known here."""
+        """Read an optional ``-z`` after a character of a class.
+
+        Args:
+            first: The character; None: it is unknown.
+        """
         if not self._pattern.startswith("-", self._place):
             return
         last = self._pattern[self._place + 1 : self._place + 2]

@@ -25,8 +25,10 @@ SMALL_TICKS = "small_ticks"
 
 
 class SmallTicks(Enum):
-    """Who does what a tick has to do where that is little. ``AUTO``: the driver, without a job of Spark's,
-    where it can. ``SPARK``: always tasks of Spark's."""
+    """Executor of ticks with little work.
+
+    ``AUTO``: the driver, without a Spark job, where possible. ``SPARK``: always Spark tasks.
+    """
 
     AUTO = "auto"
     SPARK = "spark"
@@ -38,7 +40,7 @@ def is_set(settings: Mapping[str, str], name: str, *, default: bool = False) -> 
 
 
 def small_ticks_in(settings: Mapping[str, str]) -> SmallTicks:
-    """What the settings of a run say; those are checked."""
+    """Return the value from the settings of a run, which are already checked."""
     return SmallTicks(settings.get(SMALL_TICKS, SmallTicks.AUTO.value))
 
 
@@ -57,16 +59,18 @@ class WatermarkRule(Enum):
 
 
 class OutputMode(Enum):
-    """What a query puts out: rows that are final (EMIT FINAL), or changes of its result (EMIT CHANGES)."""
+    """Rows that a query emits: final rows (EMIT FINAL), or changes of its result (EMIT CHANGES)."""
 
     APPEND = "append"
     CHANGELOG = "changelog"
 
 
 class Lateness(Enum):
-    """What makes a row late. ``COLUMN``: one of its times is below the watermark of that very column.
-    ``JOIN``: its time is below the horizon of the join that it comes to (`conditions.Horizon`); a named
-    exception, for joins of two streams."""
+    """Rule that makes a row late.
+
+    ``COLUMN``: one of its times is below the watermark of that column. ``JOIN``: its time is below
+    the horizon of its join (`conditions.Horizon`); an explicit exception, for joins of two streams.
+    """
 
     COLUMN = "column"
     JOIN = "join"
@@ -78,21 +82,24 @@ class OnIdle(Enum):
 
 
 class OnBroken(Enum):
-    """What becomes of a job when none of the first records of a source parses."""
+    """Action of a job when none of the first records of a source parses."""
 
     STOP = "stop"
     COUNT = "count"
 
 
 class NullTime(Enum):
-    """What a row whose event time is NULL does: it is dropped and counted, or fails the job."""
+    """Effect of a row whose event time is NULL: it is dropped and counted, or it fails the job."""
 
     COUNT = "count"
     FAIL = "fail"
 
 
 class AtLimit(Enum):
-    """What is done where more is kept than may be (`SHEDDING`, `SHEDDING_OF_JOB`, limits of sources)."""
+    """Action when state exceeds a limit.
+
+    The limits are `SHEDDING`, `SHEDDING_OF_JOB` and those of sources.
+    """
 
     STOP = "stop"
     SHED_OLDEST = "shed_oldest"
@@ -100,12 +107,13 @@ class AtLimit(Enum):
 
     @property
     def sheds(self) -> bool:
-        """Rows go that might still have matched."""
+        """True if rows that might still match are dropped."""
         return self is not AtLimit.STOP
 
 
 def shown_share(limit: int | Fraction) -> str:
-    """
+    """Format a limit: a count, or a share as a percentage.
+
     >>> shown_share(5), shown_share(Fraction(1, 200))
     ('5', '0.5 %')
     """
@@ -153,5 +161,5 @@ class Options:
 
     @property
     def mode(self) -> OutputMode:
-        """That of a planned query."""
+        """Output mode of a planned query; append if no option sets it."""
         return self.output_mode or OutputMode.APPEND

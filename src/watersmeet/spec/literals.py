@@ -49,12 +49,13 @@ class Number:
 
     @property
     def is_whole(self) -> bool:
-        """Of a type of whole numbers."""
+        """True if the type is an integer type."""
         return self.type.is_integer
 
 
 def is_number(text: str) -> bool:
-    """
+    """Return True if the text is a number literal of Spark.
+
     >>> is_number("1.5e3BD"), is_number("1e3L"), is_number("5.")
     (True, False, True)
     """
@@ -62,7 +63,13 @@ def is_number(text: str) -> bool:
 
 
 def read_number(text: str, *, negative: bool = False) -> Number:
-    """A number without its sign. ``negative``: it has one, which is part of it. Raises: NumberError.
+    """Parse a number literal without its sign.
+
+    Args:
+        negative: The number has a minus sign, which is part of its value.
+
+    Raises:
+        NumberError: The text is not a number, or is too long.
 
     >>> read_number("2147483648").type, read_number("2147483648", negative=True)
     (SqlType('BIGINT'), Number(value=Fraction(-2147483648, 1), type=SqlType('INT')))
@@ -91,7 +98,7 @@ def read_number(text: str, *, negative: bool = False) -> Number:
 
 
 def double_of(text: str) -> float:
-    """The value of a number as a DOUBLE.
+    """Return the value of a number literal as a DOUBLE.
 
     >>> double_of("1.5F"), double_of("3L")
     (1.5, 3.0)
@@ -132,8 +139,9 @@ _MOST = 2**63 + _US_OF_DAY
 
 
 def typed_problem(kind: str, text: str) -> tuple[str, str] | None:
-    """Why ``text`` cannot stand behind the name of that type, and what to do; None: it can, or is a word for
-    a time.
+    """Return the problem and the hint if ``text`` is not a literal of type ``kind``.
+
+    Return None if it is one, or if it is a word for a time.
 
     >>> typed_problem("DATE", "2024-13-01")
     ("DATE '2024-13-01' is not a valid DATE", "write one as DATE '2024-01-31'")

@@ -124,7 +124,7 @@ class Source:
 
     @property
     def traits(self) -> Connector:
-        """What its connector can do."""
+        """Capabilities of its connector."""
         return connector_of(self.connector)
 
     @property
@@ -134,7 +134,10 @@ class Source:
 
     @property
     def first_partitions(self) -> tuple[str, ...]:
-        """Those that it has before its first row: ``("",)`` if it is one; others are known from theirs."""
+        """Partitions that the source has before its first row.
+
+        ``("",)`` if it has only one; the engine learns others from their rows.
+        """
         return ("",) if self.is_one_partition else self.partitions
 
     def column(self, name: str) -> Column | None:
@@ -155,12 +158,13 @@ def bare(expr: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Branch:
-    """One source's way into an input: views flattened to expressions over the source's columns.
+    """One source that feeds an input: views flattened to expressions over the source's columns.
 
-    ``columns`` is aligned with `Input.columns`; ``lags`` with `Input.event_times`. ``beneath`` filters before
-    IMPOSE_ORDER (rows that fail it are not part of the stream); ``above`` filters after it (rows that fail
-    are still judged for lateness and move the watermark). None: no filter. Branches of one input meet in the
-    input's types: `bare` is a column as it is stored, without a cast to that type.
+    ``columns`` is aligned with `Input.columns`; ``lags`` with `Input.event_times`. ``beneath``
+    filters before IMPOSE_ORDER: rows that fail it do not belong to the stream. ``above`` filters
+    after it: rows that fail it may still be late and still advance the watermark. None: no filter.
+    Branches of one input have the input's types in common: `bare` is a column as stored, without a
+    cast to that type.
     """
 
     source: Source
@@ -204,7 +208,7 @@ class Input:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Of its own branches, not of stages beneath."""
+        """Sources of its own branches, without those of its stages."""
         return tuple(branch.source for branch in self.branches if isinstance(branch, Branch))
 
     @property
@@ -213,7 +217,11 @@ class Input:
 
     @property
     def primary_key(self) -> PrimaryKey | None:
-        """Of an input that is the records of a table with one: changes of rows, which are none yet."""
+        """Primary key of an input whose records are changes of a table that has one.
+
+        These records are not yet rows of the table. None if the table has no key, or if the input is read
+        as of a time.
+        """
         keys = [source.primary_key for source in self.sources]
         return keys[0] if keys and not self.as_of else None
 
@@ -224,8 +232,10 @@ class Input:
 
     @property
     def names_whole_rows(self) -> bool:
-        """What takes a row of it back says all of the row, which may be one that is not there. A change by a
-        primary key, of what is compared, or of what is made of groups, is of a row that is."""
+        """True if a retraction names the whole row, and may name a row that does not exist.
+
+        A change by a primary key, of a compared source, or of a result of groups names a row that exists.
+        """
         if self.as_of:
             return False
         beneath = [i for stage in self.stages if stage.aggregation is None for i in stage.inputs]
@@ -242,8 +252,10 @@ class Input:
 
     @property
     def changes(self) -> bool:
-        """Rows of it, or of what is beneath, may be taken back. What a row met of a table as of its tick
-        stays as it was."""
+        """True if rows of the input, or of its stages, may be retracted.
+
+        The match of a row with a table as of its tick never changes.
+        """
         if self.as_of:
             return False
         own = any(source.changes or source.is_table for source in self.sources)
@@ -265,7 +277,7 @@ class JoinKind(Enum):
 
     @property
     def pads_left(self) -> bool:
-        """Rows of the left side that never match are put out: padded, or as they are by an ANTI join."""
+        """True if the join emits left rows that never match: padded, or unchanged by an ANTI join."""
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.ASOF_LEFT)
 
     @property
@@ -284,7 +296,7 @@ class JoinKind(Enum):
 
 
 class Clause(Enum):
-    """How the condition of a join is written; ``NONE``: comma, CROSS JOIN."""
+    """SQL clause of a join's condition; ``NONE``: comma, CROSS JOIN."""
 
     ON = "ON"
     USING = "USING"
@@ -296,11 +308,11 @@ class Clause(Enum):
 class Join:
     """``left kind JOIN right ON on``; ``on`` None is TRUE (comma join, CROSS JOIN).
 
-    USING has been turned into equalities in ``on``; how its columns are put out is in `Query.outputs`.
-    ``where``: a filter of the rows that leave the join, padded ones too (WHERE of a view or sub-query).
-    ``match``: of an ASOF join, MATCH_CONDITION: its first comparison says which row is nearest; None: the one
-    inequality of times in ``on`` does. ``clause``: for messages. ``plan``: how the joins of its SELECT are to
-    be run, where a hint says so.
+    The parser converts USING to equalities in ``on``; `Query.outputs` defines its columns. ``where``:
+    a filter of the rows that leave the join, including padded rows (WHERE of a view or subquery).
+    ``match``: the MATCH_CONDITION of an ASOF join, whose first comparison defines the nearest row;
+    None: the one inequality of times in ``on`` defines it. ``clause``: for messages. ``plan``: the
+    plan that a hint requests for the joins of its SELECT.
     """
 
     left: Relation
@@ -322,7 +334,7 @@ Relation = Input | Join
 
 
 def inputs_of(relation: Relation) -> Iterator[Input]:
-    """The inputs of a relation, in the query's order."""
+    """Yield the inputs of a relation, in the query's order."""
     if isinstance(relation, Input):
         yield relation
     else:
@@ -331,7 +343,7 @@ def inputs_of(relation: Relation) -> Iterator[Input]:
 
 
 def with_inputs(relation: Relation, change: Callable[[Input], Input]) -> Relation:
-    """The same relation, each input of it changed."""
+    """Return the relation with ``change`` applied to each input."""
     if isinstance(relation, Input):
         return change(relation)
     left, right = with_inputs(relation.left, change), with_inputs(relation.right, change)
@@ -339,8 +351,10 @@ def with_inputs(relation: Relation, change: Callable[[Input], Input]) -> Relatio
 
 
 def with_branches(query: Query, change: Callable[[Branch], Branch | StageBranch]) -> Query:
-    """The query and its stages, each branch that reads a source changed, but those of inputs that are looked
-    up as of a time."""
+    """Apply ``change`` to each branch of the query and its stages that reads a source.
+
+    Branches of inputs that are looked up as of a time stay unchanged.
+    """
 
     def of_branch(branch: Branch | StageBranch) -> Branch | StageBranch:
         if isinstance(branch, StageBranch):
@@ -354,7 +368,7 @@ def with_branches(query: Query, change: Callable[[Branch], Branch | StageBranch]
 
 
 def visible_inputs(relation: Relation) -> Iterator[Input]:
-    """The inputs whose columns the relation's rows have, in the query's order."""
+    """Yield the inputs whose columns the relation's rows have, in the query's order."""
     if isinstance(relation, Input):
         yield relation
     else:
@@ -441,14 +455,17 @@ class Query:
 
     @property
     def every(self) -> tuple[Query, ...]:
-        """The query and its stages, each before those beneath it."""
+        """The query and its stages, each before its own stages."""
         return (self, *(query for i in self.inputs for stage in i.stages for query in stage.every))
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: as in
-    `spec.connectors`. ``primary_key``: the columns by which a row there takes the place of another."""
+    """Destination of an INSERT.
+
+    ``columns`` None: the columns of the query. ``connector``: a name from `spec.connectors`.
+    ``primary_key``: the columns by which a row replaces another in the sink.
+    """
 
     name: str
     connector: str
@@ -458,7 +475,7 @@ class Sink:
 
     @property
     def traits(self) -> Connector:
-        """What its connector can do."""
+        """Capabilities of its connector."""
         return connector_of(self.connector)
 
     @property

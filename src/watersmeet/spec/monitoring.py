@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As it stands in a URL.
+        """The address as written in a URL.
 
         >>> Address("::1", 9464).words
         '[::1]:9464'
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it.
+        """True if only this machine can connect to the address.
 
         >>> [Address(host, 80).is_loopback for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "a.org")]
         [True, True, True, False, False]
@@ -60,7 +60,7 @@ class Address(NamedTuple):
 
 
 def address_in(text: str) -> Address | None:
-    """The address that a text says, on this machine alone where it says only a port; None: it says none.
+    """Parse an address; a port alone listens only on this machine. Return None for other text.
 
     >>> address_in("9464"), address_in("[::]:80")
     (Address(host='127.0.0.1', port=9464), Address(host='::', port=80))
@@ -74,8 +74,13 @@ def address_in(text: str) -> Address | None:
 
 
 def cannot_listen(what: str, address: Address, error: Exception, hint: str) -> EngineError:
-    """The error of who cannot listen at an address. ``what``: is not possible then; ``error``: of the system;
-    ``hint``: where else."""
+    """Build the error for an address at which the engine cannot listen.
+
+    Args:
+        what: The consequence that begins the message, such as "the page cannot be shown".
+        error: The operating system's error.
+        hint: Another address to use.
+    """
     taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
     why = "another program uses this port" if taken else str(getattr(error, "strerror", None) or error)
     return EngineError(
@@ -137,16 +142,17 @@ def describe_access(token: AccessToken | None, address: Address) -> str:
 
 
 def load_token(setting: str | None) -> AccessToken | None:
-    """Read the token, and make one if the file does not exist.
+    """Read the access token; create the file if it does not exist.
 
     Args:
-        setting: the path of the file, or `NO_TOKEN`; None: ``watersmeet/token`` in the user's folder of
-            configuration.
+        setting: The path of the file, or `NO_TOKEN`; None: ``watersmeet/token`` in the user's
+            configuration folder.
 
-    Returns None if no token is asked for.
+    Returns:
+        The token, or None if the setting is `NO_TOKEN`.
 
     Raises:
-        EngineError: the file cannot be read or made, others may read it, or it has no token.
+        EngineError: The file cannot be read or created, other users may read it, or it has no token.
     """
     if setting is not None and setting.strip().lower() == NO_TOKEN:
         return None

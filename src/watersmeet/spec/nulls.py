@@ -21,12 +21,16 @@ IsNull = Callable[[exp.Column], bool]
 
 
 def is_null_of_nulls(expr: Expr) -> bool:
-    """Is it certainly NULL where all columns in it are?"""
+    """Return True if the expression is certainly NULL when all its columns are NULL."""
     return is_null_where(expr, lambda column: True)
 
 
 def is_null_where(expr: Expr, is_null: IsNull) -> bool:
-    """Is it certainly NULL where the columns are of which ``is_null`` says so? The others may be anything."""
+    """Return True if the expression is certainly NULL when certain columns are NULL.
+
+    Args:
+        is_null: Returns True for those columns; the others may have any value.
+    """
     match expr:
         case exp.Column():
             return is_null(expr)
@@ -47,7 +51,7 @@ def is_null_where(expr: Expr, is_null: IsNull) -> bool:
 
 
 def is_not_true_where(condition: Expr, is_null: IsNull) -> bool:
-    """Is it certainly FALSE or NULL where these columns are NULL?"""
+    """Return True if the condition is certainly FALSE or NULL when these columns are NULL."""
     match condition:
         case exp.Paren():
             return is_not_true_where(condition.this, is_null)
@@ -70,6 +74,6 @@ def is_not_true_where(condition: Expr, is_null: IsNull) -> bool:
 
 
 def _operands(expr: Expr) -> Sequence[Expr]:
-    """What it is computed of; types and names of units are no operands."""
+    """Return the operands of an expression; types and unit names are not operands."""
     children: Iterable[Expr] = expr.iter_expressions()
     return [child for child in children if not isinstance(child, (exp.DataType, exp.Var, exp.Identifier))]

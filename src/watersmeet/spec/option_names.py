@@ -29,7 +29,7 @@ class Words:
     make: str
 
     def such_as(self, name: str, value: str) -> str:
-        """How that is said, with a value."""
+        """Return an example of an option with a value."""
         return f"{name}{self.equals}'{value}'"
 
 

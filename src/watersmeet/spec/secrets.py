@@ -39,12 +39,12 @@ class OpaqueSecret(Secret):
 
 
 def guarded(name: str, value: str) -> str:
-    """The value of an option, as a `Secret` where its name says that it is one.
+    """Return the value of an option, as a `Secret` if the option's name marks it as one.
 
     >>> {"user": guarded("user", "reader"), "password": guarded("password", "x")}
     {'user': 'reader', 'password': '***'}
 
-    The name of a file that has a secret is none:
+    The name of a file that contains a secret is not a secret:
 
     >>> guarded("token_file", "/etc/watersmeet/token")
     '/etc/watersmeet/token'
@@ -54,7 +54,7 @@ def guarded(name: str, value: str) -> str:
 
 
 def public(name: str, value: str) -> str:
-    """What may be shown of an option's value: of a URL all but who is in it, and with which password."""
+    """Return the printable part of an option's value; mask the user and password of a URL."""
     if isinstance(value, OpaqueSecret) or _SECRET.search(name):
         return HIDDEN
     return without_secrets(value) if name.lower().rpartition(".")[2] in ("url", "uri") else value
@@ -71,7 +71,9 @@ def without_value(message: str, name: str, value: str) -> str:
 
 
 def public_setting(name: str, value: str) -> str:
-    """What may be shown of a setting, of Spark's too, whose values may be options of Java, or URLs.
+    """Return the printable part of a setting's value.
+
+    Settings of Spark are included; their values may be Java options, or URLs.
 
     >>> public_setting("spark.driver.extraJavaOptions", "-Da=b -DtrustStorePassword=x")
     '-Da=b -DtrustStorePassword=***'
@@ -82,7 +84,9 @@ def public_setting(name: str, value: str) -> str:
 
 
 def public_option(name: str, value: str) -> str:
-    """What may be shown of a value that may be a URL, whatever its name; two that differ elsewhere still do.
+    """Return the printable part of a value that may be a URL, whatever the option's name is.
+
+    Values that differ in other parts still differ.
 
     >>> public_option("path", "s3a://key:x@shop/token=5/in")
     's3a://***@shop/token=5/in'
@@ -111,7 +115,8 @@ def secrets_of_url(url: str) -> list[str]:
 
 
 def without_secrets(url: str) -> str:
-    """
+    """Replace the user, the password and secret parameters of a URL by ``***``.
+
     >>> without_secrets("jdbc:postgresql://me:secret@db:5432/shop?ssl=true&password=x")
     'jdbc:postgresql://***@db:5432/shop?ssl=true&password=***'
     """

@@ -11,9 +11,9 @@ Time = tuple[str, str]
 
 
 def time_of(branch: StageBranch, i: Input, column: str) -> Time | None:
-    """The event time of the stage that a column of the input is on this branch; None: it is none there.
+    """Return the stage's event time that a column of the input is on this branch, or None.
 
-    A plain column, or one cast to another type of times or integers.
+    Such a column is a plain column, or one cast to another time or integer type.
     """
     place = next(n for n, declared in enumerate(i.columns) if declared.name == column)
     plain = _plain(branch.columns[place])
@@ -24,7 +24,7 @@ def time_of(branch: StageBranch, i: Input, column: str) -> Time | None:
 
 
 def output_time(stage: Query, expr: Expr) -> Time | None:
-    """The event time that an output of a stage is; None: it is none."""
+    """Return the event time that an output of a stage is, or None."""
     plain = _plain(expr)
     if plain is None:
         return None
@@ -35,8 +35,10 @@ def output_time(stage: Query, expr: Expr) -> Time | None:
 
 
 def may_be_null(i: Input, column: str) -> bool:
-    """Whether a row of the input may have a NULL in an event time: a stage's may, where a join pads it. (Of a
-    source, such rows are dropped.)"""
+    """Return True if a row of the input may have NULL in an event time.
+
+    A stage's row may, if a join pads it. Rows of a source with a NULL event time are dropped.
+    """
     for branch in i.branches:
         if isinstance(branch, StageBranch):
             time = time_of(branch, i, column)
@@ -54,7 +56,10 @@ def _may_be_null_in(stage: Query, time: Time) -> bool:
 
 
 def padded_aliases(relation: Relation) -> frozenset[str]:
-    """The inputs whose columns may all be NULL in rows of the relation, because a join pads them."""
+    """Return the inputs whose columns may all be NULL in rows of the relation.
+
+    A join pads these inputs.
+    """
     if isinstance(relation, Input):
         return frozenset()
     left, right = padded_aliases(relation.left), padded_aliases(relation.right)
@@ -68,7 +73,7 @@ def padded_aliases(relation: Relation) -> frozenset[str]:
 
 
 def _plain(expr: Expr) -> exp.Column | None:
-    """The column that an expression is, but for casts and parentheses."""
+    """Return the column of an expression that is only casts and parentheses around it, or None."""
     inner = expr.unnest()
     while isinstance(inner, exp.Cast):
         inner = inner.this.unnest()

@@ -19,10 +19,10 @@ _PART = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|(.)", re.DOTALL)
 
 
 def pattern_problem(pattern: str, *, reading: bool) -> str | None:
-    """Why Spark refuses the pattern; None: it does not.
+    """Return the reason why Spark rejects the pattern, or None.
 
     Args:
-        reading: texts are read by it; else they are written.
+        reading: The pattern reads texts; otherwise it writes them.
 
     >>> pattern_problem("YYYY-MM-dd", reading=False)
     'YYYY is not a pattern letter, but yyyy is'

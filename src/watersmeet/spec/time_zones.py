@@ -17,14 +17,20 @@ _APART = ("posix/", "right/", "SystemV/")
 
 @cache
 def regions() -> frozenset[str]:
-    """Names like ``Europe/Berlin``. Three letters (EST, IST, …) stand for other zones in Java."""
+    """Return time zone names such as ``Europe/Berlin``.
+
+    Leave out three-letter names (EST, IST, …), which denote other zones in Java.
+    """
     return frozenset(
         name for name in zoneinfo.available_timezones() if "/" in name and not name.startswith(_APART)
     )
 
 
 def zone_named(text: str) -> str | None:
-    """The zone's one name: ``UTC``, ``+05:30``, ``America/New_York``; None: there is no such zone."""
+    """Return the canonical name of a zone, or None if there is no such zone.
+
+    Canonical names are ``UTC``, ``+05:30`` and ``America/New_York``, for example.
+    """
     name = text.strip()
     if name.upper() in ("UTC", "Z", "GMT", "ETC/UTC", "+00:00", "-00:00"):
         return UTC
@@ -38,7 +44,7 @@ def zone_named(text: str) -> str | None:
 
 
 def hint_for(text: str) -> str:
-    """What to write instead of a name that is no zone."""
+    """Return what to write instead of a name that is not a time zone."""
     wanted = text.strip().lower()
     by_lower = {name.lower(): name for name in sorted(regions())}
     near = difflib.get_close_matches(wanted, by_lower, n=1)

@@ -21,7 +21,7 @@ _WRITTEN = ("sep", "delimiter", "nullvalue", "emptyvalue")
 
 
 def untold_by(sink: Sink) -> str | None:
-    """The option of a file sink by which its rows cannot be counted, as it is written; None: they can."""
+    """Return the option, as written, that makes a file sink's rows uncountable, or None."""
     wanted = format_of(sink.options)
     if wanted not in ("json", "csv"):
         return None
@@ -41,7 +41,7 @@ def untold_by(sink: Sink) -> str | None:
 
 
 def untold(sink: Sink) -> tuple[str, ...]:
-    """Warnings: that nothing would tell if such a sink lost rows."""
+    """Return warnings that the engine would not detect lost rows of such a sink."""
     option = untold_by(sink)
     if option is None:
         return ()

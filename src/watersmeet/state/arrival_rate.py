@@ -18,10 +18,13 @@ from watersmeet.state.stored_record import StoredRecord
 
 
 class Pace(StoredRecord):
-    """Of one event time of one side of a node. ``mark``: its watermark as of the last tick that was counted.
-    ``rows``, ``span``: how many rows came, and how much event time they cover; ``rows_before``,
-    ``span_before``: the same for the stretch before. ``first``: least and greatest time of the rows that came
-    before there was a watermark; it covers them."""
+    """The arrival rate of one event time of one side of a node.
+
+    ``mark``: its watermark as of the last counted tick. ``rows``, ``span``: the number of rows that
+    arrived, and the event time that they cover. ``rows_before``, ``span_before``: the number of rows
+    and the event time of the preceding stretch. ``first``: least and greatest time of the rows that
+    arrived before the first watermark; it covers them.
+    """
 
     mark: Watermark = NEVER
     rows: int = 0
@@ -31,12 +34,12 @@ class Pace(StoredRecord):
     first: tuple[int, int] | None = None
 
     def moved(self, rows: int, spans: Sequence[tuple[int, int]], mark: Watermark, *, timed: bool) -> Pace:
-        """After a tick.
+        """Compute the arrival rate after a tick.
 
         Args:
-            rows: how many came that were kept.
-            spans: least and greatest time of parts of them; none: their times are not known to be there. As
-                long as there is no watermark, such rows do not count.
+            rows: the number of rows that arrived and were retained.
+            spans: least and greatest time of parts of these rows. Empty: their times are unknown; such
+                rows do not count until there is a watermark.
             mark: the watermark as of the tick.
             timed: times are µs, not numbers.
         """

@@ -17,8 +17,14 @@ _FILE_ERRORS = ("state-missing", "state-damaged")
 
 
 def fetch_files(store: Store, sizes: Mapping[str, int]) -> Iterator[tuple[str, pa.Buffer | StateError]]:
-    """Each of these names with what it holds, or with what is wrong; where the store does not answer that is
-    told once of those that were asked for together. ``sizes``: about how many bytes each has."""
+    """Yield each name with its content, or with the error of reading it.
+
+    If the store does not respond, the error is reported once for each group of names that are read
+    together.
+
+    Args:
+        sizes: the approximate bytes of each file.
+    """
     for names in _groups(sizes, AT_ONCE if store.is_remote else 1):
         try:
             yield from zip(names, store.read_all(names), strict=True)

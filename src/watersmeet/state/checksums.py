@@ -140,7 +140,11 @@ _SEAL = b'\n{"checksum": "%s"}\n'
 
 
 def add_checksum(name: str, text: str | bytes) -> bytes:
-    """What to store under ``name``. ``text``: JSON on one line."""
+    """Return the bytes to store under ``name``: the content with its checksum.
+
+    Args:
+        text: JSON on one line.
+    """
     content = text.encode() if isinstance(text, str) else text
     return content + _SEAL % _checksum(name, content)
 
@@ -156,14 +160,14 @@ def _encoded(name: str, record: StoredRecord) -> bytes:
 
 
 def verify_checksum(name: str, data: bytes, *, what: str | None = None, hint: str | None = None) -> bytes:
-    """The text that was stored under ``name``.
+    """Verify the checksum of a stored file and return its content.
 
     Args:
-        what: the file as messages call it; None: by its name.
+        what: the file as messages name it; None: by its name.
         hint: what to do about damage; None: restore a copy.
 
     Raises:
-        StateError: it is not, to the last byte, what was stored under this name.
+        StateError: the data is not exactly what was stored under this name.
     """
     content = data[:-_SEAL_BYTES] if len(data) > _SEAL_BYTES else b""
     if not content or data[-_SEAL_BYTES:] != _SEAL % _checksum(name, content):

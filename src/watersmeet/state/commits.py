@@ -47,8 +47,10 @@ Create = Callable[[Store, Manifest], Manifest]
 
 
 class Commits:
-    """The commits of one driver, one after the other. Where the store is remote it is looked in a thread, one
-    look at a time."""
+    """The commits of one driver, one after the other.
+
+    If the store is remote, a thread checks for fencing, one check at a time.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,8 +58,13 @@ class Commits:
         self._look: Future[None] | None = None
 
     def commit(self, manifest: Manifest, create: Create | None = None) -> Manifest:
-        """As `commit`, but where the store is remote, and nobody else creates it, `check` alone says whether
-        it may stay. ``create``: does all of it, in its own way."""
+        """Commit a manifest as `commit` does.
+
+        If the store is remote and ``create`` is None, only `check` reports whether the manifest may stay.
+
+        Args:
+            create: performs the whole commit in its own way.
+        """
         self.check()
         if create is not None or self._thread is None:
             return (create or commit)(self._store, manifest)
@@ -66,13 +73,16 @@ class Commits:
         return stored
 
     def check(self) -> None:
-        """Wait until it is known that the last manifest may stay. Raises: StateError as `commit`, each time
-        that it is asked."""
+        """Wait until the last manifest is known to be valid.
+
+        Raises:
+            StateError: as `commit`, on each call.
+        """
         if self._look is not None:
             self._look.result()
 
     def close(self) -> None:
-        """Nothing is looked for any more; nobody is told what came of the last look."""
+        """Stop checking; the result of the last check is discarded."""
         if self._thread is not None:
             self._thread.shutdown()
 
@@ -117,7 +127,7 @@ def _was_fenced(store: Store, manifest: Manifest) -> bool:
 
 
 def _is_removable(store: Store, manifest: Manifest) -> bool:
-    """Whether the manifest of a driver that was passed is there, and none that others go by."""
+    """Return True if a fenced driver's manifest is still stored and no other run relies on it."""
     if writer_of(store, manifest.tick) != manifest.writer:
         return False
     is_alone = manifest_names(store) == [manifest_name(manifest.tick)]
@@ -125,7 +135,7 @@ def _is_removable(store: Store, manifest: Manifest) -> bool:
 
 
 def fencing_error(tick: int) -> StateError:
-    """The error of a run whose tick others have committed."""
+    """Build the error of a run whose tick another process has committed."""
     return StateError(
         f"tick {tick} has been committed by another process",
         code="state-fenced",

@@ -20,15 +20,17 @@ Read = TypeVar("Read")
 
 
 def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], None]) -> Manifest:
-    """Copy the newest manifest and all that it names; the manifest last, once all of it was read back.
+    """Copy the newest manifest and all files that it names; write the manifest last.
+
+    The manifest is written only after every copied file was read back.
 
     Args:
-        target: without a manifest; what an earlier, interrupted copy left there stays or is used.
-        on_begin: told of the manifest that is going to be copied, of each attempt.
+        target: has no manifest; files of an earlier, interrupted copy there stay or are reused.
+        on_begin: receives the manifest to copy, once per attempt.
 
     Raises:
-        StateError: there is no state in ``source``, it is damaged, or there is one in ``target``, which may
-            have come there meanwhile.
+        StateError: ``source`` has no state or a damaged one, or ``target`` has a state, which may have
+            appeared during the copy.
     """
     if manifest_names(target):
         raise _not_empty_error()
@@ -59,11 +61,12 @@ def _not_empty_error() -> StateError:
 
 
 def read_newest(source: Store, read: Callable[[Manifest], Read]) -> Read:
-    """What ``read`` makes of the newest manifest and the files that it names; of a newer one, if the job has
-    gone on meanwhile and removed them.
+    """Apply ``read`` to the newest manifest and the files that it names.
+
+    Retries with a newer manifest if the job commits and deletes files that ``read`` needs.
 
     Raises:
-        StateError: there is no state in ``source``, it is damaged, or it goes on too fast.
+        StateError: ``source`` has no state, it is damaged, or the job commits too fast.
     """
     for _ in range(_ATTEMPTS):
         manifest = load_newest(source)

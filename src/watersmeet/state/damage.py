@@ -12,7 +12,12 @@ _RESTORE = "restore the state directory from a copy, or start over with an empty
 
 
 def damage_error(what: str, problem: str, hint: str | None = None) -> StateError:
-    """``what``: the stored thing with its name. ``hint``: what to do, where it is not to restore a copy."""
+    """Build the error for a damaged stored object.
+
+    Args:
+        what: the stored object with its name.
+        hint: what to do, if not to restore a copy.
+    """
     return StateError(f"the {what} is damaged: {problem}", code="state-damaged", hint=hint or _RESTORE)
 
 
@@ -30,7 +35,11 @@ def write_error(path: str, problem: str) -> StateError:
 
 @contextmanager
 def translate_os_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What the file system refuses within is told as that ``path`` cannot be written. Raises: StateError."""
+    """Raise OS errors of the file system as errors that ``path`` cannot be written.
+
+    Raises:
+        StateError: an OSError occurs in the block.
+    """
     try:
         yield
     except OSError as error:

@@ -45,7 +45,10 @@ class FileRead(NamedTuple):
 
 
 class FileList(FrozenRecord):
-    """A stored list. ``level``: 0 of one tick, else of `FAN_IN` lists of the level beneath."""
+    """A stored list of files.
+
+    ``level``: 0 for the list of one tick; otherwise a list of `FAN_IN` lists of the next lower level.
+    """
 
     name: str
     files: int
@@ -53,7 +56,7 @@ class FileList(FrozenRecord):
 
 
 def lists_of(host: Mapping[str, Any]) -> list[FileList]:
-    """The lists that a manifest's ``host`` names, oldest first."""
+    """Return the lists that a manifest's ``host`` names, oldest first."""
     return [FileList.model_validate(entry) for entry in host.get(KEY, ())]
 
 
@@ -63,12 +66,12 @@ def verify_file_list(store: Store, file_list: FileList) -> None:
 
 
 def names_in(host: Mapping[str, Any]) -> Iterator[str]:
-    """Their stored names."""
+    """Return the stored names of the lists in a manifest's ``host``."""
     return (entry["name"] for entry in host.get(KEY, ()))
 
 
 def add(store: Store, lists: Sequence[FileList], files: Iterable[FileRead]) -> list[FileList]:
-    """The lists with ``files`` put behind; what is new is stored. Deterministic."""
+    """Append ``files`` to the lists and store the new lists. Deterministic."""
     lines = [_line(file) for file in files]
     if not lines:
         return list(lists)
@@ -83,7 +86,11 @@ def add(store: Store, lists: Sequence[FileList], files: Iterable[FileRead]) -> l
 
 
 def read(store: Store, lists: Iterable[FileList]) -> Iterator[FileRead]:
-    """All files, in the order in which they were read. Raises: StateError for a list that is damaged."""
+    """Yield all files in the order in which they were read.
+
+    Raises:
+        StateError: a list is damaged.
+    """
     for file_list in lists:
         for line in _content(store, file_list).splitlines():
             yield FileRead(*json.loads(line))

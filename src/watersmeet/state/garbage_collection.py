@@ -46,7 +46,7 @@ _OTHERS = re.compile(r"(?:shed-)?(\d{1,12})(?:-|\.json$)")
 
 
 def no_check() -> None:
-    """Where it is known already that a manifest may stay."""
+    """Do nothing: use it where the manifest is already known to be valid."""
 
 
 class RetainedNames(NamedTuple):
@@ -74,8 +74,12 @@ class DeleteQueue:
         kept: Callable[[], RetainedNames],
         check: Callable[[], None] = no_check,
     ) -> None:
-        """After the tick of ``newest``, which is this driver's. ``names``: garbage by now; ``check``: raises
-        where ``newest`` may not stay."""
+        """Delete garbage after the tick of ``newest``, this driver's newest manifest.
+
+        Args:
+            names: files that are garbage now.
+            check: raises if ``newest`` is not valid.
+        """
         self._due += names
         self._ticks += 1
         if self._under_way is not None and not self._under_way.done():
@@ -88,7 +92,15 @@ class DeleteQueue:
     def search(
         self, newest: Manifest, names: list[str], kept: RetainedNames, check: Callable[[], None] = no_check
     ) -> int:
-        """The same at once, with a search; how many were not deleted, as far as that is known."""
+        """Delete garbage now, including what a search finds.
+
+        Args:
+            newest: this driver's newest manifest.
+            check: raises if ``newest`` is not valid.
+
+        Returns:
+            the number of files that were not deleted, as far as known.
+        """
         self._run(names, newest, kept, check)
         return int(self._failed)
 
@@ -98,7 +110,7 @@ class DeleteQueue:
             self._under_way.result()
 
     def close(self) -> None:
-        """The same, and no more is deleted."""
+        """Wait until nothing is being deleted; accept no further deletes."""
         self._thread.shutdown()
 
     def _run(
@@ -144,7 +156,7 @@ def _unreferenced_files(store: Store, tick: int, kept: RetainedNames) -> list[st
 
 
 def tick_of(name: str) -> int | None:
-    """The tick in which a file was made, as its name says it.
+    """Return the tick in which a file was written, as its name states.
 
     >>> tick_of("runs/delivered.o-1-17-0f3a.arrow"), tick_of("marks/17-0f"), tick_of("files/0f3a")
     (17, 17, None)
@@ -228,7 +240,10 @@ class TickRetention:
         return gone + [name for name in names if name not in self._needed and name.split("/")[0] in FOLDERS]
 
     def _before(self, tick: int) -> list[tuple[str, frozenset[str]]] | None:
-        """What is kept of ticks before that one, oldest first; None: the store does not say it now."""
+        """Return the retained ticks before ``tick`` with their files, oldest first.
+
+        None: the store does not respond now.
+        """
         kept = []
         try:
             names = [name for name in manifest_names(self._store) if name < manifest_name(tick)]
@@ -248,12 +263,18 @@ class TickRetention:
             self._behind.settle()
 
     def close(self) -> None:
-        """The same, and no tick comes after it: called before another run may begin."""
+        """Wait until nothing is being deleted; no tick may follow.
+
+        Called before another run may begin.
+        """
         if self._behind is not None:
             self._behind.close()
 
     def _keep(self, manifest: Manifest) -> list[str]:
-        """What no kept manifest names now, while an older one did; older manifests first, oldest first."""
+        """Retain the manifest; return the names that only dropped manifests referenced.
+
+        Older manifests come first, oldest first.
+        """
         assert self._ticks is not None
         files = frozenset(manifest.files())
         self._ticks.append((manifest_name(manifest.tick), files))
@@ -274,8 +295,10 @@ class TickRetention:
 
 
 def garbage_in(store: Store, manifests: Collection[str], needed: Collection[str]) -> list[str]:
-    """What there is of old manifests, oldest first, and of files that are not ``needed``, in a place that
-    nobody else writes to."""
+    """Return old manifests, oldest first, and files that are not ``needed``.
+
+    The store must have no other writer.
+    """
     newest = max(manifests)
     garbage = [name for name in manifest_names(store) if name < newest and name not in manifests]
     for folder in FOLDERS:

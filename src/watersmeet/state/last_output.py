@@ -32,13 +32,13 @@ class LastOutput(FrozenRecord):
 
 
 def last_output_of(host: Mapping[str, Any]) -> LastOutput | None:
-    """What a manifest's ``host`` names."""
+    """Return the last output that a manifest's ``host`` names."""
     entry = host.get(KEY)
     return None if entry is None else LastOutput.model_validate(entry)
 
 
 def names_in(host: Mapping[str, Any]) -> Iterator[str]:
-    """The names of files in it."""
+    """Yield the names of the files of the last output."""
     kept = last_output_of(host)
     if kept is not None and kept.file is not None:
         yield kept.file
@@ -60,7 +60,11 @@ def keep(store: Store, tick: int, tables: Mapping[str, pa.Table]) -> LastOutput:
 
 
 def read(store: Store, kept: LastOutput) -> dict[str, pa.Table]:
-    """The tables that had rows. Raises: StateError, when the file is missing or damaged."""
+    """Read the tables that had rows.
+
+    Raises:
+        StateError: the file is missing or damaged.
+    """
     if kept.file is None:
         return {}
     source = pa.BufferReader(verify_output_file(store, kept.file, kept.checksum))
@@ -72,7 +76,11 @@ def read(store: Store, kept: LastOutput) -> dict[str, pa.Table]:
 
 
 def verify_output_file(store: Store, file: str, checksum: int) -> pa.Buffer:
-    """The file as it was written. Raises: StateError, when it is missing or damaged."""
+    """Read the output file and verify its checksum.
+
+    Raises:
+        StateError: the file is missing or damaged.
+    """
     data = store.read(file)
     check_content(store, file, data, checksum, f'output "{file}"')
     return data

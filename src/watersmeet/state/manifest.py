@@ -38,8 +38,11 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _migrate_from_8(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Of format 9 runs may be sections of a file (`state.store`): who does not know of them takes the file
-    for one that nobody names. Each run of format 8 is a file of its own, as it may be."""
+    """Migrate a manifest from format 8 to 9; its content does not change.
+
+    In format 9, runs may be sections of a file (`state.store`). Code that does not know sections would
+    treat such a file as unreferenced. Each run of format 8 is a file of its own, which format 9 allows.
+    """
     return manifest
 
 
@@ -48,10 +51,10 @@ STEPS: Mapping[int, Step] = {8: _migrate_from_8}
 
 
 def migrate_manifest(manifest: dict[str, Any], steps: Mapping[int, Step] = STEPS) -> dict[str, Any]:
-    """A manifest's JSON in today's format.
+    """Migrate a manifest's JSON to the current format.
 
     Raises:
-        StateError: it is of a newer format, or of one that is not read any more.
+        StateError: the format is newer, or no longer supported.
     """
     version = manifest.get("state_version")
     if not isinstance(version, int):
@@ -64,7 +67,7 @@ def migrate_manifest(manifest: dict[str, Any], steps: Mapping[int, Step] = STEPS
 
 
 def check_version(version: int | None, steps: Mapping[int, Step] = STEPS) -> None:
-    """Raises: StateError as `migrate_manifest`; None: nobody knows, and nothing is said."""
+    """Raise StateError if a state format cannot be read; accept None, an unknown version."""
     if version is None or version == STATE_VERSION:
         return
     if version > STATE_VERSION:
@@ -142,17 +145,24 @@ class LiveRun(StoredRecord):
 
 
 class Arrangement(StoredRecord):
-    """The state of one side of a node: rows of an input, or of a node beneath.
+    """The state of one side of a node: rows of an input, or of a node below.
 
-    ``limits``: per event-time column, rows below are released (allowed_lateness taken off, never going back).
-    ``retained``: rows of the side that are neither released nor deleted, kept themselves or within partial
-    aggregates. ``index``: by what new runs are sorted (None:
-    the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
-    ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
-    column. Both are for people: nothing is computed from them. ``columns``: the origins of the columns by
-    which the last tick told rows apart, where rows are deleted. ``unknown_below``: per event-time column, of
-    rows below nobody knows whether they had a partner (`plan.identity.completeness`); ``gone_below``:
-    likewise, rows below were released when the query kept fewer, though ``limits`` may be less since.
+    Args:
+        limits: per event-time column, the limit below which rows are released, with allowed_lateness
+            already subtracted; it never decreases.
+        retained: rows of the side that are neither released nor deleted, stored themselves or within
+            partial aggregates.
+        index: the name of the index that sorts new runs; None: the first of the plan's indexes.
+        candidates: the approximate number of rows that look-ups found by each index in the last ticks.
+        most: the largest number of rows that was ever stored after a tick.
+        paces: the arrival rates per event-time column. It and ``most`` are for people: no code computes
+            with them.
+        columns: the origins of the columns that the last tick used to tell rows apart, where rows are
+            deleted.
+        unknown_below: per event-time column, a limit below which it is unknown whether rows had a
+            partner (`plan.identity.completeness`).
+        gone_below: per event-time column, a limit below which rows were released when the query
+            retained fewer, though ``limits`` may be lower since.
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
@@ -173,9 +183,12 @@ class Arrangement(StoredRecord):
 
 
 class AsofState(StoredRecord):
-    """What an ASOF join knows between ticks. ``settled``: W of the right time, up to which rows are known;
-    ``asked``: the least left time that may still ask, as of the tick; ``waiting``: the least left time that
-    is retained. ``shed``: up to it right rows were shed, so that nobody knows which was the nearest one."""
+    """The state of an ASOF join between ticks.
+
+    ``settled``: W of the right time, up to which rows are known. ``asked``: as of the tick, the least
+    left time that may still need a match. ``waiting``: the least retained left time. ``shed``: the
+    right time up to which right rows were shed, so that the nearest row is unknown.
+    """
 
     settled: Watermark = NEVER
     asked: Watermark = NEVER
@@ -184,8 +197,11 @@ class AsofState(StoredRecord):
 
 
 class TableCopy(StoredRecord):
-    """A table as it was read, in runs. ``version``: by what it is told whether it has changed since;
-    ``looked_us``: the clock of the tick that looked last."""
+    """A copy of a table as read, in runs.
+
+    ``version``: detects whether the table has changed since. ``looked_us``: the clock of the tick that
+    last read it.
+    """
 
     version: str
     looked_us: int
@@ -197,8 +213,11 @@ class TableCopy(StoredRecord):
 
 
 class ReusedNodeState(StoredRecord):
-    """Where the state of a node is that rests: at ``node`` of ``query``. ``sides``: its names of sides, and
-    theirs there; ``aliases``: likewise of the inputs beneath it."""
+    """Reference to the state of a reused node: ``node`` of ``query``.
+
+    ``sides``: the node's side names, mapped to those of the producer. ``aliases``: likewise for the
+    inputs below it.
+    """
 
     query: str
     node: int
@@ -207,8 +226,10 @@ class ReusedNodeState(StoredRecord):
 
 
 class SharedSideState(StoredRecord):
-    """Where the arrangement of a side is that goes by another query's: ``side`` of ``node`` of ``query``.
-    ``held``: a digest of the key by which rows are held there."""
+    """Reference to the arrangement that a side shares: ``side`` of ``node`` of ``query``.
+
+    ``held``: a digest of the key by which the producer stores rows.
+    """
 
     query: str
     node: int
@@ -217,10 +238,14 @@ class SharedSideState(StoredRecord):
 
 
 class NodeState(StoredRecord):
-    """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
-    the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that;
-    ``find_producer_sides``: of these sides. ``missing``: which rows may be missing of those that leave it,
-    for the query was another one when they were to come (`plan.identity.completeness.Missing`)."""
+    """The state of one node: the arrangements of its sides, by name, and its output watermarks.
+
+    ``emitted``: the output watermarks as last emitted. ``table``: the copy of the table that its rows
+    last matched against. ``elsewhere``: a reference to another query's node that stores all of this
+    state; ``kept_by``: references per side. ``missing``: rows that may be missing from its output,
+    because the query was different when they would have been emitted
+    (`plan.identity.completeness.Missing`).
+    """
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
@@ -259,7 +284,7 @@ class QueryState(StoredRecord):
 
     @property
     def nbytes(self) -> int:
-        """Of all runs."""
+        """Total bytes of all runs."""
         arrangements = (kept for node in self.nodes for kept in node.arrangements.values())
         return sum(live.run.nbytes for kept in arrangements for live in kept.runs)
 
@@ -272,16 +297,23 @@ class KnownPart(StoredRecord):
 
 
 class Manifest(StoredRecord):
-    """See the module. ``described``: what the joins of queries ask, see `plan.query_evolution`; empty
-    where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
-    query id, batch id, offsets, topics, and the lists of files read: see `file_lists`; of a job in its own
-    process what it put out: see `last_output`). ``places``: per source a digest of where it reads from.
-    ``finished``: the input was ended; the job takes no more rows.
-    ``owner``: the id of the state, by which sinks know whose their parts are; ``identity``: from what the
-    tick's rows were made (see `runtime.coordinator.ledger`); ``parts``: per insert, of sinks that keep parts.
-    ``writer``: random, of this manifest alone: no two that are stored have the same. ``follows``: that of
-    the manifest before, by which histories are told apart that count the same ticks (after a restore, or a
-    reset); empty: nobody knows."""
+    """The state of a job at the end of a tick; see the module.
+
+    Args:
+        described: the joins that the queries request, see `plan.query_evolution`; empty if it was not
+            recorded.
+        host: what the surrounding engine must remember with the tick: Spark's query id, batch id,
+            offsets, topics, and the lists of files read (see `file_lists`); for a job in its own
+            process, its emitted output (see `last_output`).
+        places: per source, a digest of the location that it reads.
+        finished: the input ended; the job accepts no more rows.
+        owner: the id of the state, by which sinks recognize their parts.
+        identity: the inputs of the tick's rows (see `runtime.coordinator.ledger`).
+        parts: per insert, for sinks that keep parts.
+        writer: a random value unique to this manifest; no two stored manifests have the same one.
+        follows: the writer of the preceding manifest. It distinguishes histories that count the same
+            ticks (after a restore or a reset); empty: unknown.
+    """
 
     state_version: int = STATE_VERSION
     tick: int
@@ -300,11 +332,14 @@ class Manifest(StoredRecord):
     parts: dict[str, KnownPart] = Field(default_factory=dict)
 
     def files(self) -> set[str]:
-        """All that has to be in the store for this manifest."""
+        """Return the names of all objects that this manifest needs in the store."""
         return {object_of(name) for name in self.names()}
 
     def names(self) -> set[str]:
-        """Every name by which it is read: several may be sections of one file (`state.store`)."""
+        """Return every name that this manifest reads.
+
+        Several names may be sections of one file (`state.store`).
+        """
         names = {*file_lists.names_in(self.host), *last_output.names_in(self.host)}
         for live in self.runs():
             names.add(live.run.name)
@@ -314,7 +349,7 @@ class Manifest(StoredRecord):
         return names
 
     def runs(self) -> Iterator[LiveRun]:
-        """All runs of all queries, those of copies of tables too."""
+        """Yield all runs of all queries, including those of copies of tables."""
         for query in self.queries.values():
             for node in query.nodes:
                 for arrangement in node.arrangements.values():
@@ -328,12 +363,15 @@ def manifest_name(tick: int) -> str:
 
 
 def manifest_names(store: Store) -> list[str]:
-    """The manifests that there are, oldest first. Files of other names in their folder are nobody's."""
+    """Return the names of the stored manifests, oldest first.
+
+    Files with other names in their folder are ignored.
+    """
     return [name for name in store.names(_FOLDER) if is_manifest(name)]
 
 
 def has_reached_tick(store: Store, tick: int) -> bool:
-    """Whether there is a manifest of the tick, or of a later one."""
+    """Return True if a manifest of this tick or a later one exists."""
     names = manifest_names(store)
     return bool(names) and names[-1] >= manifest_name(tick)
 
@@ -343,11 +381,13 @@ def is_manifest(name: str) -> bool:
 
 
 def load_newest(store: Store) -> Manifest | None:
-    """The newest manifest, or None when there is no state yet.
+    """Load the newest manifest; return None if there is no state yet.
+
+    A damaged manifest is never replaced by an older one, because Spark and the sinks have advanced.
 
     Raises:
-        StateError: it is damaged (an older one is never taken in its place: Spark has gone on since, and so
-            have the sinks), or of another format; or it follows another one than that before it.
+        StateError: the manifest is damaged, has another format, or does not follow the manifest before
+            it.
     """
     names = manifest_names(store)
     if not names:
@@ -365,7 +405,11 @@ def load_newest(store: Store) -> Manifest | None:
 
 
 def load(store: Store, name: str) -> Manifest:
-    """The manifest of that name. Raises: StateError as `load_newest`."""
+    """Load the manifest with that name.
+
+    Raises:
+        StateError: as `load_newest`.
+    """
     what, data = f'manifest "{name}"', bytes(store.read(name))
     try:
         text = verify_checksum(name, data, what=what)
@@ -384,7 +428,7 @@ def load(store: Store, name: str) -> Manifest:
 
 
 def _old_version(data: bytes) -> int | None:
-    """Of a manifest without a checksum, as they were up to version 4; None for all else."""
+    """Return the version of a manifest without a checksum, as up to version 4, else None."""
     try:
         version = json.loads(data).get("state_version")
     except (ValueError, AttributeError):
@@ -393,7 +437,7 @@ def _old_version(data: bytes) -> int | None:
 
 
 def _restore_hint(store: Store, names: list[str]) -> str:
-    """What to do when the newest manifest is damaged."""
+    """Return the hint for a damaged newest manifest."""
     hint = "restore the whole checkpoint directory from a copy, or start over with empty ones (sinks, too)."
     try:
         before = load(store, names[-2])
@@ -406,24 +450,34 @@ def _restore_hint(store: Store, names: list[str]) -> str:
 
 
 def writer_of(store: Store, tick: int) -> str | None:
-    """The writer of that tick's manifest, empty when it says none; None: there is no such manifest.
+    """Return the writer of the manifest of ``tick``, or None if no such manifest exists.
+
+    An empty string means that the manifest names no writer.
 
     Raises:
-        StateError: it is damaged, or the store does not answer.
+        StateError: the manifest is damaged, or the store does not respond.
     """
     return _read_field(store, tick, "writer")
 
 
 def previous_writer(store: Store, tick: int) -> str | None:
-    """The writer of the manifest that the one of that tick follows, likewise."""
+    """Return the writer of the manifest that the manifest of ``tick`` follows.
+
+    An empty string means that it is unknown; None means that no manifest of ``tick`` exists.
+
+    Raises:
+        StateError: the manifest is damaged, or the store does not respond.
+    """
     return _read_field(store, tick, "follows")
 
 
 def owner_in(store: Store) -> str | None:
-    """The id of the state in a remote store; None: there is none, or it is being removed.
+    """Return the id of the state in a remote store.
+
+    None: there is no state, or it is being removed.
 
     Raises:
-        StateError: it is damaged, or the store does not answer.
+        StateError: it is damaged, or the store does not respond.
     """
     if not store.has(OWNED):
         return None

@@ -50,11 +50,13 @@ _DTYPES: dict[MarkKind, type] = {
 
 
 class Segment(FrozenRecord):
-    """Marks of rows [low, high) of a run: part of the stored array whose element 0 is row ``first``.
+    """Marks of rows [low, high) of a run, part of a stored array that starts at row ``first``.
 
-    ``listed``, of a list: it was made of so many marks, and has taken in all lists of its rows that were made
-    of no more. It holds the numbers of the marked rows less ``first``, uint32 ascending, then, of counts,
-    what is added to each, int32; others keep the marks that they have. None: an array.
+    Args:
+        listed: for a list, the number of marks that it was made of; it has absorbed all lists of its
+            rows that were made of no more. A list has the numbers of the marked rows minus ``first``,
+            uint32 ascending, and for counts also the increment of each, int32; other rows retain
+            their marks. None: an array.
     """
 
     file: str
@@ -67,7 +69,7 @@ class Segment(FrozenRecord):
     listed: int | None = None
 
     def hides(self, older: Segment) -> bool:
-        """Whether an older segment says nothing more of the rows of this one."""
+        """Return True if an older segment adds nothing about this segment's rows."""
         return self.listed is None or (older.listed is not None and older.listed <= self.listed)
 
 
@@ -84,7 +86,7 @@ Marks = dict[MarkKind, tuple[Segment, ...]]
 
 
 def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ...]:
-    """``old`` segments with ``new`` ones on top: what these cover falls away or is trimmed."""
+    """Put ``new`` segments on top of ``old`` ones; drop or trim what they cover."""
     result = list(old)
     for segment in new:
         kept: list[Segment] = []
@@ -101,7 +103,7 @@ def overlay(old: Sequence[Segment], new: Iterable[Segment]) -> tuple[Segment, ..
 
 
 def overlap(segments: Sequence[Segment]) -> bool:
-    """Whether two of the segments are of one row."""
+    """Return True if any two segments share a row."""
     ordered = sorted(segments, key=lambda segment: segment.low)
     return any(after.low < before.high for before, after in pairwise(ordered))
 
@@ -175,7 +177,7 @@ def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateEr
 
 
 def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start: int, stop: int) -> MarkArray:
-    """The marks of rows [start, stop) of a run, a fresh array."""
+    """Read the marks of rows [start, stop) of a run into a fresh array."""
     marks: MarkArray = np.zeros(stop - start, dtype=_DTYPES[kind])
     for segment in segments:
         low, high = max(segment.low, start), min(segment.high, stop)
@@ -205,7 +207,7 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
 def marks_at(
     store: Store, kind: MarkKind, segments: Sequence[Segment], rows: npt.NDArray[np.int64]
 ) -> MarkArray:
-    """The marks of the chosen rows of a run. Cost: these rows, for each segment."""
+    """Read the marks of the chosen rows of a run. Cost: these rows, per segment."""
     marks: MarkArray = np.zeros(len(rows), dtype=_DTYPES[kind])
     for segment in segments:
         own = ((rows >= segment.low) & (rows < segment.high)).nonzero()[0]
@@ -230,7 +232,7 @@ def marks_at(
 
 
 def _parts(kind: MarkKind, stored: pa.Buffer) -> tuple[npt.NDArray[np.uint32], MarkArray | None]:
-    """What a list holds: places, ascending, and, of counts, what is added there."""
+    """Split a list into its positions, ascending, and, for counts, their increments."""
     words = np.frombuffer(stored, dtype=np.uint32)
     if kind != "count":
         return words, None
@@ -240,7 +242,7 @@ def _parts(kind: MarkKind, stored: pa.Buffer) -> tuple[npt.NDArray[np.uint32], M
 def _read_segment(
     store: Store, kind: MarkKind, segment: Segment, start: int, stop: int
 ) -> tuple[npt.NDArray[np.int64], MarkArray | None]:
-    """The rows of [start, stop) that a list marks; of counts, what it adds to each."""
+    """Return the rows of [start, stop) that a list marks and, for counts, their increments."""
     low, high = max(segment.low, start), min(segment.high, stop)
     if low >= high:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32) if kind == "count" else None
@@ -251,8 +253,10 @@ def _read_segment(
 
 
 def places_among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Where each of the values is in an array that ascends, each once; -1: nowhere. Cost: O(values · log
-    array)."""
+    """Find each value's position in a sorted array of unique values; -1 if absent.
+
+    Cost: O(values · log array).
+    """
     if not len(ascending):
         return np.full(len(values), -1)
     places = ascending.searchsorted(values)
@@ -277,7 +281,7 @@ class MarkWriter:
         self._parts: list[tuple[str, MarkKind, int, int, bytes, int | None]] = []
 
     def add(self, run: str, kind: MarkKind, start: int, marks: MarkArray) -> None:
-        """Rows [start, start + len(marks)) of ``run`` have these marks from now on."""
+        """Set the marks of rows [start, start + len(marks)) of ``run``."""
         if len(marks):
             blob = (marks.astype(np.int32) if kind == "count" else np.packbits(marks)).tobytes()
             self._parts.append((run, kind, start, start + len(marks), blob, None))
@@ -293,13 +297,12 @@ class MarkWriter:
         rows: npt.NDArray[np.int64],
         changes: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Of the rows [start, stop) of ``run`` these are marked from now on, besides those that are, or their
-        counts change.
+        """Mark more rows of [start, stop) of ``run``, or add to their counts.
 
         Args:
-            segments: what is known so far.
-            rows: by number in the run, ascending, each once.
-            changes: what is added to their counts; asked for if ``kind`` is that of counts.
+            segments: the marks known so far.
+            rows: row numbers in the run, ascending, each once.
+            changes: the increments of their counts; required if ``kind`` is ``count``, else None.
         """
         assert (kind == "count") == (changes is not None)
         if not len(rows):

@@ -31,13 +31,14 @@ def retained_rows(
     columns: Sequence[StoredColumn] = (),
     matches: MarkKind | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Of one run, in its order.
+    """Yield the retained rows of one run, in its order.
 
     Args:
-        limits: per event time: rows below are released, if they go by it (partial aggregates go by panes).
-        columns: those that are wanted, by the names that they are to have; what the run has not of them is
-            left out. None at all: all kept ones, by its names for them.
-        matches: the marks that become the column `MATCHED`; None: there is no such column.
+        limits: per event time, the limit below which rows are released, if the rows have that event
+            time (partial aggregates are released by panes).
+        columns: the wanted columns, by the names that the result has; a column that the run lacks is
+            left out. Empty: all retained columns, with the run's names.
+        matches: the marks that become the column `MATCHED`; None: no such column.
 
     Raises:
         StateError: the run is missing or damaged.
@@ -73,7 +74,7 @@ def _retained_mask(part: pa.RecordBatch, limits: Mapping[str, Watermark], names:
 
 
 def _names(schema: pa.Schema, columns: Sequence[StoredColumn]) -> dict[str, str]:
-    """Per shown name that of the run."""
+    """Map each shown column name to the run's column name."""
     held = origins_in(schema)
     if not columns:
         return {name: name for names in held.values() for name in names}

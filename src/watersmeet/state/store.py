@@ -55,7 +55,7 @@ class Meter:
             self._sum += Traffic(fetched=fetched, cached=cached, written=written, requests=requests)
 
     def take(self) -> Traffic:
-        """What came and went since this was asked last."""
+        """Return the traffic since the last call and reset it."""
         with self._lock:
             taken, self._sum = self._sum, Traffic()
             return taken
@@ -67,7 +67,7 @@ class _Metered(Protocol):
 
 
 def take_traffic(store: _Metered) -> Traffic | None:
-    """What came from a store and went there since this was asked last; None: of this one nobody counts."""
+    """Return a store's traffic since the last call, or None if nothing measures it."""
     return None if store.traffic is None else store.traffic.take()
 
 
@@ -101,13 +101,13 @@ class Section(NamedTuple):
         return self.offset + self.length
 
     def of(self, content: pa.Buffer) -> pa.Buffer:
-        """The section, of all that the object has; of one that is too short what there is of it."""
+        """Return the section's bytes from the whole object; a shorter object gives what it has."""
         first = min(self.offset, content.size)
         return content.slice(first, min(self.length, content.size - first))
 
 
 def section_of(name: str) -> Section | None:
-    """What a name says; None: it is that of an object.
+    """Parse a section's name; return None if the name is that of an object.
 
     >>> section_of("runs/q.a-7-0f3a.arrow@4096+1024")
     Section(object='runs/q.a-7-0f3a.arrow', offset=4096, length=1024)
@@ -119,14 +119,19 @@ def section_of(name: str) -> Section | None:
 
 
 def object_of(name: str) -> str:
-    """The object in which that is what goes by the name: the name itself, where it is not a section's."""
+    """Return the object that contains the named content.
+
+    That is the name itself, unless it names a section.
+    """
     section = section_of(name)
     return name if section is None else section.object
 
 
 def split_sections(name: str, content: pa.Buffer, sections: Iterable[str]) -> Iterator[tuple[str, pa.Buffer]]:
-    """The names by which an object is going to be read, and what each of them gives: those of its sections,
-    or (there are none) its own."""
+    """Yield the names under which an object is read later, with the content of each.
+
+    They are the names of its sections or, if there are no sections, its own name.
+    """
     parts = [section for section in map(section_of, sections) if section is not None]
     yield from ((part.name, part.of(content)) for part in parts)
     if not parts:
@@ -134,7 +139,7 @@ def split_sections(name: str, content: pa.Buffer, sections: Iterable[str]) -> It
 
 
 def group_by_object(names: Iterable[str]) -> dict[str, list[Section | None]]:
-    """What is asked for of each object, the sections in order; None: all of it."""
+    """Group names by object: per object the requested sections, in order; None: all of it."""
     asked: dict[str, list[Section | None]] = {}
     for name in dict.fromkeys(names):
         section = section_of(name)
@@ -143,7 +148,7 @@ def group_by_object(names: Iterable[str]) -> dict[str, list[Section | None]]:
 
 
 def group_adjacent(sections: Iterable[Section]) -> list[list[Section]]:
-    """Sections of one object in order, those together between which there is nothing else."""
+    """Group the sections of one object, in order, so that adjacent ones form one group."""
     parts: list[list[Section]] = []
     for section in sorted(sections, key=lambda section: section.offset):
         if parts and section.offset - parts[-1][-1].end < ALIGNMENT:
@@ -189,24 +194,36 @@ class Store(Protocol):
         ``sections``: the names by which parts of it are going to be read, if it is not read as a whole."""
 
     def together(self) -> AbstractContextManager[None]:
-        """What this process writes within need not be durable before the end: the disk is waited for once.
-        Raises at the end: StateError, when it is not durable."""
+        """Return a context in which writes need not be durable before its end.
+
+        The process waits for the disk once, at the end.
+
+        Raises:
+            StateError: at the end, if the writes are not durable.
+        """
 
     def create(self, name: str, data: bytes) -> bool:
         """Store ``data`` unless ``name`` exists; whether it was stored."""
 
     def read(self, name: str) -> pa.Buffer:
-        """The stored bytes, of a section (`state.store`) its own. Raises: StateError when there are
-        none."""
+        """Read the stored bytes; for a section (`state.store`), only its own bytes.
+
+        Raises:
+            StateError: there are none.
+        """
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
-        """The same of several names, in order. Raises: StateError when one is not there."""
+        """Read several names, in order.
+
+        Raises:
+            StateError: one of the names does not exist.
+        """
 
     def has(self, name: str) -> bool:
-        """Whether there is such a name, of a section its object's."""
+        """Return True if the name exists; a section exists if its object does."""
 
     def names(self, folder: str) -> list[str]:
-        """All names in ``folder``, sorted; none when there is no such folder."""
+        """Return all names in ``folder``, sorted; an empty list if the folder does not exist."""
 
     def delete(self, name: str) -> None:
         """Remove a name; nothing happens when it is not there."""

@@ -21,8 +21,13 @@ def verify_files(manifest: Manifest, store: Store) -> None:
 
 
 def damage_in(manifest: Manifest, store: Store, whole: Container[str] = ()) -> Iterator[StateError]:
-    """What is missing or damaged of all that the manifest names, which is read, each name once. ``whole``:
-    names that were read before, and are not again."""
+    """Yield an error for every missing or damaged object that the manifest names.
+
+    Reads each name once.
+
+    Args:
+        whole: names that were read before; they are not read again.
+    """
     runs = {live.run.name: live.run for live in manifest.runs() if live.run.name not in whole}
     yield from damaged_runs(store, list(runs.values()))
     segments = {

@@ -96,10 +96,10 @@ class _Case(_Shape):
 
 
 def check_shape(parsed: Any, file: str) -> list[dict[str, Any]]:
-    """The cases of a file: of one object, or of a list of them.
+    """Check the contents of a case file, one object or a list of them, and return the cases.
 
     Raises:
-        SpecError: it is something else; what and where is said.
+        SpecError: the file has another shape; the message says what is wrong, and where.
     """
     cases = parsed if isinstance(parsed, list) else [parsed]
     if not cases:
@@ -118,7 +118,10 @@ def check_shape(parsed: Any, file: str) -> list[dict[str, Any]]:
 
 
 def _format_problems(wrong: ValidationError) -> str:
-    """The places and what is wrong there; of the forms that one value may have, the last word."""
+    """Format the places, and the problem at each.
+
+    Of the problems of alternative forms of a value, only the last one appears.
+    """
     places: dict[str, str] = {}
     for error in wrong.errors(include_url=False, include_input=False):
         place = _place(error["loc"])
@@ -129,7 +132,7 @@ def _format_problems(wrong: ValidationError) -> str:
 
 
 def _place(parts: tuple[int | str, ...]) -> str:
-    """``steps[2].rows[0]``, without the names of the forms that were tried."""
+    """Format a place, such as ``steps[2].rows[0]``, without the names of alternative forms."""
     path = ""
     for part in parts:
         if isinstance(part, int):
@@ -172,10 +175,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_cases(path: str | Path) -> list[Case]:
-    """The cases of a file: one object, or a list of them.
+    """Load the cases of a file: one object, or a list of them.
 
     Raises:
-        SpecError: it cannot be read, or is no case file.
+        SpecError: the file cannot be read, or is not a case file.
 
     >>> import tempfile
     >>> case = {
@@ -206,7 +209,7 @@ def load_cases(path: str | Path) -> list[Case]:
 
 
 def canonical(value: Any) -> Any:
-    """A JSON value in the form in which it is compared: one NaN, one zero, one spelling of a timestamp."""
+    """Normalize a JSON value for comparison: one NaN, one zero, one spelling of a timestamp."""
     kind = type(value)
     if kind is int:
         return ("number", value)
@@ -236,7 +239,7 @@ def _sorted_names(names: tuple[str, ...]) -> list[str]:
 
 
 def row_multiset(rows: list[dict[str, Any]], changelog: bool) -> Counter[tuple[Any, ...]]:
-    """Rows as a bag; with ``changelog`` the sum of ``_diff`` per row, zeros left out."""
+    """Count rows as a multiset; with ``changelog``, sum ``_diff`` per row and omit zeros."""
     sums: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         key = tuple([(name, canonical(row[name])) for name in _sorted_names(tuple(row))])
@@ -245,7 +248,10 @@ def row_multiset(rows: list[dict[str, Any]], changelog: bool) -> Counter[tuple[A
 
 
 def _late_bag(case: Case, late: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
-    """Late rows as a bag: values in their declared type, so that 1 and "1" are one STRING."""
+    """Count late rows as a multiset, with values in their declared types.
+
+    Thus 1 and "1" are the same STRING.
+    """
     declared = {**case.get("streams", {}), **case.get("tables", {})}
     sums: Counter[tuple[Any, ...]] = Counter()
     for item in late:
@@ -261,7 +267,7 @@ def _late_bag(case: Case, late: list[dict[str, Any]]) -> Counter[tuple[Any, ...]
 
 
 def _format_key(key: tuple[Any, ...]) -> str:
-    """A bag's key as text."""
+    """Format a multiset's key as text."""
     parts = []
     for name, value in key:
         if isinstance(value, tuple):
@@ -299,8 +305,11 @@ def _map_problems(what: str, got: dict[str, Any], want: dict[str, Any]) -> list[
 
 
 def _compares_state(case: Case, inputs: int) -> bool:
-    """``state`` is compared for two inputs, or with plan "cascade"; of joins that are written with commas
-    also where no other plan was asked for."""
+    """Return True if ``state`` is compared: with two inputs, or with plan "cascade".
+
+    With more inputs it is also compared for joins written with commas, unless the case requests plan
+    "delta".
+    """
     plan = case.get("options", {}).get("plan")
     if plan == "cascade" or inputs <= 2:
         return True
@@ -309,7 +318,7 @@ def _compares_state(case: Case, inputs: int) -> bool:
 
 
 def compare_step(case: Case, index: int, got: dict[str, Any], want: dict[str, Any]) -> list[str]:
-    """What differs between one step's output line and what is expected of it."""
+    """Compare one step's output line with what is expected of it, and return the differences."""
     where = f"{case['case']}, step {index}"
     if "error" in want:
         if "error" not in got:
@@ -338,8 +347,11 @@ def compare_step(case: Case, index: int, got: dict[str, Any], want: dict[str, An
 
 
 def waits_for(case: Case, outputs: list[dict[str, Any]]) -> str | None:
-    """What a case that has steps waits for, when its plan is refused for nothing but what is not there yet;
-    None: it is to be judged. A case that expects to be refused waits for nothing."""
+    """Return the unimplemented features for which a plan is rejected; None: check the case.
+
+    A case waits only if it has steps and its plan is rejected for no other reason. A case that expects
+    a rejection never waits.
+    """
     if not isinstance(case.get("expect"), list) or len(outputs) != 1 or "step" in outputs[0]:
         return None
     problems = [
@@ -351,8 +363,11 @@ def waits_for(case: Case, outputs: list[dict[str, Any]]) -> str | None:
 
 
 def is_compared(case: Case) -> bool:
-    """Whether something is expected of every step up to the end, or to where the job is to fail; one of them
-    at least is compared. Else a case may differ unseen."""
+    """Return True if the case expects something of every step.
+
+    The steps are those until the end, or until the expected failure. At least one step must be
+    compared; otherwise a case may differ unnoticed.
+    """
     expect = case.get("expect")
     if not isinstance(expect, list):
         return expect is not None
@@ -361,7 +376,7 @@ def is_compared(case: Case) -> bool:
 
 
 def check_case(case: Case, outputs: list[dict[str, Any]]) -> list[str]:
-    """What differs between a case's output lines and its ``expect``."""
+    """Compare a case's output lines with its ``expect``, and return the differences."""
     expect = case.get("expect")
     name = case["case"]
     if isinstance(expect, dict):

@@ -31,12 +31,15 @@ _SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class Tick:
-    """What a tick put out.
+    """Output of a tick.
 
-    ``of``: the rows per INSERT, with values as in case files (times as ISO text, DECIMALs as text); ``late``:
-    (source, row) of rows that came too late; ``watermarks``: per INSERT the text of each input's watermark by
-    ``alias.column``; ``retained``: per INSERT and input, how many rows are kept; ``counts``: what became of
-    the rows of this tick (``in``, ``late``, ``null_time``, ``matched``, …), likewise.
+    Attributes:
+        of: the rows per INSERT, with values as in case files (times as ISO text, DECIMALs as text).
+        late: (source, row) of late rows.
+        watermarks: per INSERT the text of each input's watermark by ``alias.column``.
+        retained: per INSERT and input, the number of retained rows.
+        counts: per INSERT and input, the outcomes of the tick's rows (``in``, ``late``, ``null_time``,
+            ``matched``, …).
 
     >>> from watersmeet.testing import MemoryJob
     >>> trial = MemoryJob('''
@@ -57,7 +60,7 @@ class Tick:
 
     @property
     def rows(self) -> Sequence[Row]:
-        """Those of all INSERTs, in the order of the text."""
+        """Rows of all INSERTs, in the order of the text."""
         return [row for rows in self.of.values() for row in rows]
 
 
@@ -141,16 +144,16 @@ class MemoryJob:
         *,
         idle: Mapping[str, Iterable[str]] | None = None,
     ) -> Tick:
-        """One tick: what arrived by now.
+        """Run one tick on the rows that have arrived.
 
         Args:
-            rows: per source, in their order of arrival. A missing column is NULL; ``_partition`` names the
-                partition that a row came in.
-            idle: per source the partitions that are idle from now on, until they have rows.
+            rows: per source, in order of arrival. A missing column is NULL; ``_partition`` names the
+                partition of a row.
+            idle: per source, the partitions that are idle from now on, until they have rows.
 
         Raises:
-            SpecError: there is no such source or column, or what is given is no row.
-            EngineError: a value is none of its column's type.
+            SpecError: a source or column does not exist, or an argument is not a row.
+            EngineError: a value is not of its column's type.
         """
         given = {name: _changes(name, source_rows) for name, source_rows in (rows or {}).items()}
         self._check(given, idle or {})
@@ -162,7 +165,7 @@ class MemoryJob:
             raise
 
     def end(self) -> Tick:
-        """The end of all inputs: whatever is retained goes out."""
+        """End all inputs and emit the retained rows."""
         return self._told(self._job.tick({}, clock_us=_micros(self.clock), end=True))
 
     def _check(
@@ -196,11 +199,11 @@ class MemoryJob:
 
 
 def query(job: Asked, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
-    """The rows of a job whose sources hold what is given, and then end: the batch answer.
+    """Run a job to the end of its inputs and return its rows: the batch result.
 
     Args:
         job: see `MemoryJob`.
-        tables: rows per source. All come in one tick, so that none is late.
+        tables: rows per source. All arrive in one tick, so no row is late.
 
     >>> query('''
     ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');

@@ -36,7 +36,10 @@ from watersmeet.trace.record import Pair, Released, Row
 
 
 class Joined(NamedTuple):
-    """What is known of a join before the tick is committed. ``rows``: how many it put out or handed on."""
+    """Facts about a join before the tick is committed.
+
+    ``rows``: the number of rows that it emitted or passed on.
+    """
 
     pairs: list[Pair]
     released: list[Released]
@@ -83,7 +86,7 @@ def _merging_nothing(task: NodeTask) -> NodeTask:
 
 
 def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[JoinedColumn]:
-    """All kept columns of a side in their native types, named apart from those of the other."""
+    """Return all stored columns of a side in native types, with names unique across sides."""
     return [
         JoinedColumn(
             where or side,
@@ -97,13 +100,16 @@ def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[Joi
 
 
 def _read(join: MatchPlan, side: Side, task: SideShape, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
-    """Stored rows of a side for people."""
+    """Read stored rows of a side for people."""
     gathered = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
     return _named(join, side, task, gathered)
 
 
 def _named(join: MatchPlan, side: Side, task: SideShape, gathered: pa.RecordBatch) -> list[Row]:
-    """Rows of `_columns`. A computed key is named by its expression; other computed columns are left out."""
+    """Convert rows of `_columns` to dictionaries by name.
+
+    A computed key is named by its expression; other computed columns are left out.
+    """
     plan = join.side(side)
     names = {name: name for name in task.schema.names if not is_computed(name)}
     for key in join.keys:
@@ -128,7 +134,11 @@ def _pairs(join: MatchPlan, shape: NodeShape, batch: pa.RecordBatch) -> Iterator
 
 
 def _is_there(plan: SidePlan, side: Side, batch: pa.RecordBatch) -> Mask:
-    """Where that side was not padded: then some event time of it is not NULL; of a table, some column."""
+    """Return the mask of rows in which a side is not padded.
+
+    These are rows with an event time of the side that is not NULL; for a table, with any column that is
+    not NULL.
+    """
     there = np.zeros(batch.num_rows, dtype=np.bool_)
     for column in plan.event_times or plan.kept:
         there |= batch.column(f"{side.value}/{column}").is_valid().to_numpy(zero_copy_only=False)

@@ -64,12 +64,19 @@ class Released(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinStep:
-    """One join in one step. ``brought``: per side that takes the rows of a join beneath, the rows that may
-    match here, ``dropped``: how many others there were; ``pairs``: what it emitted; ``buffers``: per side the
-    rows that it retains, as lines; of a join with a table as of the tick there are none. ``limits``,
-    ``releases``: lines of the limits and of the rows that left (``released``), each with what made it;
-    ``fed``: of the watermarks of joins beneath. ``table_rows``: of a table as of the tick, how
-    many rows could be met."""
+    """One join in one step.
+
+    Attributes:
+        brought: per side that reads the output of another join, the rows that may match here.
+        dropped: the number of other rows of such a side.
+        pairs: what the join emitted.
+        buffers: per side the retained rows, as lines; empty for a join with a table as of the tick.
+        fed: lines on the watermarks of the joins that feed it.
+        limits: lines on the limits, each with its cause.
+        released: the rows that left.
+        releases: lines on the rows that left, each with its cause.
+        table_rows: for a table as of the tick, the number of rows that could match.
+    """
 
     join: MatchPlan
     brought: Mapping[Side, Sequence[Row]]
@@ -99,8 +106,12 @@ class WindowStep:
 
 @dataclass(frozen=True)
 class TickTrace:
-    """One tick. ``too_late``: lines of the rows that a join beneath a UNION ALL gave, and that were late
-    there; ``inputs``: the watermarks of inputs."""
+    """Trace of one tick.
+
+    Attributes:
+        too_late: lines on rows that a join feeding a UNION ALL emitted and that were late there.
+        inputs: the watermarks of inputs.
+    """
 
     output: CaseOutput
     arrived: Sequence[Arrived]
@@ -119,7 +130,7 @@ class Opened:
 
 @dataclass
 class Trace:
-    """Of one case: its plan, and an entry per step that ended (the first one is the start)."""
+    """Trace of one case: its plan, and an entry per completed step (the first one is the start)."""
 
     plan: JobPlan
     entries: list[Opened | TickTrace] = field(default_factory=list)
@@ -134,7 +145,7 @@ class Trace:
         return find_lateness(self.query, side)
 
     def horizon(self, key: str) -> Horizon | None:
-        """Return that of the join that rows with this time come to, if it goes by one."""
+        """Return the horizon of the join that rows with this time reach; None if it has none."""
         of_joins = (join.horizon for join in self.query.every(JoinPlan) if join.horizon is not None)
         return next((horizon for horizon in of_joins if key in horizon.keys), None)
 

@@ -66,7 +66,7 @@ class Tracer:
         self._closed: dict[int, list[Row]] = {}
 
     def opened(self, driver: TickDriver) -> None:
-        """The job was opened, for the first time or again."""
+        """Record that the job was opened, for the first time or after a restart."""
         self._driver = driver
         self.trace = self._trace = self.trace or Trace(driver.plan)
         self._trace.entries.append(Opened(driver.tick))
@@ -84,7 +84,7 @@ class Tracer:
 
     @singledispatchmethod
     def _look(self, plan: NodePlan, task: NodeTask) -> None:
-        """At what a node's task did: at nothing, where rows leave as they come."""
+        """Record what a node's task did; ignore nodes that retain no rows."""
 
     @_look.register
     def _(self, plan: MatchPlan, task: NodeTask) -> None:
@@ -95,7 +95,7 @@ class Tracer:
         self._closed[plan.number] = closed(task)
 
     def committed(self, step: CaseStep, output: CaseOutput) -> None:
-        """The step is done."""
+        """Record that the step is committed."""
         state, query = self._state(), self._query
         self._trace.entries.append(
             TickTrace(
@@ -140,7 +140,7 @@ class Tracer:
                         yield Arrived(side.name, row, fate, f"{text}: {why}" if why else text)
 
     def _too_late(self, output: CaseOutput) -> Iterator[str]:
-        """Rows of stages that were late for the inputs that they feed."""
+        """Yield lines on rows of stages that were late for the inputs that they feed."""
         sides = {side.name: side for side in self._query.sides if side.stages}
         for alias, row in output.late:
             if alias in sides:
@@ -304,7 +304,7 @@ class Tracer:
         return [f"{row_text(row)}{', matched' if matched else ''}" for row, matched in rows]
 
     def _limits(self, join: MatchPlan, state: NodeState, watermarks: Watermarks) -> dict[str, Limit]:
-        """Return per key below which times rows can match nothing any more, and by which bounds."""
+        """Return, per key, the time below which rows cannot match, and the bounds that set it."""
         lateness = {
             side.watermark_key(column): find_lateness(self._query, side)
             for side in join.sides
@@ -333,7 +333,10 @@ class Tracer:
         }
 
     def _limit_text(self, join: MatchPlan, key: str, limit: Limit, fed: Watermarks) -> str:
-        """``101 = W[d.t] 102 - 1``; with several bounds, the greatest of what they give."""
+        """Format a limit, such as ``101 = W[d.t] 102 - 1``.
+
+        Of several bounds, the greatest result counts.
+        """
         trace, (value, every) = self._trace, limit
         if not every:
             if join.asof is not None and value > NEVER:
@@ -374,7 +377,7 @@ class Tracer:
     def _outputs(
         self, join: MatchPlan, state: NodeState, watermarks: Watermarks, least: Mapping[str, int]
     ) -> Iterator[Mark]:
-        """The watermarks, whether they rose, and the least of what makes each."""
+        """Yield the output watermarks, whether each rose, and the minimum that determines each."""
         before = self._before.nodes[join.number].emitted if self._before.nodes else {}
         limit_by_key = {
             plan.watermark_key(column): limit

@@ -18,11 +18,11 @@ _INDENT = "  "
 
 
 def trace_text(case: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], trace: Trace | None) -> str:
-    """A case from its head to its last step.
+    """Render a case from its head to its last step.
 
     Args:
-        outputs: what each step put out, as `replay` prints it.
-        trace: None when the plan was refused.
+        outputs: the output of each step, as `replay` prints it.
+        trace: None when the plan was rejected.
     """
     about = f": {case['about']}" if case.get("about") else ""
     lines = [f"case {case['case']}{about}", *_indented([" ".join(case.get("query", "").split())])]
@@ -101,7 +101,7 @@ def _postpone_map(trace: Trace, join: JoinPlan) -> Lines:
 
 
 def _asked(step: Mapping[str, Any]) -> str:
-    """What the step of the case says."""
+    """Describe what the case does in a step."""
     if "restart" in step:
         return "restart"
     if "rescale" in step:

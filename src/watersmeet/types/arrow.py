@@ -25,8 +25,12 @@ PLAIN_IN_ARROW: dict[str, pa.DataType] = {
 
 
 def in_arrow(type_: SqlType, times: pa.DataType = PLAIN_IN_ARROW["TIMESTAMP"]) -> pa.DataType | None:
-    """None: columns of it, or of something in it, have no form here: INTERVALs, and what is not known.
-    ``times``: what TIMESTAMPs are.
+    """Return the Arrow type of a Spark type.
+
+    Return None if the type, or a type inside it, has no Arrow form here: INTERVALs and unknown types.
+
+    Args:
+        times: The Arrow type of TIMESTAMPs.
 
     >>> from watersmeet.types.parser import sql_type
     >>> print(in_arrow(sql_type("MAP<STRING, DECIMAL(5,2)>")), in_arrow(sql_type("INTERVAL DAY")))

@@ -43,7 +43,9 @@ Rule = Callable[[SqlType, SqlType], SqlType | None]
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """None: Spark makes none, or one of them is a type that is not known here.
+    """Return the common type of two types in Spark.
+
+    Return None if Spark has none, or if one of them is an unknown type.
 
     >>> from watersmeet.types.parser import sql_type
     >>> common_type(sql_type("BIGINT"), sql_type("DECIMAL(38,38)"))
@@ -67,7 +69,7 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def common_of(types: Iterable[SqlType]) -> SqlType | None:
-    """Of several; of none, or only of NULLs, VOID."""
+    """Return the common type of several types, or None; VOID for no types or only NULLs."""
     common: SqlType | None = VOID
     for type_ in types:
         common = None if common is None else common_type(common, type_)
@@ -75,7 +77,7 @@ def common_of(types: Iterable[SqlType]) -> SqlType | None:
 
 
 def holds(wide: SqlType, narrow: SqlType) -> bool:
-    """Whether a DECIMAL loses no digit of another, or of an integer."""
+    """Return True if the DECIMAL ``wide`` loses no digit of another DECIMAL or of an integer."""
     own = narrow.as_decimal
     return own is not None and own.whole_digits <= wide.whole_digits and own.scale <= wide.scale
 
@@ -92,7 +94,7 @@ def _number(left: SqlType, right: SqlType) -> SqlType:
 
 
 def _text_read_as(type_: SqlType) -> SqlType | None:
-    """What a STRING is read as."""
+    """Return the type to which Spark converts a STRING next to ``type_``, or None."""
     if type_.is_integer:
         return BIGINT
     if type_.is_number:
@@ -108,8 +110,10 @@ def _interval(left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def combine_nested(left: SqlType, right: SqlType, rule: Rule, *, names: bool = True) -> SqlType | None:
-    """Of two nested types the one whose parts are what ``rule`` makes of theirs; None: it makes nothing of
-    some, or they are of unlike shape (`same_shape`)."""
+    """Combine two nested types by applying ``rule`` to each pair of their parts.
+
+    Return None if ``rule`` returns None for a pair, or if the types differ in shape (`same_shape`).
+    """
     if not same_shape(left, right, names=names):
         return None
     parts = [rule(one, other) for one, other in zip(left.inner, right.inner, strict=True)]
@@ -127,8 +131,13 @@ def combine_nested(left: SqlType, right: SqlType, rule: Rule, *, names: bool = T
 
 
 def same_shape(left: SqlType, right: SqlType, *, names: bool = True) -> bool:
-    """Whether two nested types have all in common besides their parts' own: fields of the same names, in any
-    case (``names``: that matters)."""
+    """Return True if two nested types are equal except for the types of their parts.
+
+    The names of fields must match, ignoring case.
+
+    Args:
+        names: False: ignore the names of fields.
+    """
     if not left.is_nested or left.name != right.name or len(left.inner) != len(right.inner):
         return False
     pairs = zip(left.fields, right.fields, strict=True)
@@ -142,12 +151,12 @@ def same_shape(left: SqlType, right: SqlType, *, names: bool = True) -> bool:
 
 
 def tightest_type(left: SqlType, right: SqlType, names: bool = True) -> SqlType | None:
-    """One of the two that holds all values of both, or DOUBLE, or TIMESTAMP; None: Spark compares them not.
+    """Return the type in which Spark compares two types; None: it does not compare them.
 
-    NULL fits all.
+    It is one of the two that holds all values of both, or DOUBLE, or TIMESTAMP. NULL fits every type.
 
     Args:
-        names: whether fields of STRUCTs have to be of the same names.
+        names: Fields of STRUCTs must have the same names.
 
     >>> from watersmeet.types.parser import sql_type
     >>> tightest_type(sql_type("ARRAY<INT>"), sql_type("ARRAY<BIGINT>"))
@@ -187,8 +196,10 @@ def _without_names(type_: SqlType) -> SqlType:
 
 
 def loses_digits(left: SqlType, right: SqlType) -> bool:
-    """Whether somewhere in the two a FLOAT meets an integer: functions of ARRAYs and MAPs compare them as
-    FLOATs, where operators compare them as DOUBLEs."""
+    """Return True if a FLOAT meets an integer anywhere in the two types.
+
+    Functions of ARRAYs and MAPs compare them as FLOATs; operators compare them as DOUBLEs.
+    """
     if left.is_nested and right.is_nested:
         return any(map(loses_digits, left.inner, right.inner))
     return FLOAT in (left, right) and (left.is_integer or right.is_integer)
@@ -208,7 +219,9 @@ _EXTRA_MEAN_DIGITS = 4
 
 
 def result_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None:
-    """Of ``+``, ``-``, ``*``, ``/``, ``%`` and ``DIV``, between numbers; None: one of them is none.
+    """Return the result type of ``+``, ``-``, ``*``, ``/``, ``%`` or ``DIV`` between numbers.
+
+    Return None if an operand is not a number.
 
     >>> str(result_type("*", decimal(10, 2), decimal(5, 2))), str(result_type("/", BIGINT, BIGINT))
     ('DECIMAL(16,4)', 'DOUBLE')
@@ -224,7 +237,10 @@ def result_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def sum_parts(left: SqlType, right: SqlType) -> tuple[int, int]:
-    """Digits and scale of an exact sum or difference of two DECIMALs: they can be more than there are."""
+    """Return the digits and the scale of an exact sum or difference of two DECIMALs.
+
+    They may exceed the maximum of a DECIMAL.
+    """
     scale = max(left.scale, right.scale)
     return max(left.whole_digits, right.whole_digits) + scale + 1, scale
 
@@ -249,7 +265,7 @@ _EXACT = {
 
 
 def fit_decimal(digits: int, scale: int) -> SqlType:
-    """The DECIMAL of so many digits, or of as many as there are."""
+    """Return the DECIMAL with these digits and scale, reduced to the maximum number of digits."""
     if digits <= MAX_DECIMAL_DIGITS:
         return decimal(digits, scale)
     return decimal(MAX_DECIMAL_DIGITS, max(MAX_DECIMAL_DIGITS - (digits - scale), min(scale, MIN_SCALE)))
@@ -275,7 +291,9 @@ def whole_interval(type_: SqlType) -> SqlType:
 
 
 def computed_type(operator: str, left: Argument, right: Argument) -> SqlType | None:
-    """Of ``+``, ``-``, ``*``, ``/``, ``%`` and ``DIV``, between whatever Spark takes there.
+    """Return the result type of ``+``, ``-``, ``*``, ``/``, ``%`` or ``DIV``, or None.
+
+    The operands may have any types that Spark accepts there.
 
     >>> from watersmeet.types.parser import sql_type
     >>> of = lambda text, value=None: Argument(sql_type(text), value)
@@ -304,21 +322,27 @@ def computed_type(operator: str, left: Argument, right: Argument) -> SqlType | N
 
 
 def _coerce_text_operand(one: SqlType, other: SqlType) -> tuple[SqlType, SqlType]:
-    """What a text is read as beside a number: a BIGINT or a DOUBLE."""
+    """Convert a text next to a number to a BIGINT or a DOUBLE."""
     beside = other if one == STRING else one
     read = BIGINT if beside.is_integer else DOUBLE
     return (read if one == STRING else one), (read if other == STRING else other)
 
 
 def _of_own_digits(type_: SqlType, argument: Argument, beside: SqlType) -> SqlType:
-    """Of a whole number that is written beside a DECIMAL: of its own digits."""
+    """Return a DECIMAL with the literal's digits for an integer literal next to a DECIMAL.
+
+    Return other types unchanged.
+    """
     if not beside.is_decimal or not type_.is_integer or argument.number is None:
         return type_
     return decimal(max(1, len(str(abs(argument.number)))), 0)
 
 
 def _time_arithmetic_type(operator: str, one: SqlType, other: SqlType) -> SqlType | None:
-    """With a time or an interval in it; None: there is none, or it is not taken."""
+    """Return the type of an operation with a time or an interval.
+
+    Return None if there is no such operand, or if Spark rejects it.
+    """
     if operator in ("*", "/"):
         scaled = next((type_ for type_ in (one, other) if is_span(type_)), None)
         if scaled is None:
@@ -360,14 +384,14 @@ def is_span(type_: SqlType) -> bool:
 
 
 def total_type(of: SqlType) -> SqlType | None:
-    """Of `sum`; None: it is not known here."""
+    """Return the type of `sum`, or None if it is unknown."""
     if of.is_decimal:
         return decimal(min(MAX_DECIMAL_DIGITS, of.digits + _EXTRA_SUM_DIGITS), of.scale)
     return BIGINT if of.is_integer else _real(of)
 
 
 def mean_type(of: SqlType) -> SqlType | None:
-    """Of `avg`; None: it is not known here."""
+    """Return the type of `avg`, or None if it is unknown."""
     if of.is_decimal:
         scale = min(MAX_DECIMAL_DIGITS, of.scale + _EXTRA_MEAN_DIGITS)
         return decimal(min(MAX_DECIMAL_DIGITS, of.digits + _EXTRA_MEAN_DIGITS), scale)
@@ -375,5 +399,8 @@ def mean_type(of: SqlType) -> SqlType | None:
 
 
 def _real(of: SqlType) -> SqlType | None:
-    """Texts are read as numbers."""
+    """Return DOUBLE for real numbers and for texts; otherwise None.
+
+    Spark reads the texts as numbers.
+    """
     return DOUBLE if of.is_real or of == STRING else None

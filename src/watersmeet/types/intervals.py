@@ -92,8 +92,10 @@ class _Part:
 
 
 def unit_name(text: str) -> str | None:
-    """The unit in the singular, lower case, ``MINUTES`` → ``minute``, ``secs`` → ``second``, also months and
-    years; None if it is none."""
+    """Return the unit in the singular and lower case, or None if it is not a unit.
+
+    ``MINUTES`` → ``minute``, ``secs`` → ``second``; months and years are units, too.
+    """
     word = text.strip().lower()
     for candidate in (word, word.removesuffix("s")):
         if candidate in UNIT_US or candidate in _CALENDAR:
@@ -104,20 +106,25 @@ def unit_name(text: str) -> str | None:
 
 
 def unit_us(name: str) -> int | None:
-    """µs of a unit by its full name, in singular or plural; None for months, years and what is unknown."""
+    """Return the µs of a unit by its full name, in singular or plural.
+
+    Return None for months, years and unknown units.
+    """
     word = name.lower()
     return UNIT_US.get(word, UNIT_US.get(word.removesuffix("s")))
 
 
 def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = None) -> exp.Interval:
-    """An INTERVAL literal as Spark writes it.
+    """Build an INTERVAL literal in Spark's form.
 
     Args:
-        values: amounts, each with its sign, and their units; one text without a unit: ``'1 hour 2 minutes'``.
-        last: the unit after TO, of one value alone.
+        values: Amounts, each with its sign and its unit; or one text without a unit: ``'1 hour 2
+            minutes'``.
+        last: The unit after TO; it needs a single value.
 
     Raises:
-        IntervalError: it is none, or is finer than a µs or longer than Spark's intervals are.
+        IntervalError: The value is not an interval, is finer than a µs, or is longer than Spark's
+            maximum.
     """
     if any(len(written) > MAX_NUMBER_CHARACTERS for written, _ in values):
         raise IntervalError(f"the interval has more than {MAX_NUMBER_CHARACTERS} characters", _HINT)
@@ -204,7 +211,7 @@ _MAX_MONTHS = 11
 
 
 def _span(text: str, first: str, last: str) -> exp.Interval:
-    """``'1 02:03' DAY TO MINUTE``."""
+    """Build an interval such as ``'1 02:03' DAY TO MINUTE``."""
     literal = exp.Interval(
         this=exp.Literal.string(text.strip()),
         unit=exp.IntervalSpan(this=exp.Var(this=first.upper()), expression=exp.Var(this=last.upper())),
@@ -220,7 +227,7 @@ def _span(text: str, first: str, last: str) -> exp.Interval:
 
 
 def _span_us(text: str, first: str, last: str) -> int:
-    """The fields from ``first`` to ``last``, one sign for all."""
+    """Return the µs of the fields from ``first`` to ``last``; one sign applies to all fields."""
     wrong = IntervalError(f"{text!r} is not an interval {first.upper()} TO {last.upper()}", _HINT)
     if first not in _FIELDS or last not in _FIELDS or _FIELDS.index(first) >= _FIELDS.index(last):
         raise wrong
@@ -249,9 +256,12 @@ def _span_us(text: str, first: str, last: str) -> int:
 
 
 def text_us(text: str) -> int:
-    """µs of ``10 seconds``, ``10s``, ``1 hour 30 minutes``, ``1 02:03``, ``02:03:04.5``.
+    """Return the µs of an interval text.
 
-    Raises: IntervalError, for months and years, too.
+    Forms: ``10 seconds``, ``10s``, ``1 hour 30 minutes``, ``1 02:03``, ``02:03:04.5``.
+
+    Raises:
+        IntervalError: The text is not an interval, or has months or years.
     """
     value = interval_us(read_interval([(text, None)]))
     if value is None:
@@ -278,9 +288,12 @@ def written_as_interval(expr: exp.Expression) -> str | None:
 
 
 def trigger_ms(text: str) -> int:
-    """Milliseconds between ticks: an interval as for `text_us`, or ``0``: as soon as there are rows.
+    """Parse the milliseconds between ticks.
 
-    Raises: IntervalError.
+    The text is an interval as for `text_us`, or ``0``: start a tick as soon as there are rows.
+
+    Raises:
+        IntervalError: The text is not an interval, or not a whole number of milliseconds from 0.
     """
     us = 0 if text.strip() == "0" else text_us(text)
     if us < 0 or us % 1_000:
@@ -291,7 +304,10 @@ def trigger_ms(text: str) -> int:
 
 
 def is_interval(expr: exp.Expression | None) -> bool:
-    """Is this an interval of any kind, constant or not: ``INTERVAL …``, its negation, a sum of such?"""
+    """Return True if the expression is an interval of any kind, constant or not.
+
+    Intervals are ``INTERVAL …``, its negation, a sum of intervals, and a multiple of one.
+    """
     if isinstance(expr, (exp.Paren, exp.Neg)):
         return is_interval(expr.this)
     if isinstance(expr, (exp.Add, exp.Sub)):
@@ -302,13 +318,16 @@ def is_interval(expr: exp.Expression | None) -> bool:
 
 
 def is_calendar(interval: exp.Interval) -> bool:
-    """Whether it is of months and years."""
+    """Return True if the interval has months or years."""
     return any(unit in _CALENDAR for unit in _units(interval))
 
 
 def is_of_days(expr: exp.Expression) -> bool:
-    """Whether Spark takes an interval as whole days, by its units and not by its length: a DATE plus it is a
-    DATE, and else a TIMESTAMP. A multiple of days is not."""
+    """Return True if Spark treats an interval as whole days, by its units and not its length.
+
+    A DATE plus such an interval is a DATE; otherwise the sum is a TIMESTAMP. A multiple of days does
+    not count.
+    """
     if isinstance(expr, (exp.Paren, exp.Neg)):
         return is_of_days(expr.this)
     if isinstance(expr, (exp.Add, exp.Sub)):
@@ -317,7 +336,10 @@ def is_of_days(expr: exp.Expression) -> bool:
 
 
 def interval_type(literal: exp.Interval) -> SqlType:
-    """The type that Spark gives it: of the fields from its greatest to its least unit; weeks are days."""
+    """Return Spark's type of an interval literal: from its greatest to its least unit.
+
+    Weeks count as days.
+    """
     places = []
     for unit in _units(literal):
         field = {"week": "day", "millisecond": "second", "microsecond": "second"}.get(unit, unit)
@@ -337,7 +359,7 @@ def _units(interval: exp.Interval) -> list[str]:
 
 
 def interval_months(interval: exp.Interval) -> int | None:
-    """Months of a constant INTERVAL of years and months; None for whatever else."""
+    """Return the months of a constant INTERVAL of years and months; None for any other."""
     amount, unit = interval.this, interval.args.get("unit")
     if not isinstance(amount, exp.Literal) or not is_calendar(interval):
         return None
@@ -356,9 +378,10 @@ def interval_months(interval: exp.Interval) -> int | None:
 
 
 def interval_us(expr: exp.Expression | None) -> int | None:
-    """µs of a constant day-time interval; None for month and year kinds and for whatever is no interval.
+    """Return the µs of a constant day-time interval.
 
-    Parentheses, negation, sums of intervals and whole multiples are understood.
+    Return None for month and year intervals, and for any other expression. Parentheses, negation,
+    sums of intervals and whole multiples are supported.
     """
     if isinstance(expr, exp.Paren):
         return interval_us(expr.this)

@@ -29,7 +29,7 @@ Convert = Callable[[Any], Any]
 
 
 def has_native_value(kind: str) -> bool:
-    """Whether values of a Spark type are taken as they are, and not as text.
+    """Return True if values of a Spark type are JSON values rather than text.
 
     >>> has_native_value("array<decimal(3,1)>"), has_native_value("interval day to second")
     (True, False)
@@ -38,7 +38,7 @@ def has_native_value(kind: str) -> bool:
 
 
 def rows_of(table: pa.Table | pa.RecordBatch) -> list[list[Any]]:
-    """The rows of a table, in order; columns may share their names.
+    """Return the rows of a table, in order; several columns may have one name.
 
     >>> rows_of(pa.table({"n": [1, None], "x": [0.5, float("nan")], "s": ["1", None]}))
     [[1, 0.5, '1'], [None, 'NaN', None]]
@@ -47,7 +47,7 @@ def rows_of(table: pa.Table | pa.RecordBatch) -> list[list[Any]]:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column; none makes it fail.
+    """Return the values of a column; no value raises an error.
 
     >>> values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()))
     ['+5881580-07-11']
@@ -56,8 +56,10 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _python_safe_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Python takes every value of: it has no times outside of the years 1 to 9999, and no texts
-    that are no UTF-8."""
+    """Return the Arrow type that Python can convert for every value.
+
+    Python has no times outside the years 1 to 9999, and no texts with invalid UTF-8.
+    """
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date32(kind):
@@ -118,7 +120,10 @@ def _number(value: float) -> Any:
 
 
 def _day(days: int) -> str:
-    """A day of any year, counted from 1970; a year of more than four digits has a sign, as Java writes it."""
+    """Format a day of any year, counted from 1970.
+
+    A year of more than four digits has a sign, as in Java.
+    """
     cycle, day = divmod(days + _SINCE_YEAR_1, _DAYS_OF_400_YEARS)
     in_cycle = date.fromordinal(day + 1)
     year = in_cycle.year + 400 * cycle
@@ -127,7 +132,12 @@ def _day(days: int) -> str:
 
 
 def _moment(value: int, second: int) -> str:
-    """A time of any year; ``second``: how many units it has. A fraction that is zero is left out."""
+    """Format a time of any year; leave out a fraction of zero.
+
+    Args:
+        value: The time in units since 1970.
+        second: The number of units per second.
+    """
     seconds, fraction = divmod(value, second)
     days, of_day = divmod(seconds, 86_400)
     text = f"{_day(days)}T{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"

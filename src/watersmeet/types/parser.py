@@ -70,7 +70,7 @@ class Token(Protocol):
 
 
 class TypeCursor(Protocol):
-    """What the grammar reads from: the tokens of a statement, or the words of a text (`sql_type`)."""
+    """Input of the type grammar: the tokens of a statement, or the words of a text (`sql_type`)."""
 
     @property
     def offset(self) -> int: ...
@@ -84,7 +84,7 @@ class TypeCursor(Protocol):
 
 @lru_cache(maxsize=4096)
 def sql_type(text: str) -> SqlType:
-    """The type that a text is; of one that is not known here one whose name is the text, in capitals.
+    """Parse a type; an unknown type gets the text in capitals as its name.
 
     >>> sql_type("map<string, decimal(8, 2)>").entry
     (SqlType('STRING'), SqlType('DECIMAL(8,2)'))
@@ -106,7 +106,12 @@ def parse_type(cursor: TypeCursor) -> SqlType:
 
 
 def _type(cursor: TypeCursor, *, declared: bool) -> SqlType:
-    """``declared``: by people, and not of what is computed, which can be an INTERVAL or not known."""
+    """Parse a type.
+
+    Args:
+        declared: The user declares it. The type of a computed value may also be an INTERVAL or
+            unknown.
+    """
     start = cursor.offset
     if not declared and cursor.accept("INTERVAL"):
         return _interval(cursor)
@@ -153,7 +158,7 @@ def _parse_time_zone(cursor: TypeCursor) -> str:
 
 
 def _array_of(cursor: TypeCursor, element: SqlType) -> SqlType:
-    """``INT ARRAY``, ``INT[]``."""
+    """Parse the array suffixes of ``INT ARRAY`` and ``INT[]``."""
     while cursor.accept("[", "]") or cursor.accept("ARRAY"):
         element = array(element)
     return element
@@ -188,7 +193,7 @@ def _nested(cursor: TypeCursor, word: str, declared: bool) -> SqlType:
 
 
 def _part(cursor: TypeCursor, word: str, declared: bool) -> Field:
-    """What stands between two commas; of an ARRAY or a MAP without a name."""
+    """Parse one part of a nested type, between two commas; ARRAY and MAP parts have no name."""
     if word not in ("STRUCT", "ROW"):
         return Field("", _type(cursor, declared=declared))
     name = cursor.name("a field name")
@@ -197,7 +202,7 @@ def _part(cursor: TypeCursor, word: str, declared: bool) -> Field:
 
 
 def _interval(cursor: TypeCursor) -> SqlType:
-    """What follows the word."""
+    """Parse the fields after the word INTERVAL."""
     if not any(map(cursor.looks_at, INTERVAL_FIELDS)):
         return SqlType("INTERVAL")
     first = last = _field(cursor)

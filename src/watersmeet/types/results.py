@@ -51,7 +51,7 @@ def _types(arguments: Arguments) -> list[SqlType]:
 
 
 def _as_number(type_: SqlType) -> SqlType:
-    """A text, or NULL, in the place of a number."""
+    """Return DOUBLE for a text or NULL in place of a number; otherwise the type itself."""
     return DOUBLE if type_ in (STRING, VOID) else type_
 
 
@@ -84,13 +84,16 @@ def _key(type_: SqlType) -> SqlType:
 
 
 def _with_element(arguments: Arguments, place: int) -> Result:
-    """The ARRAY with one element more."""
+    """Return the type of the ARRAY with one more element."""
     element = _element(arguments[0].type)
     return None if element is None else _array_of(_of_elements(element, arguments[place].type))
 
 
 def _of_elements(one: SqlType, other: SqlType) -> Result:
-    """What functions of ARRAYs make of two elements; of a FLOAT and an integer a FLOAT."""
+    """Return the common type of two elements in functions of ARRAYs.
+
+    A FLOAT and an integer give a FLOAT.
+    """
     if one.is_nested and other.is_nested:
         return combine_nested(one, other, _of_elements)
     is_float = FLOAT in (one, other) and (one.is_integer or other.is_integer)
@@ -102,7 +105,7 @@ def _of_two_arrays(arguments: Arguments) -> Result:
 
 
 def _concat_type(arguments: Arguments) -> Result:
-    """`concat`: ARRAYs, BINARY alone, else texts."""
+    """Return the type of `concat`: ARRAY, BINARY if all arguments are, otherwise STRING."""
     types = _types(arguments)
     if any(type_.name == "ARRAY" for type_ in types):
         return common_of(types)
@@ -127,7 +130,10 @@ def _mean(own: SqlType) -> Result:
 
 
 def _round_decimal(own: SqlType, places: int) -> SqlType:
-    """The DECIMAL that `round` makes of another one: of as many places at most."""
+    """Return the DECIMAL type that `round` gives for a DECIMAL.
+
+    It has at most ``places`` digits after the decimal point.
+    """
     whole = own.whole_digits + 1
     if places < 0:  # digits before the point are rounded away, and one is carried
         return decimal(min(max(whole, -places + 1), MAX_DECIMAL_DIGITS), 0)
@@ -150,7 +156,7 @@ def _round_type(arguments: Arguments) -> Result:
 
 
 def _whole_number(arguments: Arguments) -> Result:
-    """`ceil` and `floor`."""
+    """Return the type of `ceil` and `floor`."""
     own = arguments[0].type
     if len(arguments) == 1:
         if not own.is_decimal:
@@ -213,7 +219,7 @@ def _map_of_arrays(arguments: Arguments) -> Result:
 
 
 def _merged_map(arguments: Arguments) -> Result:
-    """`map_zip_with`: of two MAPs, with what the lambda makes of two values."""
+    """Return the type of `map_zip_with`: a MAP of the common key type and the lambda's result."""
     key = common_of([_key(arguments[0].type), _key(arguments[1].type)])
     return None if key is None else map_of(key, arguments[2].type)
 
@@ -229,7 +235,7 @@ def _zip_type(arguments: Arguments) -> Result:
 
 
 def _part_of_time(arguments: Arguments) -> Result:
-    """`extract`, by the unit that is written."""
+    """Return the type of `extract` by the unit that the query states."""
     if arguments[0].type == VOID:
         return DOUBLE
     unit, own = (arguments[0].value or "").lower(), arguments[1].type
@@ -248,7 +254,7 @@ _SMALL_PARTS = (
 
 
 def _decode_type(arguments: Arguments) -> Result:
-    """`decode`: of bytes a text; of several values one of them."""
+    """Return the type of `decode`: STRING for bytes, otherwise the common type of the values."""
     if len(arguments) == 2:
         return STRING
     otherwise = arguments[-1].type if len(arguments) % 2 == 0 else STRING
@@ -256,13 +262,13 @@ def _decode_type(arguments: Arguments) -> Result:
 
 
 def _of_branches(arguments: Arguments) -> Result:
-    """`when`: (condition, value) …, and what it is otherwise."""
+    """Return the type of `when`, whose arguments are (condition, value) pairs and a default."""
     branches = arguments[1::2] if len(arguments) % 2 == 0 else [*arguments[1::2], arguments[-1]]
     return common_of(_types(branches))
 
 
 def _chosen_text(arguments: Arguments) -> Result:
-    """`elt`."""
+    """Return the type of `elt`."""
     return BINARY if all(type_ == BINARY for type_ in _types(arguments[1:])) else STRING
 
 
@@ -276,7 +282,7 @@ def _real(arguments: Arguments) -> Result:
 
 
 def _fold_type(arguments: Arguments) -> Result:
-    """`aggregate`: what the last lambda makes of what it begins with, or that."""
+    """Return the type of `aggregate`: that of the last lambda's result, or of the start value."""
     return arguments[3 if len(arguments) > 3 else 1].type
 
 
@@ -285,7 +291,7 @@ def _histogram(arguments: Arguments) -> Result:
 
 
 def _by_number_format(arguments: Arguments) -> Result:
-    """`to_number`: of as many digits as its format has."""
+    """Return the type of `to_number`: a DECIMAL with the digits of its format."""
     written = arguments[1].value
     if written is None:
         return None
@@ -295,7 +301,7 @@ def _by_number_format(arguments: Arguments) -> Result:
 
 
 def _of_variant(arguments: Arguments) -> Result:
-    """`variant_get`, by the type that is written."""
+    """Return the type of `variant_get` by the type that the query states."""
     if len(arguments) == 2:
         return SqlType("VARIANT")
     written = arguments[2].value
@@ -303,7 +309,7 @@ def _of_variant(arguments: Arguments) -> Result:
 
 
 def _by_schema(arguments: Arguments) -> Result:
-    """`from_json` and the like, by a schema that is written."""
+    """Return the type of `from_json` and the like by the schema that the query states."""
     schema = arguments[1].value if len(arguments) > 1 else None
     if not schema:
         return None
@@ -347,7 +353,7 @@ def _bucket(arguments: Arguments) -> Result:
 
 
 def _best(arguments: Arguments) -> Result:
-    """`max_by` with a number: so many."""
+    """Return the type of `max_by` and the like; with a number of values it is an ARRAY."""
     return array(arguments[0].type) if len(arguments) > 2 else arguments[0].type
 
 
@@ -416,7 +422,7 @@ RULES: Mapping[str, Callable[[Arguments], Result]] = {
 
 
 def result_of(rule: str, arguments: Arguments) -> Result:
-    """The type of a call by the rule of that name.
+    """Return the type of a call by the rule of that name.
 
     >>> result_of("array of argument 1", [Argument(DATE)]), result_of("real", [])
     (SqlType('ARRAY<DATE>'), None)

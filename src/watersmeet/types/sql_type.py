@@ -22,7 +22,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Field:
-    """Of a STRUCT. ``name``: as it was declared."""
+    """Field of a STRUCT; ``name`` is as declared."""
 
     name: str
     type: SqlType
@@ -96,7 +96,7 @@ class SqlType:
 
     @property
     def is_void(self) -> bool:
-        """Of NULL, which can be of any type."""
+        """True for the type of NULL, which fits every type."""
         return self.name == "VOID"
 
     @property
@@ -119,7 +119,7 @@ class SqlType:
 
     @property
     def is_interval(self) -> bool:
-        """Of a span that is known."""
+        """True for an interval with known fields."""
         return self.span is not None
 
     @property
@@ -129,12 +129,12 @@ class SqlType:
 
     @property
     def bits(self) -> int:
-        """Of an integer; of others 0."""
+        """Number of bits of an integer type; 0 for other types."""
         return INTEGER_BITS.get(self.name, 0)
 
     @property
     def element(self) -> SqlType | None:
-        """Of an ARRAY."""
+        """Element type of an ARRAY; None for other types."""
         return self.parts[0] if self.name == "ARRAY" and self.parts else None
 
     @property
@@ -144,7 +144,7 @@ class SqlType:
 
     @property
     def inner(self) -> tuple[SqlType, ...]:
-        """The types right beneath a nested one."""
+        """Types directly inside a nested type."""
         return self.parts or tuple(field.type for field in self.fields)
 
     @property
@@ -156,7 +156,7 @@ class SqlType:
 
     @cached_property
     def unnamed(self) -> SqlType:
-        """The same without the names of fields, which do not matter where values are compared."""
+        """The type without field names, which do not matter when values are compared."""
         if self.fields:
             return struct(
                 [Field(f"f{place}", inner_type.unnamed) for place, inner_type in enumerate(self.inner)]
@@ -165,14 +165,14 @@ class SqlType:
 
     @cached_property
     def nullable(self) -> SqlType:
-        """The same, in which every field may be NULL: as values are computed with."""
+        """The type with every field nullable, as computed values have it."""
         if self.fields:
             return struct([Field(field.name, field.type.nullable) for field in self.fields])
         return SqlType(self.name, parts=tuple(part.nullable for part in self.parts)) if self.parts else self
 
     @property
     def whole_digits(self) -> int:
-        """Of a DECIMAL those before the point."""
+        """Number of digits of a DECIMAL before the decimal point."""
         return self.digits - self.scale
 
     @cached_property
@@ -230,7 +230,8 @@ def struct(fields: Sequence[Field]) -> SqlType:
 
 
 def interval(first: str, last: str) -> SqlType:
-    """
+    """Return an INTERVAL type with these first and last fields.
+
     >>> str(interval("DAY", "SECOND")), str(interval("MONTH", "MONTH"))
     ('INTERVAL DAY TO SECOND', 'INTERVAL MONTH')
     """

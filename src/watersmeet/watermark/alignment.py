@@ -14,8 +14,10 @@ from watersmeet.event_time import ENDED, NEVER, Watermark
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """Of a source as of a tick. ``watermark``: the least of its event times'; ``idle``: all its partitions
-    are."""
+    """The position of a source as of a tick.
+
+    ``watermark``: the least over its event times. ``idle``: True if all of its partitions are idle.
+    """
 
     watermark: Watermark
     idle: bool = False
@@ -23,7 +25,10 @@ class SourcePosition:
 
 @dataclass(frozen=True)
 class SourceDrift:
-    """How far a source is ahead of ``behind``; ``by`` None: nothing has come of that one yet."""
+    """The distance of a source ahead of source ``behind``.
+
+    ``by`` None: no rows of that source have arrived yet.
+    """
 
     behind: str
     by: int | None
@@ -35,11 +40,13 @@ def find_sources_ahead(
     max_drift: int,
     used_up: Collection[str] = (),
 ) -> dict[str, SourceDrift]:
-    """The sources that are not to be read until others have caught up, and with whom they are compared.
+    """Find the sources to pause until others catch up, with the source each is compared with.
 
     Args:
-        groups: names of sources whose rows meet. One that is in none of ``standings`` has no watermark.
-        used_up: those that have no more rows, and will have none: nobody waits for them, nor they for others.
+        groups: names of sources whose rows meet. A source without an entry in ``standings`` has no
+            watermark.
+        used_up: sources that have no more rows, now or later: no source waits for them, nor do they
+            wait for others.
     """
     held: dict[str, SourceDrift] = {}
     for group in groups:

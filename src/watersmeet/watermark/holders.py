@@ -26,11 +26,14 @@ class WatermarkHolder:
 def find_holders(
     state: InputState, rules: Sequence[BranchRules], sources: Sequence[str], clock_us: int
 ) -> tuple[WatermarkHolder, ...]:
-    """The silent partitions that hold a watermark of the input back, where something else is ahead of them.
-    What holds a stage back is told of its inputs.
+    """Find the silent partitions that hold back an input's watermark.
+
+    A partition counts only if a branch or partition is ahead of it. For a stage, the holders are
+    reported on its own inputs.
 
     Args:
-        rules, sources: per branch; the latter are names.
+        rules: the rules of each branch.
+        sources: the source names of each branch.
     """
     holdings: dict[tuple[int, str], WatermarkHolder] = {}
     for column in rules[0].lags:
@@ -54,10 +57,10 @@ def find_unheard_partitions(
     sources: Sequence[str],
     unread: Mapping[str, Collection[str]],
 ) -> tuple[WatermarkHolder, ...]:
-    """The declared partitions that never had a row and have none to be read.
+    """Find the declared partitions that never had a row and have none to read.
 
     Args:
-        unread: per source the partitions that have rows; what is said of other sources is nothing.
+        unread: per source, the partitions with unread rows. The search ignores sources not in it.
     """
     return tuple(
         _make_holder(number, name, partition, rules, sources)
@@ -73,7 +76,10 @@ def find_unheard_partitions(
 
 
 def _least(branch: BranchState, column: str, ahead: bool) -> Iterator[tuple[str, PartitionState]]:
-    """The active partitions that are least, where another one (or, as ``ahead`` says, a branch) is above."""
+    """Yield the active partitions with the least time, if another partition is above.
+
+    With ``ahead``, yield them also if another branch is above.
+    """
     if not branch.partitions:
         if ahead:
             yield "", PartitionState()

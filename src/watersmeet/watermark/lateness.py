@@ -53,10 +53,10 @@ def _buckets(integer: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 class MissedWatermarks:
-    """Which watermark each late row of a batch missed, and by how much.
+    """The watermark that each late row of a batch missed, and by how much.
 
     Args:
-        rows: of the batch.
+        rows: the number of rows of the batch.
         columns: its event times, and whether they are integers.
     """
 
@@ -69,7 +69,7 @@ class MissedWatermarks:
         self.late_by = np.zeros(rows, dtype=np.int64)
 
     def note(self, column: str, late: Mask, values: Times, watermark: Watermark) -> None:
-        """Rows ``late`` have values of ``column`` below ``watermark``."""
+        """Note that rows ``late`` have values of ``column`` below ``watermark``."""
         rows = np.flatnonzero(late)
         by = saturating_sub(np.full(len(rows), watermark, dtype=np.int64), values[rows])
         noted = self.column[rows] >= 0
@@ -87,7 +87,7 @@ class MissedWatermarks:
 
 
 def sum_by_column(totals: Sequence[Mapping[str, LateBy]]) -> dict[str, LateBy]:
-    """Totals per column, put together."""
+    """Add up totals per column."""
     by_column: dict[str, LateBy] = {}
     for total in totals:
         for column, late_by in total.items():

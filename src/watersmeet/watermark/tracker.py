@@ -64,10 +64,11 @@ class InputState:
 
 @dataclass(frozen=True)
 class BranchRules:
-    """What makes a branch's watermarks. ``lags``: per event-time column; None: explicit advances only.
+    """The rules that determine a branch's watermarks.
 
-    ``is_stage``: they are told. ``lateness``: what a source's watermarks are lowered by before they meet
-    those of stages, which have allowed_lateness in them.
+    ``lags``: per event-time column; None: explicit advances only. ``is_stage``: the watermarks come
+    from a stage. ``lateness``: the amount to lower a source's watermarks by before they are combined
+    with those of stages, which already include allowed_lateness.
     """
 
     lags: Mapping[str, int | None]
@@ -80,12 +81,13 @@ class BranchRules:
 
 @dataclass
 class BranchProgress:
-    """What a tick brought for one branch.
+    """A tick's progress of one branch.
 
-    ``greatest``: per partition and column the greatest time of all rows that arrived. ``advances``: explicit
-    watermarks per column. ``idle``: partitions declared idle, None for none, empty for all of the branch.
-    ``busy``: partitions known to have unread rows: never idle. ``decided``: all partitions and whether they
-    are idle after the tick, as an earlier attempt at it found; rows and clocks have no say then.
+    ``greatest``: per partition and column, the greatest time of all rows that arrived. ``advances``:
+    explicit watermarks per column. ``idle``: partitions declared idle, None for none, empty for the
+    whole branch. ``busy``: partitions known to have unread rows; they are never idle. ``decided``: all
+    partitions and whether they are idle after the tick, as an earlier attempt found; then rows and
+    clocks do not decide.
     """
 
     greatest: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class BranchProgress:
 
 
 def fresh_input(rules: Sequence[BranchRules], clock_us: int) -> InputState:
-    """The state before the first row: declared partitions hold the watermark from the start."""
+    """Return the state before the first row; declared partitions hold the watermark at once."""
     return InputState(
         [
             BranchState({name: PartitionState(active_at_us=clock_us) for name in branch.partitions})
@@ -106,7 +108,7 @@ def fresh_input(rules: Sequence[BranchRules], clock_us: int) -> InputState:
 
 
 def wake(states: Iterable[InputState], clock_us: int) -> None:
-    """After a restart: the idle time of active partitions starts anew."""
+    """Restart the idle time of active partitions after a restart."""
     for state in states:
         for branch in state.branches:
             for partition in branch.partitions.values():
@@ -117,10 +119,14 @@ def wake(states: Iterable[InputState], clock_us: int) -> None:
 def pause(
     inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[BranchRules]], length_us: int
 ) -> None:
-    """Nobody looked at the sources for so long: of that, no more than half of an idle timeout is silence.
+    """Exclude time in which the job did not read its sources from their idle time.
 
-    So one pause alone (a long tick, a machine that slept) makes nothing idle, however long it was. One of
-    less than nothing is a clock that was set back: silence that was counted before stays counted.
+    At most half of an idle timeout of the pause counts as silence. So one pause alone (a long tick, a
+    machine that slept) makes no partition idle, however long it is. A negative pause is a clock set
+    back: silence counted earlier stays counted.
+
+    Args:
+        length_us: the length of the pause in µs.
     """
     for alias, state in inputs.items():
         for branch, rule in zip(state.branches, rules[alias], strict=True):
@@ -133,7 +139,10 @@ def pause(
 
 
 def clamp_to_clock(states: Iterable[InputState], clock_us: int) -> None:
-    """Nothing was heard after the present clock: if it was set back, silence counts from here on."""
+    """Move times of last activity that lie after the clock to the clock.
+
+    If the clock was set back, silence counts from this point.
+    """
     for state in states:
         for branch in state.branches:
             for partition in branch.partitions.values():
@@ -149,7 +158,11 @@ def branches_going_idle(
     seen: Mapping[tuple[str, int], BranchProgress],
     clock_us: int,
 ) -> list[tuple[str, int]]:
-    """The branches, as (alias, number), of which `advance` would let a partition go idle by its timeout."""
+    """Find the branches in which `advance` would time out a partition as idle.
+
+    Returns:
+        (alias, branch number) of each.
+    """
     return [
         (alias, number)
         for alias, state in inputs.items()
@@ -293,7 +306,7 @@ def _follow(inputs: Mapping[str, InputState], rules: Mapping[str, Sequence[Branc
 
 
 def _coalesce(partitions: Sequence[tuple[Mapping[str, Watermark], bool]], column: str) -> Watermark:
-    """The least over those that are not idle; the highest when all are."""
+    """Compute the least watermark over non-idle partitions; the greatest if all are idle."""
     active = [times.get(column, NEVER) for times, idle in partitions if not idle]
     return (
         min(active) if active else max((times.get(column, NEVER) for times, _ in partitions), default=NEVER)
@@ -315,12 +328,13 @@ def output_watermarks(
     *,
     tight: bool,
 ) -> dict[str, Watermark]:
-    """The output watermark of every key that has one, never below ``emitted``.
+    """Compute the output watermark of every key that has one, never below ``emitted``.
 
     Args:
-        watermarks, limits: per key ``alias.column``, allowed_lateness taken off already.
-        least_retained: per key, the least time among its input's retained rows; absent without any.
-        tight: the rule ``tight``, else ``limit``.
+        watermarks: per key ``alias.column``, with allowed_lateness already subtracted.
+        limits: per key ``alias.column``, with allowed_lateness already subtracted.
+        least_retained: per key, the least time among its input's retained rows; absent without rows.
+        tight: True for the rule ``tight``, else the rule ``limit``.
     """
     output: dict[str, Watermark] = dict(emitted)
     for key, watermark in watermarks.items():
@@ -337,5 +351,5 @@ def output_watermarks(
 
 
 def risen_watermarks(before: Mapping[str, Watermark], after: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    """The watermarks that rose."""
+    """Return the watermarks that rose."""
     return {key: value for key, value in after.items() if value > before.get(key, NEVER)}

@@ -12,7 +12,7 @@ from watersmeet.event_time import ENDED, NEVER, Watermark, shift
 
 
 def release_limit(size: int, slide: int, watermark: Watermark) -> Watermark:
-    """Rows with a lesser time are in no window that is still open.
+    """Compute the time below which rows are in no open window.
 
     >>> release_limit(10, 10, 25), release_limit(10, 4, 25), release_limit(10, 4, -3)
     (20, 16, -12)
@@ -23,7 +23,7 @@ def release_limit(size: int, slide: int, watermark: Watermark) -> Watermark:
 
 
 def last_row_limit(gap: int, watermark: Watermark) -> Watermark:
-    """Rows with a lesser time are the last of their session, unless there is a later one already.
+    """Compute the time below which a row is its session's last, unless a later row exists.
 
     >>> last_row_limit(5, 20), last_row_limit(5, float("-inf"))
     (15, -inf)
@@ -32,11 +32,11 @@ def last_row_limit(gap: int, watermark: Watermark) -> Watermark:
 
 
 def start_watermark(size: int, watermark: Watermark, least_open: int | None) -> Watermark:
-    """What is put out for window_start: no later result has a lesser one.
+    """Compute the watermark to emit for window_start; no later result has a lesser one.
 
     Args:
-        size: of TUMBLE and HOP windows; 0 for sessions.
-        least_open: the least time of a row that is still kept, for sessions.
+        size: the size of TUMBLE and HOP windows; 0 for sessions.
+        least_open: for sessions, the least time of a retained row.
     """
     if watermark in (NEVER, ENDED):
         return watermark if least_open is None else min(watermark, least_open)

@@ -58,7 +58,7 @@ class TextOptions:
 
     @property
     def names_columns(self) -> bool:
-        """Whether the first line of a CSV file names the columns, and they are taken by name."""
+        """True if the first line of a CSV file names the columns and they are matched by name."""
         return self._has_header and not is_true(self.given, "enforceschema")
 
     @property
@@ -176,9 +176,15 @@ _PLAIN_TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 
 @dataclass(frozen=True)
 class FileRequest:
-    """What is asked of the files of one source. ``paths``: files, directories, patterns. ``needed``: the
-    columns that the job takes. ``first_time``: as `SampleSource`. ``arrival``, ``partition``: columns that
-    say when a row arrived, and in which partition; any that the files have."""
+    """Request to read the files of one source.
+
+    Attributes:
+        paths: files, directories, patterns.
+        needed: the columns that the job uses.
+        first_time: see `SampleSource`.
+        arrival: any column of the files that has the arrival time of a row.
+        partition: any column of the files that has the partition of a row.
+    """
 
     source: Source
     paths: Sequence[str]
@@ -189,11 +195,15 @@ class FileRequest:
 
 
 def read(asked: Sequence[FileRequest], time_zone: str) -> list[SampleSource]:
-    """All rows of all sources. ``time_zone``: that texts of times without one are of.
+    """Read all rows of all sources.
+
+    Args:
+        time_zone: time zone of texts of times that have none.
 
     Raises:
-        SpecError, EngineError: files are missing, cannot be read, or lack columns; values are of other types.
-        SeveralErrors: all of that.
+        SpecError, EngineError: files are missing, cannot be read, or lack columns, or values have other
+            types.
+        SeveralErrors: there are several of these problems.
     """
     problems: list[WatersmeetError] = []
     files: list[list[str]] = []
@@ -264,7 +274,7 @@ def _check_file(asked: FileRequest, file: str) -> Iterator[WatersmeetError]:
 
 
 def _columns(asked: FileRequest) -> dict[str, str]:
-    """What has to be there, and what for."""
+    """Return the required columns, each with the reason for an error message."""
     columns = {c.name: "" for c in asked.source.columns if c.name in asked.needed}
     for name, option in ((asked.arrival, "--arrival"), (asked.partition, "--partition")):
         if name is not None and name not in columns:
@@ -356,7 +366,7 @@ def _read_given(asked: FileRequest, files: Sequence[str], time_zone: str) -> Sam
 
 
 def _fill_missing_columns(source: Source, rows: pa.Table) -> pa.Table:
-    """With NULLs in the columns that nobody takes."""
+    """Add NULL columns for the declared columns that no query uses."""
     there = set(rows.column_names)
     columns = [
         rows.column(column.name)
@@ -428,7 +438,7 @@ def _types_of_texts(asked: FileRequest, names: Mapping[str, str]) -> dict[str, A
 
 
 def _parse_times(asked: FileRequest, file: str, wanted: str, table: pa.Table, time_zone: str) -> pa.Table:
-    """With the texts of declared times, and of arrival, as times."""
+    """Parse the texts of declared times, and of the arrival column, as times."""
     options = text_options(asked.source, wanted) if wanted != "parquet" else TextOptions({})
     for place, name in enumerate(table.column_names):
         column = asked.source.column(name) if name in asked.needed else None

@@ -56,7 +56,7 @@ class BranchRows:
 
     @property
     def candidate(self) -> Mask:
-        """Which may match."""
+        """Mask of rows that may match."""
         may: Mask = self.flags == FLAG_CANDIDATE
         return may
 
@@ -70,8 +70,13 @@ class BranchRows:
 
 @dataclass(frozen=True)
 class TickWatermarks:
-    """Of every tick of one query, arrays by tick: ``raise_late_thresholds`` per watermark key, ``limits``
-    likewise, ``before``: per (alias, branch, column) the branch's own watermark before the tick."""
+    """Watermarks of every tick of one query, as arrays by tick.
+
+    Attributes:
+        late_below: late thresholds per watermark key.
+        limits: release limits per watermark key.
+        before: per (alias, branch, column) the branch's own watermark before the tick.
+    """
 
     late_below: Mapping[str, Times]
     limits: Mapping[str, Times]
@@ -80,9 +85,15 @@ class TickWatermarks:
 
 @dataclass(frozen=True)
 class IngestCounts:
-    """Of the rows of a branch: ``on_time``: neither late nor without a time nor ahead; ``late``; and of those
-    that are kept, ``rows``: their numbers, ``released``: in which tick each goes, the number of ticks where
-    none of the sample lets it go."""
+    """Outcomes of the rows of a branch.
+
+    Attributes:
+        late: mask of late rows.
+        null_time: number of rows whose time is NULL.
+        rows: indexes of the retained rows.
+        released: the tick that releases each retained row; the number of ticks if no tick of the sample
+            does.
+    """
 
     late: Mask
     null_time: int
@@ -91,18 +102,23 @@ class IngestCounts:
 
 
 def is_direct(query: QueryPlan) -> bool:
-    """Whether what is late and what is retained follows from times and watermarks alone: of one join of
-    streams that keeps rows until they are released, of delta joins, and of queries that do not join."""
+    """Return True if times and watermarks alone determine which rows are late and retained.
+
+    This holds for one join of streams that retains rows until it releases them, for delta joins, and
+    for queries without a join.
+    """
     return all(side.sources and not side.stages and not side.kept_by for side in query.sides) and all(
         node.keeps_by_times for node in query.nodes
     )
 
 
 def rows_of_query(query: QueryPlan, sample: Sample) -> list[BranchRows]:
-    """Of every branch what ingest takes of its rows. They depend on the query's expressions, not on lags.
+    """Return, for every branch, the rows that ingest reads.
+
+    They depend on the query's expressions and not on lags.
 
     Raises:
-        EngineError: an expression is one that only Spark computes, or fails.
+        EngineError: only Spark computes an expression, or an expression fails.
     """
     return [
         branch_rows(query, side, number, branch, sample)
@@ -114,7 +130,11 @@ def rows_of_query(query: QueryPlan, sample: Sample) -> list[BranchRows]:
 def branch_rows(
     query: QueryPlan, side: SidePlan, number: int, branch: BranchPlan, sample: Sample
 ) -> BranchRows:
-    """The same of one branch."""
+    """Return the rows that ingest reads of one branch.
+
+    Raises:
+        EngineError: only Spark computes an expression, or an expression fails.
+    """
     arrived = sample.sources[branch.source.name]
     evaluate = BranchEvaluator(side, branch, query.options.time_zone, f'INSERT "{query.name}": ')
     batch = evaluate(arrived.rows)
@@ -153,7 +173,7 @@ def branch_rows(
 
 
 def _bytes(column: pa.Array) -> int:
-    """Of its values; marks of NULLs only where there are some."""
+    """Return the bytes of a column's values; count validity bits only if there are NULLs."""
     marks = column.buffers()[0] is not None and not column.null_count
     return int(column.nbytes) - (-(-len(column) // 8) if marks else 0)
 
@@ -170,7 +190,7 @@ def _greatest(
     present_by_column: Mapping[str, Mask | None],
     ticks: Numbers,
 ) -> dict[int, dict[str, dict[str, int]]]:
-    """Per tick that brought rows, per partition the greatest times, of late rows too."""
+    """Return the greatest times per tick with rows, partition and column, late rows included."""
     coded = pc.dictionary_encode(batch.column(PARTITION), null_encoding="encode")
     names = ["" if name is None else str(name) for name in coded.dictionary.to_pylist()]
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -200,7 +220,7 @@ def _greatest_per_group(groups: Numbers, values: Times) -> tuple[Numbers, Times]
 
 
 def marks_of(query: QueryPlan, rows: Sequence[BranchRows], sample: Sample) -> TickWatermarks:
-    """The watermarks of a query, tick by tick."""
+    """Compute the watermarks of a query, tick by tick."""
     rules = tracker_rules(query)
     started_us = sample.clock_us(0)
     inputs = {alias: tracker.fresh_input(own, started_us) for alias, own in rules.items()}
@@ -247,8 +267,11 @@ def _watermarks(query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> d
 def release_limits(
     query: QueryPlan, watermarks: Mapping[str, Watermark], clock_us: int
 ) -> Mapping[str, Watermark]:
-    """Below which times rows are released, as the nodes' drivers decide. ``watermarks``: of all keys of its
-    inputs, after the tick."""
+    """Return the times below which rows are released, as the nodes' drivers decide.
+
+    Args:
+        watermarks: watermarks of all keys of the query's inputs, after the tick.
+    """
     lateness = {
         side.watermark_key(column): find_lateness(query, side)
         for side in query.sides
@@ -271,7 +294,7 @@ def release_limits(
 
 
 def count_ingested(own: BranchRows, marks: TickWatermarks) -> IngestCounts:
-    """What becomes of the rows of a branch."""
+    """Compute the outcomes of the rows of a branch."""
     ticks, count = own.arrived.ticks, len(next(iter(marks.late_below.values()), ()))
     late = np.zeros(len(ticks), dtype=np.bool_)
     for column, values in own.times.items():
@@ -290,7 +313,7 @@ def count_ingested(own: BranchRows, marks: TickWatermarks) -> IngestCounts:
 
 
 def retained(kept: IngestCounts, ticks: Numbers, count: int) -> Numbers:
-    """How many of the rows are retained after each tick."""
+    """Return the number of retained rows after each tick."""
     come = np.bincount(ticks[kept.rows], minlength=count + 1)
     gone = np.bincount(kept.released, minlength=count + 1)
     return np.cumsum(come - gone)[:count].astype(np.int64)

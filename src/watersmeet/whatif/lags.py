@@ -24,10 +24,14 @@ from watersmeet.whatif.settings import Setting, apply_setting
 
 @dataclass(frozen=True)
 class EventStream:
-    """One source that is read as a stream. ``lag``: the greatest that one of its event times has; None: its
-    watermarks are told. ``times``: its columns that are event times; an expression is none of them.
-    ``units``: whether event times of it are on the clock (True), numbers (False), or both. ``needed``: the
-    columns that the job takes."""
+    """Source that is read as a stream.
+
+    Attributes:
+        lag: the greatest lag of its event times; None: the source reports its watermarks.
+        times: its columns that are event times, without expressions.
+        units: whether its event times are on the clock (True), numbers (False), or both.
+        needed: the columns that the job uses.
+    """
 
     source: Source
     lag: int | None
@@ -40,7 +44,7 @@ class EventStream:
         return True in self.units
 
     def written(self, lag: int, pipeline: bool = False) -> list[str]:
-        """How a job says that lag, per event time."""
+        """Write a lag as a job declares it, once per event time."""
         if pipeline:
             return [f'lag = "{" ".join(_in_units(lag))}"' if self.in_time else f"lag = {lag}"]
         count, unit = _in_units(lag)
@@ -65,7 +69,7 @@ def _in_units(lag: int) -> tuple[str, str]:
 
 
 def streams_of(plan: JobPlan) -> dict[str, EventStream]:
-    """Per source that is read as a stream, in the plan's order."""
+    """Return the sources that are read as streams, by name, in the plan's order."""
     return {source.name: _stream(plan, source) for source in plan.sources}
 
 
@@ -101,15 +105,20 @@ _S, _MS = 1_000_000, 1_000
 
 @dataclass(frozen=True)
 class Disorder:
-    """Of one way of a source into an input: by how much each row was behind, when it came, the newest time of
-    the ticks before; above 0 alone, in rising order. ``rows``: all that there are."""
+    """Disorder of one branch, through which an input reads a source.
+
+    Attributes:
+        behind: by how much each row lags the newest time of the ticks before it, when it arrives; only
+            values above 0, in ascending order.
+        rows: number of all rows.
+    """
 
     source: str
     behind: Numbers
     rows: int
 
     def least_lag(self, share: float) -> int:
-        """The least lag with which no more than that share of the rows is late."""
+        """Return the least lag with which at most `share` of the rows is late."""
         may_be_late = int(share * self.rows + 1e-9)
         if may_be_late >= len(self.behind):
             return 0
@@ -117,11 +126,13 @@ class Disorder:
 
 
 def disorder_of(job: Job, sample: Sample) -> list[Disorder]:
-    """Of every way of a source into an input, by its own watermarks: those of partitions that are idle by the
-    job's timeouts do not count, other branches of a union do not either, and allowed_lateness is taken off.
+    """Compute the disorder of every branch by its own watermarks.
+
+    Partitions that are idle by the job's timeouts do not count, nor do other branches of a union;
+    allowed_lateness is subtracted.
 
     Raises:
-        EngineError: an expression is one that only Spark computes.
+        EngineError: only Spark computes an expression.
     """
     plan = plan_job(apply_setting(job, Setting(lags=dict.fromkeys(_sources(plan_job(job)), 0))))
     disorders = []
@@ -134,7 +145,7 @@ def disorder_of(job: Job, sample: Sample) -> list[Disorder]:
 
 
 def least_lags(disorders: Sequence[Disorder], share: float) -> dict[str, int]:
-    """Per source, so that no input that reads it has a greater share of late rows."""
+    """Return, per source, the least lag with which no input has a greater share of late rows."""
     lags: dict[str, int] = {}
     for disorder in disorders:
         lag = disorder.least_lag(share)
@@ -143,7 +154,7 @@ def least_lags(disorders: Sequence[Disorder], share: float) -> dict[str, int]:
 
 
 def round_lags(lags: Mapping[str, int], in_time: Mapping[str, bool]) -> dict[str, int]:
-    """The lags as a person would write them, none of them less: whole seconds, or ms below one.
+    """Round lags up as a person would write them: to whole seconds, or to ms below one second.
 
     >>> round_lags({"a": 2_340_000, "b": 700_100, "c": 7}, {"a": True, "b": True, "c": False})
     {'a': 3000000, 'b': 701000, 'c': 7}

@@ -54,11 +54,11 @@ class Pairs:
     right: Numbers
 
     def lost(self, late_left: Mask, late_right: Mask) -> int:
-        """How many matches have a late row. The masks: by such numbers."""
+        """Count the matches that have a late row; the masks are indexed by row numbers."""
         return int((late_left[self.left] | late_right[self.right]).sum())
 
     def without(self, left: Mask, right: Mask) -> Pairs:
-        """Those without rows of these masks."""
+        """Return the pairs without rows of these masks."""
         stays = ~(left[self.left] | right[self.right])
         return self if stays.all() else Pairs(self.left[stays], self.right[stays])
 
@@ -67,7 +67,10 @@ class Pairs:
 
 
 def joins_two(query: QueryPlan) -> bool:
-    """Whether its matches are pairs of rows of two inputs, each of which is one row of a source."""
+    """Return True if the query's matches are pairs of rows of two inputs.
+
+    Each of the rows must be one row of a source.
+    """
     node = query.root
     for side in query.sides:
         names = [branch.source.name for _, branch in side.sources]
@@ -78,7 +81,7 @@ def joins_two(query: QueryPlan) -> bool:
 
 
 def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
-    """All matches of a query's join of two inputs over the sample, those that pass its WHERE.
+    """Compute all matches of a query's two-input join over the sample that satisfy its WHERE.
 
     Raises:
         EngineError: there are more than `MAX_BATCH_PAIRS`, or a condition fails.
@@ -104,8 +107,10 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
 
 
 def _batch_plan(insert: Insert, job: Job) -> JobPlan:
-    """The plan of an inner join of two inputs of which the rows are pairs of `ROW`, a column more of each
-    source. No row is late, and none is released."""
+    """Plan an inner join of two inputs that returns pairs of row numbers.
+
+    The numbers are in `ROW`, an additional column of each source. No row is late and none is released.
+    """
     relation = insert.query.relation
     assert isinstance(relation, Join)
     left, right = (_alias(side) for side in (relation.left, relation.right))
@@ -122,7 +127,7 @@ def _batch_plan(insert: Insert, job: Job) -> JobPlan:
 
 
 def apart_name(alias: str, branch: int) -> str:
-    """What the source of a branch of an input is called, where each has one of its own."""
+    """Return the name of a branch's source when each branch has a source of its own."""
     return f"{alias}#{branch}"
 
 
@@ -146,7 +151,7 @@ def _alias(relation: Relation) -> str:
 
 
 def number_rows(given: Input, *, apart: bool) -> Input:
-    """The input with the rows' numbers, and watermarks that never move."""
+    """Add row numbers to an input, and stop its watermarks from advancing."""
     number = Column(ROW, BIGINT)
 
     def branch(place: int, own: Branch | StageBranch) -> Branch | StageBranch:

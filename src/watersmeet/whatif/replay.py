@@ -22,10 +22,15 @@ from watersmeet.whatif.sample import ArrivedRows, Sample
 
 @dataclass
 class Played:
-    """Of one query. ``counts``: since the start, per alias and outcome (`runtime.tasks.ingest`);
-    ``retained``:
-    per alias after every tick; ``kept``: after every tick all rows that its nodes keep, joined and grouped
-    ones too. ``matches``: since the start. ``state_bytes``: of its files, after every tick."""
+    """Counts of one query.
+
+    Attributes:
+        counts: rows since the start, per alias and outcome (`runtime.tasks.ingest`).
+        retained: retained rows per alias, after every tick.
+        kept: all rows that the query's nodes retain after every tick, with joined and grouped rows.
+        matches: matches since the start.
+        state_bytes: size of the query's files after every tick.
+    """
 
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     retained: dict[str, list[int]] = field(default_factory=dict)
@@ -35,10 +40,12 @@ class Played:
 
 
 def played(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Played]:
-    """What the engine counts of the sample, per query. The input does not end with it.
+    """Run the sample through the engine and return its counts per query.
+
+    The input does not end with the sample.
 
     Raises:
-        EngineError: something in a query is computed by Spark alone, or a tick fails.
+        EngineError: only Spark computes part of a query, or a tick fails.
     """
     job = LocalJob(plan, MemoryStore(), partitions=partitions, clock_us=sample.clock_us(0), given=True)
     told = {query.name: Played() for query in plan.queries}
@@ -65,7 +72,11 @@ def played(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Play
 
 
 def _kept(query: QueryPlan, state: QueryState) -> int:
-    """Rows of an input that are held in several ways count once, and for the query that keeps them."""
+    """Count the rows that a query retains.
+
+    Rows of an input that are retained in several arrangements count once; rows that another query
+    retains do not count.
+    """
     return sum(
         of_node.arrangements[side.name].retained
         for node, of_node in zip(query.nodes, state.nodes, strict=True)

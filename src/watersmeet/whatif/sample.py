@@ -24,9 +24,13 @@ TICKS = 1_000
 
 @dataclass(frozen=True)
 class SampleSource:
-    """What is known of one source. ``rows``: all columns that it is declared with, in the order of arrival if
-    there is no ``arrival``. ``arrival``: a column beside them, when each row came. ``partition``: another,
-    the partition that it came in. ``first_time``: the event time by which rows arrive that do not say when.
+    """Sample of one source.
+
+    Attributes:
+        rows: rows with all declared columns, in order of arrival if there is no ``arrival``.
+        arrival: an additional column with the arrival time of each row.
+        partition: an additional column with the partition of each row.
+        first_time: the event time that orders rows without an arrival time.
     """
 
     source: Source
@@ -71,7 +75,7 @@ class Sample:
         return sum(source.count for source in self.sources.values())
 
     def clock_us(self, tick: int) -> int:
-        """What an engine takes for the clock of a tick."""
+        """Return the clock of a tick for an engine, in µs; 0 if rows do not arrive by times."""
         return int(self.clocks[tick]) if self.in_time else 0
 
 
@@ -83,21 +87,20 @@ def sample_of(
     tick_length: int | None = None,
     idle_us: Sequence[int] = (),
 ) -> Sample:
-    """Rows of all sources in the order in which they came, cut into ticks.
+    """Order the rows of all sources by arrival and divide them into ticks.
 
-    A row that does not say when it arrived did so at the newest event time that its source had shown by then:
-    within a source the order stays that of the rows, and sources are laid side by side by what their rows
-    tell of the time.
+    A row without an arrival time arrives at the newest event time that its source has had so far: the
+    order within a source is that of its rows, and sources are interleaved by event times.
 
     Args:
-        rows_per_tick: so many rows of all sources together; None: a part of all rows, by ``ticks``.
-        tick_length: in place of that, so much time on the clock, in its unit.
-        idle_us: idle timeouts that are to be tried: before a silence ends that is as long, there is a tick
-            without rows, as there is in a run.
+        rows_per_tick: rows per tick over all sources; None: all rows divided by ``ticks``.
+        tick_length: instead of that, the length of a tick on the clock, in its unit.
+        idle_us: idle timeouts to try; before a silence of that length ends, there is a tick without
+            rows, as in a run.
 
     Raises:
-        SpecError: some sources say when rows arrive, and others do not; or their clocks have no common unit.
-        EngineError: a source has no rows, or none that has a time.
+        SpecError: only some sources have arrival times, or their clocks have no common unit.
+        EngineError: a source has no rows, or no row with a time.
     """
     _check_alike(given)
     by_arrival = any(source.arrival is not None for source in given)
@@ -133,7 +136,7 @@ def sample_of(
 
 
 def is_on_clock(given: Sequence[SampleSource]) -> bool:
-    """Whether the rows arrive by times; else by plain numbers."""
+    """Return True if rows arrive by times, False if by plain numbers."""
     return all(map(_arrives_by_time, given))
 
 
@@ -169,7 +172,11 @@ def _clock_column(given: SampleSource) -> pa.ChunkedArray:
 
 
 def _clocks(given: SampleSource) -> tuple[Times, Numbers | None, int]:
-    """When each row came, in order; the order of the rows (None: as they are); how many have no time."""
+    """Return the arrival times of a source's rows.
+
+    Returns:
+        The times in order; the order of the rows (None: unchanged); the number of rows without a time.
+    """
     name = given.source.name
     if not given.rows.num_rows:
         raise EngineError(f'the sample of "{name}" has no rows', code="empty-sample")
@@ -204,7 +211,7 @@ def _clocks(given: SampleSource) -> tuple[Times, Numbers | None, int]:
 def _cut(
     clocks: Sequence[Times], ticks: int, rows_per_tick: int | None, tick_length: int | None
 ) -> list[Numbers]:
-    """Which tick each row comes in, per source; ticks are numbered without gaps."""
+    """Return the tick of each row, per source; tick numbers have no gaps."""
     together = np.concatenate(clocks)
     if tick_length is not None:
         numbers = (together - together.min()) // np.int64(tick_length)
@@ -219,7 +226,7 @@ def _cut(
 
 
 def _tick_clocks(clocks: Mapping[str, Times], ticks: Mapping[str, Numbers]) -> Times:
-    """A tick begins when its last row has come."""
+    """Return the clock of each tick: the arrival of its last row."""
     count = 1 + max(int(own.max()) for own in ticks.values())
     latest = np.full(count, MIN_TIME, dtype=np.int64)
     for name, own in ticks.items():
@@ -228,7 +235,11 @@ def _tick_clocks(clocks: Mapping[str, Times], ticks: Mapping[str, Numbers]) -> T
 
 
 def _with_silence(clocks: Times, idle_us: int | None) -> tuple[Numbers, Times]:
-    """Ticks without rows where that many µs pass without one; the new number of every old tick."""
+    """Insert ticks without rows where more than `idle_us` pass without a row.
+
+    Returns:
+        The new number of every old tick; the clocks of all ticks.
+    """
     numbers = np.arange(len(clocks), dtype=np.int64)
     if idle_us is None:
         return numbers, clocks

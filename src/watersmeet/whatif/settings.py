@@ -33,10 +33,15 @@ _OTHERS = ("max_output_rows_per_tick", "max_drift", "max_broken")
 
 @dataclass(frozen=True)
 class Setting:
-    """What of a job is changed. ``lags``: per source, of all its event times, in their unit; sources that
-    are not there keep their own. ``scale``: the factor of all distances of times in conditions of joins.
-    ``idle``: the idle timeout of every source in µs, None for none; ``keeps_idle``: as the sources have it.
-    ``title``: why it is tried."""
+    """Changes to a job for one trial.
+
+    Attributes:
+        lags: lag per source for all its event times, in their unit; other sources retain their own.
+        scale: factor of all time distances in join conditions.
+        idle: idle timeout of every source in µs; None: no timeout.
+        keeps_idle: leave the sources' idle timeouts unchanged.
+        title: why the setting is tried.
+    """
 
     lags: Mapping[str, int] = field(default_factory=dict)
     scale: Fraction = Fraction(1)
@@ -46,10 +51,10 @@ class Setting:
 
 
 def apply_setting(job: Job, setting: Setting) -> Job:
-    """The job with a setting in it.
+    """Apply a setting to a job.
 
     Raises:
-        SpecError: there is nothing to scale, or scaled it is no whole unit any more.
+        SpecError: there is nothing to scale, or a scaled distance is not a whole unit.
     """
 
     def source(given: Source) -> Source:
@@ -70,7 +75,10 @@ def apply_setting(job: Job, setting: Setting) -> Job:
 
 
 def without_limits(job: Job) -> Job:
-    """The job without what makes a run stop, wait or shed: a sample is tried to see how much it comes to."""
+    """Remove the limits that make a run stop, wait or shed.
+
+    A trial measures how much a sample needs, so no limit applies.
+    """
     options = replace(
         job.options,
         max_rows=None,
@@ -91,7 +99,7 @@ def without_limits(job: Job) -> Job:
 
 
 def limits_of(job: Job) -> list[str]:
-    """What `without_limits` sets aside of a job, as it is said there."""
+    """Return the limits that `without_limits` removes from a job, by the names of their options."""
     options = job.options
     told = [name for name in (*SHEDDING, *SHEDDING_OF_JOB, *_OTHERS) if getattr(options, name) is not None]
     sources = {
@@ -108,7 +116,7 @@ def limits_of(job: Job) -> list[str]:
 
 
 def with_branches(job: Job, change: Callable[[Branch], Branch]) -> Job:
-    """The job, with every way of a source into an input changed."""
+    """Apply `change` to every branch through which the job's inputs read sources."""
     return _with_queries(job, lambda query: _query(query, change))
 
 

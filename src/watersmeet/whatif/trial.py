@@ -34,10 +34,16 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OfInput:
-    """Of one input of a query. ``rows``: that are part of its stream; ``late``, ``null_time`` of them;
-    ``most``, ``average``: rows retained after a tick; ``row_bytes``: of a row that is kept, as Arrow has its
-    columns; ``mean_delay``, ``most_delay``: from a row's arrival to its release, in units of the clock, of
-    rows that the sample sees released (None: there are none, or it is not known)."""
+    """Trial figures of one input of a query.
+
+    Attributes:
+        rows: rows that are part of its stream.
+        late, null_time: those of them that are late, or have no time.
+        most, average: rows retained after a tick.
+        row_bytes: size of a retained row, as Arrow columns.
+        mean_delay, most_delay: from a row's arrival to its release, in units of the clock, over rows
+            that the sample releases; None: there are none, or it is unknown.
+    """
 
     rows: int
     late: int
@@ -55,9 +61,14 @@ class OfInput:
 
 @dataclass(frozen=True)
 class OfQuery:
-    """Of one query. ``most``, ``average``: rows that it retains after a tick, of all inputs together;
-    ``most_bytes``, ``average_bytes``: what they come to. ``matches``: pairs of its join over the whole sample
-    as a batch, and how many of these are ``lost``; None where that is not worked out."""
+    """Trial figures of one query.
+
+    Attributes:
+        most, average: rows that it retains after a tick, over all inputs.
+        most_bytes, average_bytes: size of these rows.
+        matches: pairs of its join over the whole sample as a batch; None: not computed.
+        lost: matches that are lost; None: not computed.
+    """
 
     inputs: Mapping[str, OfInput]
     most: int
@@ -70,7 +81,10 @@ class OfQuery:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What one setting comes to, per query. ``lags``: of all event times of all sources with it."""
+    """Result of one setting, per query.
+
+    ``lags``: the lags of all event times of all sources under the setting.
+    """
 
     setting: Setting
     lags: Mapping[str, int]
@@ -79,7 +93,10 @@ class TrialOutcome:
 
 @dataclass
 class Trials:
-    """Of a job over a sample. ``notes``: what was not worked out, and why, once for every reason."""
+    """Trials of a job over a sample.
+
+    ``notes``: what was not computed, and why; each reason appears once.
+    """
 
     job: Job
     sample: Sample
@@ -128,7 +145,7 @@ class Trials:
         )
 
     def _sum_rows(self, rows: Sequence[BranchRows], kept: Sequence[IngestCounts]) -> tuple[Numbers, Reals]:
-        """Of all inputs together, after every tick: rows that are retained, and their bytes."""
+        """Sum the retained rows, and their bytes, of all inputs after every tick."""
         total, size = np.zeros(self.sample.ticks, np.int64), np.zeros(self.sample.ticks)
         for own, of in zip(rows, kept, strict=True):
             own_rows = retained(of, own.arrived.ticks, self.sample.ticks)
@@ -136,7 +153,7 @@ class Trials:
         return total, size
 
     def rows(self, query: QueryPlan, scale: Fraction) -> list[BranchRows]:
-        """They are the same for all settings of one scale."""
+        """Return the query's rows, which all settings with the same scale share."""
         rows = self._rows.get((query.name, scale))
         if rows is None:
             rows = self._rows[query.name, scale] = rows_of_query(query, self.sample)
@@ -212,7 +229,7 @@ class Trials:
         return pairs.without(*(self._mask_by_number(rows, ahead, alias) for alias in (left, right)))
 
     def _mask_by_number(self, rows: Sequence[BranchRows], masks: Sequence[Mask], alias: str) -> Mask:
-        """By the numbers that rows have over all sources."""
+        """Combine masks of an alias into one that is indexed by row numbers over all sources."""
         first, starts = 0, {}
         for name, arrived in self.sample.sources.items():
             starts[name] = first
@@ -230,7 +247,7 @@ class Trials:
 
 
 def lags_of(plan: JobPlan) -> dict[str, int]:
-    """Of every source that has one, its greatest lag."""
+    """Return the greatest lag of every source that has one."""
     lags: dict[str, int] = {}
     for query in plan.queries:
         for side in query.sides:
@@ -242,15 +259,15 @@ def lags_of(plan: JobPlan) -> dict[str, int]:
 
 
 def is_played(plan: JobPlan) -> bool:
-    """Whether the engine has to play the sample, for some query keeps more than rows by their times."""
+    """Return True if the engine has to run the sample, because times do not determine a query."""
     return not all(is_direct(query) for query in plan.queries)
 
 
 def check_tried(plan: JobPlan) -> None:
-    """Whether such a job can be tried at all.
+    """Check that a job can be tried.
 
     Raises:
-        PlanError: it reads tables or changes, whose rows are none that lags or intervals decide about.
+        PlanError: a query reads tables or changes, which lags and intervals do not affect.
         SeveralErrors: several queries do.
     """
     problems: list[WatersmeetError] = []

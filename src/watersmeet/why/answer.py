@@ -93,13 +93,21 @@ class Near:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one row of an input. ``place``: where it stands in its source; ``tick``: that read it;
-    ``text``: what became of it and why, in words; ``left``: the tick in which it was emitted unmatched or
-    let go, replaced or withdrawn; ``until``: of a retained row, what has to pass for it to leave.
-    ``more_met``: rows that it met and that are not listed; ``left_out``: the condition by which its pad went
-    no further; ``reached``: in a chain of joins, what it was joined with before it went no further. ``by``:
-    of an input that changes the record by which its row was replaced or withdrawn, or was there after no
-    tick; ``instead_of``: the row that it replaced or took away."""
+    """Outcome of one row of an input.
+
+    Attributes:
+        place: position of the row in its source.
+        tick: the tick that read it.
+        text: the outcome and its reason, for people.
+        left: the tick that emitted it unmatched or evicted, replaced or withdrew it.
+        until: for a retained row, the condition for its release.
+        more_met: number of matching rows that are not listed.
+        left_out: the condition that dropped its padded row.
+        reached: in a chain of joins, the rows with which it was joined before it stopped.
+        by: in an input that changes, the record that replaced or withdrew its row, or because of which
+            the row was present after no tick.
+        instead_of: the row that it replaced or removed.
+    """
 
     row: Row
     source: str
@@ -120,8 +128,14 @@ class Fate:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one input of one query. ``ticks``: the first and the last that the history knows one by one.
-    ``fates``: of the rows asked for, ``more``: how many there are beyond these. ``notes``: what limits it."""
+    """Answer for one input of one query.
+
+    Attributes:
+        ticks: the first and the last tick that the history has individually.
+        fates: outcomes of the requested rows.
+        more: number of further rows that match the question.
+        notes: limits of the answer.
+    """
 
     query: str
     input: str
@@ -131,7 +145,7 @@ class Answer:
     notes: Sequence[str] = ()
 
     def with_notes(self, notes: Sequence[str]) -> Answer:
-        """The same with notes before its own."""
+        """Return the answer with `notes` before its own notes."""
         return replace(self, notes=(*notes, *self.notes))
 
     def document(self) -> dict[str, Any]:
@@ -188,7 +202,7 @@ def _met_document(met: Met) -> dict[str, Any]:
 
 
 def line_of(row: Row) -> str:
-    """A row within a sentence."""
+    """Format a row for use within a sentence."""
     return (
         "(" + ", ".join(f"{name} {'NULL' if value is None else value}" for name, value in row.items()) + ")"
     )

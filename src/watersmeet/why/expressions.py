@@ -36,7 +36,7 @@ from watersmeet.types.json_values import values_of
 
 
 class Same:
-    """Equal to what holds the very same object: a key that is not as long to compare as a tree is."""
+    """Key that compares an object by identity, which is faster than comparing whole trees."""
 
     __slots__ = ("of",)
 
@@ -51,10 +51,10 @@ class Same:
 
 
 def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
-    """An expression's values, as Spark has them, in its type.
+    """Evaluate an expression as Spark does, in its type.
 
     Raises:
-        EngineError: only Spark computes it, or it fails for a row.
+        EngineError: only Spark can compute it, or it fails for a row.
     """
     in_order = tuple(Same(given) for given in inputs.in_order)
     computed = _compile(Same(expr), in_order, inputs.split, inputs.joined, inputs.time_zone)
@@ -94,7 +94,7 @@ def _inputs(source: Same, zone: str) -> JoinInputs:
 
 
 def shown_once(expr: Expr) -> str:
-    """See `plan.source_projection.unquoted_text`, which is asked once."""
+    """Return the expression's text (`plan.source_projection.unquoted_text`) from a cache."""
     return _render(Same(expr))
 
 
@@ -104,9 +104,10 @@ def _render(expr: Same) -> str:
 
 
 def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Table, zone: str) -> pa.Table:
-    """Columns of an input, called `joined_name`, of the rows of a source.
+    """Compute columns of an input, named by `joined_name`, from the rows of a source.
 
-    Raises: EngineError as `evaluate_column`.
+    Raises:
+        EngineError: only Spark can compute a column, or it fails for a row (see `evaluate_column`).
     """
     inputs = inputs_of(branch.source, zone)
     exprs = dict(zip((column.name for column in given.columns), branch.columns, strict=True))
@@ -124,19 +125,19 @@ def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Tabl
 
 
 def repeat_row(row: pa.Table, count: int) -> pa.Table:
-    """A table of one row, so many times."""
+    """Repeat a table of one row `count` times."""
     return row.take(pa.array([0] * count, pa.int64()))
 
 
 def join_columns(left: pa.Table, right: pa.Table) -> pa.Table:
-    """The columns of two tables of as many rows."""
+    """Combine the columns of two tables with equal numbers of rows."""
     names = [*left.column_names, *(name for name in right.column_names if name not in left.column_names)]
     arrays = [*left.columns, *(right.column(name) for name in names[left.num_columns :])]
     return pa.table(arrays, names=names)
 
 
 def mentioned_columns(exprs: Sequence[Expr], alias: str) -> list[str]:
-    """The columns of an input that expressions mention."""
+    """Return the columns of an input that expressions mention."""
     return list(dict.fromkeys(name for expr in exprs for of, name in refs(expr) if of == alias))
 
 
@@ -155,7 +156,10 @@ class Conditions:
         return cls(inputs, tuple(own for condition in conditions for own in _split(Same(condition))))
 
     def failing(self, rows: pa.Table) -> list[Mask]:
-        """Per conjunct, for which rows it is not TRUE. One that cannot be asked by itself fails for none."""
+        """Return, per conjunct, the mask of rows for which it is not TRUE.
+
+        A conjunct that cannot be evaluated by itself fails for no row.
+        """
         return [self._failing(conjunct, rows) for conjunct in self.conjuncts]
 
     def failing_words(self, row: pa.Table) -> list[str]:
@@ -171,11 +175,11 @@ class Conditions:
         return failing
 
     def is_equality(self, number: int) -> bool:
-        """Whether a conjunct asks that two values are equal."""
+        """Return True if a conjunct tests two values for equality."""
         return isinstance(self.conjuncts[number].expr, exp.EQ | exp.NullSafeEQ)
 
     def words(self, number: int, row: pa.Table) -> str:
-        """Why a conjunct is not TRUE of the one row of a table."""
+        """Explain why a conjunct is not TRUE for the one row of a table."""
         expr = self.conjuncts[number].expr
         text = shown_once(expr)
         if isinstance(expr, _COMPARED):
@@ -187,7 +191,7 @@ class Conditions:
         return f"{text}: is {'NULL' if value is None else 'false'}"
 
     def _compare_words(self, expr: Expr, row: pa.Table) -> str:
-        """The two values, and of times by how much they miss."""
+        """Describe the two compared values and, for times, the difference."""
         try:
             left, right = (value_of(side, self.inputs, row) for side in (expr.this, expr.expression))
         except (EngineError, pa.ArrowException, NotImplementedError):

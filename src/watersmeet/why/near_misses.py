@@ -43,14 +43,15 @@ def near_misses(
     why_not: WhyNot,
     among: Callable[[InputRows], Mask] | None = None,
 ) -> list[Near]:
-    """Return the rows of the ``other`` input that came nearest to meeting a joined row in a join: with its
-    keys, if there are some, then by how many conditions failed, then by their times; none where only Spark
-    computes a condition.
+    """Return the rows of the ``other`` input that came nearest to matching a joined row.
+
+    Rows with equal keys come first, if there are any; then the rows are ordered by the number of failed
+    conditions and by their times. The result is empty if only Spark can compute a condition.
 
     Args:
-        spot: the row that is asked for, which is in the joined one.
-        why_not: says of two rows what but the condition kept them from meeting.
-        among: which rows of a branch are looked at; None: all.
+        spot: the requested row, which is part of the joined one.
+        why_not: explains what other than the condition prevented two rows from matching.
+        among: selects the rows of a branch to search; None: all.
     """
     condition, query, names = [join.on], rows.insert.query, {*own, other}
     if all(one.kind is JoinKind.INNER for one in joins_of(query.relation)):

@@ -153,7 +153,7 @@ class Fates:
         return "; ".join(dict.fromkeys(texts)) or "a condition on it alone"
 
     def _nulls(self, branch: Branch, row: pa.Table) -> list[str]:
-        """Name the keys and columns that are NULL, without which no row is met."""
+        """List the NULL keys and columns that prevent the row from matching."""
         bare = replace(self.side.input, alias="")  # as keys have their columns
         keys = [
             key.left if is_left else key.right
@@ -377,7 +377,7 @@ class Fates:
 
 
 def words_of_other(query: QueryPlan) -> str:
-    """Say of a query other than plain joins that its rows are not told of."""
+    """Build the note that the outcome of rows in a query other than plain joins is not reported."""
     noun = query.root.noun or "the query"
     kind = f"a query of {len(query.nodes)} nodes" if len(query.nodes) > 1 else f"its {noun}"
     return f"what becomes of it in {kind} is not told"
@@ -454,7 +454,7 @@ def match_pairs(rows: QueryRows, job: Job, alias: str, meant: Mask) -> Joined:
 
 
 def _of_left_out(asked: QuestionPlan, rows: QueryRows, source: str) -> list[Fate]:
-    """Tell of the records of a source that were left out, and mention all keys that are asked for."""
+    """Return the fates of a source's left-out records that mention all requested keys."""
     keys = [key.rpartition("=")[2] for key in asked.question.keys]
     fates = []
     for own in rows.left_out[source]:

@@ -43,10 +43,15 @@ MAX_ROWS = 20
 
 @dataclass(frozen=True)
 class Question:
-    """``input``: an alias, in whatever case, as all names here. ``keys``: texts of values of the join's
-    equality keys, in their order, or named (``key=value``), or of columns (``column=value``); `NULL` for what
-    is NULL. ``time``: of one of the row's event times. ``query``:
-    of which query, if several have such an input."""
+    """Question about rows of an input.
+
+    Attributes:
+        input: an alias; its case does not matter, nor does that of other names here.
+        keys: texts of values of the join's equality keys, in order, or named (``key=value``), or of
+            columns (``column=value``); `NULL` stands for NULL.
+        time: the value of one of the row's event times.
+        query: the query, if several have such an input.
+    """
 
     input: str
     keys: Sequence[str] = ()
@@ -119,7 +124,11 @@ class QuestionPlan:
         }
 
     def comparisons(self, query: QueryPlan) -> list[tuple[Expr, str]]:
-        """What is compared, and the text that it is compared with. Raises: SpecError."""
+        """Return the expressions to compare, each with the text of the value.
+
+        Raises:
+            SpecError: a key matches no column or key of the input.
+        """
         side = self.side(query)
         comparisons: list[tuple[Expr, str]] = []
         keys = keys_of(query, side, self.inserts[query.name])
@@ -162,7 +171,7 @@ class QuestionPlan:
         return meant
 
     def unnamed_keys(self, query: QueryPlan) -> list[str]:
-        """What is said of texts that look as if they named a column, and are taken for values of a key."""
+        """Return notes on texts that look like ``column=value`` but were read as values of a key."""
         side = self.side(query)
         keys = keys_of(query, side, self.inserts[query.name])
         return [
@@ -174,7 +183,7 @@ class QuestionPlan:
 
 
 def _named_expression(side: SidePlan, keys: Sequence[Expr], text: str) -> tuple[Expr, str] | None:
-    """What a text names and the value behind it; None: it names neither a column of the input nor a key."""
+    """Return the column or key that a text names, and its value; None if the text names neither."""
     name, equals, value = text.partition("=")
     for column in side.input.columns:
         if equals and same_name(column.name, name):
@@ -197,7 +206,7 @@ def _equals(array: pa.Array, text: str, name: str, zone_name: str) -> Mask:
 
 
 def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
-    """Which rows have that event time."""
+    """Return the mask of rows that have the given event time."""
     meant: Mask = np.zeros(len(branch.came_to), dtype=np.bool_)
     for column, times in branch.own.times.items():
         present = branch.own.present[column]
@@ -208,8 +217,13 @@ def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
 
 @dataclass(frozen=True)
 class InputDescription:
-    """``keys``: the equality keys of its join, as texts; ``columns``, ``times``: names; ``has_row_detail``:
-    whether its rows are those of sources, and none of what queries beneath it have made."""
+    """Input about which users can ask.
+
+    Attributes:
+        keys: the equality keys of its join, as texts.
+        columns, times: names.
+        is_told: whether its rows come from sources and not from other queries' output.
+    """
 
     query: str
     input: str
@@ -220,7 +234,7 @@ class InputDescription:
 
 
 def inputs_of_job(job: Job, plan: JobPlan) -> list[InputDescription]:
-    """Of all queries, in their order."""
+    """Describe the inputs of all queries, in order."""
     inserts = {insert.name: insert for insert in job.inserts}
     return [
         InputDescription(
@@ -237,13 +251,16 @@ def inputs_of_job(job: Job, plan: JobPlan) -> list[InputDescription]:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether SQL takes two names for the same."""
+    """Return True if SQL treats two names as the same."""
     return one.lower() == other.lower()
 
 
 def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]:
-    """The equality keys of the join that takes the input's rows, and whether these are its left ones; of a
-    delta join those by which any input finds them."""
+    """Return the equality keys of the join that reads the input, each with its side.
+
+    The flag is True if the key is a left one. For a delta join these are the keys by which any input
+    looks up its rows.
+    """
     for node in query.every(MatchPlan):
         for number, own in enumerate((node.left, node.right)):
             if own.name == side.name:
@@ -257,7 +274,7 @@ def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]
 
 
 def keys_of(query: QueryPlan, side: SidePlan, insert: Insert) -> list[Expr]:
-    """The same as expressions over the input's columns, in the order in which the query has them."""
+    """Return the equality keys as expressions over the input's columns, in the query's order."""
     asked = insert.query
     conditions = [*(join.on for join in joins_of(asked.relation)), asked.where]
     texts = [own.text for condition in conditions for own in split(condition)]
@@ -281,7 +298,7 @@ def check_name(side: SidePlan, key: Expr, text: str) -> None:
 
 
 def sources_of(job: Job) -> dict[str, Source]:
-    """All that its queries read, as they are declared."""
+    """Return all sources that the job's queries read, as declared, by name."""
     return {
         source.name: source
         for insert in job.inserts
@@ -292,8 +309,10 @@ def sources_of(job: Job) -> dict[str, Source]:
 
 
 def record_queries(job: Job, plan: JobPlan) -> list[QueryPlan]:
-    """The queries that a user wrote, each by itself, over records: what a table with a primary key is read
-    through is left out of those that read one."""
+    """Plan the queries that a user wrote, each by itself, over the records of sources.
+
+    The step that maintains a table with a primary key is left out of queries that read one.
+    """
     queries = [query for query in plan.apart or plan.queries if not query.is_index]
     keyed = {name for name, source in sources_of(job).items() if source.primary_key is not None}
     inserts = [
@@ -321,7 +340,11 @@ def _of_records(query: Query) -> Query:
 
 
 def parse_value(text: str, kind: pa.DataType, name: str, zone_name: str) -> pa.Scalar:
-    """A value of a column from a text. Raises: SpecError, it is none, or more than the column holds."""
+    """Parse a text as a column value.
+
+    Raises:
+        SpecError: the text is not a value of the type, or is out of its range.
+    """
     try:
         return pa.scalar(_plain(text, kind, zone_name), kind)
     except (ValueError, KeyError, InvalidOperation, OverflowError, pa.ArrowException):
@@ -349,7 +372,7 @@ def _plain(text: str, kind: pa.DataType, zone_name: str) -> Any:
 
 
 def _moment(text: str, zone_name: str) -> datetime:
-    """As the columns of sources have it: UTC, and says no zone."""
+    """Parse a moment as source columns store it: in UTC, without a zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None)
@@ -361,7 +384,11 @@ def _moment(text: str, zone_name: str) -> datetime:
 
 
 def canonical(text: str, side: SidePlan, column: str, zone_name: str) -> int:
-    """An event time of an input, from a text. Raises: SpecError, it is none."""
+    """Parse a text as an event time of an input.
+
+    Raises:
+        SpecError: the text is not a time of the column's type.
+    """
     declared = side.input.column(column)
     kind = pa.int64() if declared is not None and declared.type.is_integer else pa.timestamp("us")
     value = parse_value(text, kind, f"{side.name}.{column}", zone_name)

@@ -95,8 +95,13 @@ class Joined:
 
 @dataclass(frozen=True)
 class TickWise:
-    """The ticks to run. ``marks``: per watermark key, after each of them; ``ended``: the slot of the tick
-    that ended the input; ``clocks``: of each of them, where something goes by it."""
+    """Ticks to replay.
+
+    Attributes:
+        marks: per watermark key, the watermark after each tick.
+        ended: the slot of the tick that ended the input.
+        clocks: the clock of each tick, where something depends on it.
+    """
 
     count: int
     marks: Mapping[str, Sequence[Watermark]]
@@ -146,9 +151,14 @@ def aliases_of(relation: Relation) -> list[str]:
 
 
 class Replay:
-    """Runs a query again. ``masks``: per alias, which rows there are. ``mode``: whether rows of the output
-    are retracted. ``numbers``: per alias those of its rows, where they are others than their
-    places: equal rows of a source of changes have one."""
+    """Replay of a query.
+
+    Args:
+        masks: per alias, which rows exist.
+        mode: whether rows of the output are retracted.
+        numbers: per alias the numbers of its rows, where they differ from their positions: equal rows
+            of a source of changes have one number.
+    """
 
     def __init__(
         self,
@@ -178,28 +188,41 @@ class Replay:
                 first += count
 
     def run_query(self, ticks: TickWise | None, query: Query | None = None) -> Joined:
-        """Return what the query put out, or another one over its inputs; ``ticks``: None: of all rows in one
-        tick, without watermarks.
+        """Return what the query, or another one over its inputs, emits.
+
+        Args:
+            ticks: None: process all rows in one tick, without watermarks.
 
         Raises:
-            EngineError: as a run does.
-            PlanError, SeveralErrors: there is no such plan.
+            EngineError: a tick fails as in a run.
+            PlanError, SeveralErrors: the query cannot be planned.
         """
         query = query or self._insert.query
         (tables,) = self._run(self.plan(query), ticks).values()
         return Joined.of(tables, aliases_of(query.relation))
 
     def with_release(self, ticks: TickWise, alias: str, numbers: Numbers) -> tuple[Joined, dict[int, int]]:
-        """Return what the query put out; and of these rows of an input the slot of the tick from whose end on
-        nothing is retained of each. Rows of which something still is are not among them."""
+        """Return what the query emits, and when it releases the given rows of an input.
+
+        Returns:
+            The output; per row number, the slot of the tick after which nothing of the row is retained.
+            Rows of which something is still retained are not included.
+        """
         of_input: Numbers = np.concatenate([own.of.slot for own in self._inputs[alias]])
         retained = _Retained(alias, dict(zip(numbers.tolist(), of_input[numbers].tolist(), strict=True)))
         (tables,) = self._run(self.plan(), ticks, retained).values()
         return Joined.of(tables, aliases_of(self._insert.query.relation)), retained.released
 
     def run_outputs(self, ticks: TickWise, kept: QueryPlan) -> pa.Table | None:
-        """Return what the query put out, with its own columns, of all ticks. None: by itself its joins are
-        run in another way than in ``kept``. Raises: as `run_query`."""
+        """Return what the query emits, with its own columns, over all ticks.
+
+        Returns:
+            None if the query by itself runs its joins in another way than in ``kept``.
+
+        Raises:
+            EngineError: a tick fails as in a run.
+            PlanError, SeveralErrors: the query cannot be planned.
+        """
         plan = self.plan(outputs=self._insert.query.outputs)
         if shape_of(plan.queries[0]) != shape_of(kept):
             return None
@@ -359,7 +382,7 @@ def _arrangements(engine: LocalJob) -> list[Arrangement]:
 
 
 def _with_times(given: Input) -> Input:
-    """The input with a column of its sources of changes that says how often a row comes."""
+    """Add to an input's sources of changes a column with the multiplicity of each row."""
 
     def branch(own: Branch | StageBranch) -> Branch | StageBranch:
         assert isinstance(own, Branch)

@@ -69,16 +69,24 @@ NOT_KNOWN: What = "not_known"
 
 @dataclass(frozen=True)
 class Result:
-    """What of the output was made with a row. ``others``: the rows of other inputs in it."""
+    """Output row that was made with a row.
+
+    ``others``: the rows of other inputs in it.
+    """
 
     others: JoinedRow
     span: Span
 
 
 class Results:
-    """Tells fates of rows of one input. ``numbers``: of those that are asked for; ``sources``: as they are
-    declared; ``is_chain``: of a chain of joins whose rows only come; ``else_what``: what the query is, where
-    what becomes of rows in it is not told."""
+    """Builder of the fates of one input's rows.
+
+    Args:
+        numbers: numbers of the requested rows.
+        sources: the sources as declared.
+        is_chain: whether the query is a chain of joins over rows that are only inserted.
+        else_what: description of the query where the outcome of rows in it is not reported.
+    """
 
     def __init__(
         self,
@@ -102,15 +110,17 @@ class Results:
 
     @property
     def note(self) -> str | None:
-        """What is known of rows that are asked for, and of which there is no record."""
+        """Note on requested rows that have no record here; None if there is nothing to note."""
         if self.records[self._alias].kind is not Kind.KEYED or self._remains.rows_there is None:
             return None
         last = self._tick(len(self.rows.history) - 1)
         return f"of all keys of which {self._alias} has a row after {_bare(last)} there are records here"
 
     def takes(self, came: int) -> bool:
-        """Return whether it tells of rows that came to that: all records of a table with a primary key, for
-        they bear on its row whatever they come to."""
+        """Return True if fates are reported for rows with this ingest outcome.
+
+        For a table with a primary key this holds for all records, because each affects its key's row.
+        """
         if self.records[self._alias].kind is Kind.KEYED:
             return True
         return came == MAY_MATCH or (came == UNMATCHABLE and not self.is_chain)
@@ -155,7 +165,7 @@ class Results:
 
     @cached_property
     def lacks(self) -> str | None:
-        """What is not there that would have to be for the ticks to be run again."""
+        """Reason why the ticks cannot be replayed; None if they can."""
         rows = self.rows
         lacking = rows.lacks(self._inputs, self._sources.values())
         if lacking is not None:
@@ -170,12 +180,12 @@ class Results:
 
     @property
     def _inputs(self) -> list[str]:
-        """The inputs whose records are looked at: all, where what is emitted is told."""
+        """Inputs whose records are read: all inputs where the fates explain output."""
         return list(self._sides) if self._explains_output or self.is_chain else [self._alias]
 
     @cached_property
     def _explains_output(self) -> bool:
-        """Whether what becomes of rows in the query is told: of joins, and of inputs alone."""
+        """True if the outcome of rows in the query is reported: in joins, and in single inputs."""
         return (
             self._query.aggregation is None
             and all(join.kind in KINDS and not join.is_lookup for join in self._joins)
@@ -203,7 +213,7 @@ class Results:
 
     @cached_property
     def _linked(self) -> dict[str, Mask]:
-        """Which rows bear on what becomes of those that are asked for."""
+        """Masks of the rows that affect the outcome of the requested rows."""
         groups = {alias: own.group for alias, own in self.records.items()}
         if self.is_chain:  # its joins are run one by one, too, and which rows these join goes by less
             return {alias: np.ones(len(group), dtype=np.bool_) for alias, group in groups.items()}
@@ -224,7 +234,7 @@ class Results:
 
     @cached_property
     def _out(self) -> tuple[Joined, dict[int, int]] | None:
-        """What was emitted, and when rows of the input were released; None: that is not told."""
+        """Emitted rows, and when rows of the input were released; None: not reported."""
         if not self._explains_output:
             return None
         asked = np.unique(self.records[self._alias].numbers[self._numbers])
@@ -233,7 +243,7 @@ class Results:
 
     @cached_property
     def _versions(self) -> Versions | None:
-        """Of the rows of the input that is asked for; None: they only come."""
+        """Versions of the rows of the requested input; None: its rows are only inserted."""
         if self.records[self._alias].kind is Kind.ADDED:
             return None
         return self._versions_of(self._alias, self._linked[self._alias])
@@ -257,7 +267,7 @@ class Results:
 
     @cached_property
     def _others(self) -> dict[tuple[str, int], Versions]:
-        """Of inputs, and groups of their records."""
+        """Versions of rows by input and group of records."""
         return {}
 
     @cached_property
@@ -267,7 +277,7 @@ class Results:
 
     @property
     def _may_be_shared(self) -> bool:
-        """Whether another input may keep these rows, too, with more of their columns."""
+        """True if another input may also retain these rows, with more of their columns."""
         own = {branch.source.name for _, branch in self._sides[self._alias].sources}
         others = [
             source.name
@@ -556,8 +566,10 @@ class Results:
 
     @cached_property
     def _stages(self) -> list[tuple[Join, Joined]]:
-        """What left each of the joins, the uppermost first; of that one before WHERE. Joins that by their own
-        condition alone would keep rows for ever are left out."""
+        """Output of each join, the topmost first; that of the topmost join is before WHERE.
+
+        Joins whose own condition would retain rows without bound are left out.
+        """
         stages = []
         for join in reversed(self._joins) if self.is_chain else ():
             try:
@@ -567,7 +579,7 @@ class Results:
         return stages
 
     def _last_step(self, spot: Spot, number: int, span: Span, why_not: WhyNot) -> tuple[str, dict[str, Any]]:
-        """Say where a row stopped on its way, and what it was joined with by then."""
+        """Explain where a row stopped in the chain of joins, and what it was joined with so far."""
         at: Relation = next(own for own in self._query.inputs if own.alias == self._alias)
         own, words, more = {self._alias: number}, "", dict[str, Any]()
         for join, joined in self._stages:

@@ -57,11 +57,17 @@ BENEATH, AHEAD, LATE, NULL_TIME, FILTERED, UNMATCHABLE, MAY_MATCH, NOT_YET = ran
 
 @dataclass(frozen=True)
 class Portion:
-    """Rows that came together, such as those of a file, in order. ``rows``: declared columns, `PARTITION`,
-    `DIFF`; ``part``, ``position``: where in the source they stand, as `TickResult.read` counts: a tick has
-    read them if it was by then beyond the position. ``place``: the same for people. ``left_out``: records
-    that were not read here, because they are broken or because only Spark knows what they are. ``offsets``:
-    of rows that have them, where in the part each stands."""
+    """Rows that arrived together, such as those of a file, in order.
+
+    Attributes:
+        rows: declared columns, `PARTITION`, `DIFF`.
+        part, position: where in the source they are, as `TickResult.read` counts: a tick has read them
+            if its progress is beyond the position.
+        place: the position for people.
+        left_out: records that were not read here, because they are broken or only Spark can parse
+            them.
+        offsets: the offset of each row in the part, for rows that have one.
+    """
 
     rows: pa.Table
     part: str
@@ -71,7 +77,7 @@ class Portion:
     offsets: Numbers | None = None
 
     def place_of(self, row: int) -> str:
-        """Name the place of one of the rows, for people."""
+        """Return the place of one of the rows, for people."""
         if self.offsets is None:
             return self.place
         return f"{self.place} at offset {int(self.offsets[row]):,}"
@@ -94,7 +100,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Reread:
-    """What of a source could be read again, and what could not be."""
+    """Parts of a source that could be read again, and those that could not."""
 
     source: Source
     portions: Sequence[Portion]
@@ -116,7 +122,7 @@ class LeftOut:
 
     @property
     def is_unclear(self) -> bool:
-        """Whether a tick has read it, and it may have been a row."""
+        """True if a tick has read the record, and it may have been a row."""
         return self.is_read and not self.certain
 
 
@@ -156,7 +162,7 @@ class SourceRows:
         return cls(reread, rows, np.ascontiguousarray(slots), exact, read, untold, later, numbers)
 
     def place(self, row: int) -> str:
-        """Name where the row stands, for people."""
+        """Return the place of a row, for people."""
         number = int(self.portion[row])
         first = int(np.searchsorted(self.portion, number))
         return self.reread.portions[number].place_of(row - first)
@@ -196,7 +202,7 @@ class InputRows:
 
     @cached_property
     def unsure(self) -> Mask:
-        """Per row whether what it came to goes by a tick that is not known."""
+        """Mask of rows whose outcome depends on a tick that is unknown."""
         unsure: Mask = self.of.untold | ((self.came_to == LATE) & ~self.of.exact & ~self.was_late_before)
         if self.own.arrived.source.max_ahead_us is not None:
             unsure = unsure | (~self.of.exact & ~np.isin(self.came_to, (BENEATH, NOT_YET)))
@@ -268,7 +274,7 @@ class Spot:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As its source has it, as JSON has values: those of TIMESTAMP in UTC, with a Z."""
+        """Values of the row as in its source, as JSON values; those of TIMESTAMP in UTC, with a Z."""
         rows = self.branch.of.rows.slice(self.row, 1).drop_columns([PARTITION, DIFF])
         (row,) = rows_of(add_utc_zone(rows, self.branch.of.reread.source.columns))
         return dict(zip(rows.column_names, row, strict=True))
@@ -276,9 +282,14 @@ class Spot:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Of the rows of a source. ``whole``: the slots of ticks of which no record of it is missing, nor was
-    left out here; ``is_ordered``: which of the records of a key counted last is known; ``is_compacted``: all
-    that is missing was compacted, by the keys of the table, and no record was left out."""
+    """Certain facts about the rows of a source.
+
+    Attributes:
+        whole: slots of ticks for which no record is missing and none was left out here.
+        is_ordered: whether it is known which record of a key counted last.
+        is_compacted: whether all missing records were compacted by the table's keys, and no record was
+            left out.
+    """
 
     whole: frozenset[int]
     is_ordered: bool
@@ -456,9 +467,11 @@ class QueryRows:
 
     @property
     def _is_local(self) -> bool:
-        """Whether what is emitted with a row goes by rows alone that can be joined with it: not where rows
-        leave by watermarks, which go by what else is retained, nor where a third row decides whether two are
-        padded."""
+        """True if the output of a row depends only on rows that can be joined with it.
+
+        This is false where rows leave by watermarks, which depend on other retained rows, and where a third
+        row decides whether two rows are padded.
+        """
         joins = joins_of(self.insert.query.relation)
         is_plain = len(joins) < 2 or all(join.kind is JoinKind.INNER for join in joins)
         return is_plain and not any(side.event_times for side in self.query.sides)
@@ -516,7 +529,7 @@ def goes_by_clock(sources: Iterable[Source]) -> bool:
 
 
 def joins_of(relation: Relation) -> list[Join]:
-    """Return the joins, each after those beneath it."""
+    """Return the joins of a relation, each after the joins that feed it."""
     if isinstance(relation, Input):
         return []
     return [*joins_of(relation.left), *joins_of(relation.right), relation]
@@ -529,7 +542,7 @@ def _inputs_of(
     marks, late_after, never = history.marks_of(query), history.late_after(query), len(history) + 1
 
     def more(of: Mapping[str, Times], last: int | None) -> dict[str, Times]:
-        """With a slot for rows that no tick has read: nothing is late in it, and nothing leaves."""
+        """Add a slot for rows that no tick has read; in it no row is late and none is released."""
         return {key: np.append(own, own[-1] if last is None else np.int64(last)) for key, own in of.items()}
 
     marks = TickWatermarks(more(marks.late_below, MIN_TIME), more(marks.limits, None), {})

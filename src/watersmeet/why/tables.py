@@ -38,14 +38,14 @@ from watersmeet.why.rows import MAY_MATCH, UNMATCHABLE, InputRows, Numbers, Quer
 
 
 def changes(insert: Insert, mode: OutputMode) -> bool:
-    """Whether rows of a query's inputs change, or what it puts out is taken back."""
+    """Return True if rows of a query's inputs change, or the query retracts output."""
     inputs = insert.query.inputs
     reads = any(source.changes and not own.as_of for own in inputs for source in own.sources)
     return reads or (mode is OutputMode.CHANGELOG and len(inputs) > 1)
 
 
 def is_of_records(given: Input) -> bool:
-    """Whether the rows of an input are those of sources, as their records say."""
+    """Return True if an input's rows are exactly those of its sources' records."""
     branches = [own for own in given.branches if isinstance(own, Branch)]
     keyed = [own.source for own in branches if own.source.primary_key is not None]
     return (
@@ -57,7 +57,7 @@ def is_of_records(given: Input) -> bool:
 
 
 class Kind(Enum):
-    """How the rows of an input change."""
+    """Kind of change of an input's rows."""
 
     ADDED = auto()
     """They only come."""
@@ -76,7 +76,7 @@ class Span:
     until: int | None
 
     def meets(self, other: Span) -> bool:
-        """Whether both were there after one tick."""
+        """Return True if both were present after one tick."""
         return (self.until is None or other.since < self.until) and (
             other.until is None or self.since < other.until
         )
@@ -100,25 +100,25 @@ class Records:
 
     @property
     def counts(self) -> Mask:
-        """Which records bring a row, or take one away."""
+        """Mask of records that insert or delete a row."""
         counts: Mask = self.taken & (self.diffs != 0)
         return counts
 
     def of_group(self, number: int) -> list[int]:
-        """The records of a record's group, itself among them, in the order in which they count."""
+        """Return the records of a record's group, including itself, in the order they count."""
         same = np.flatnonzero((self.group == self.group[number]) & self.taken)
         return [int(one) for one in same[np.argsort(self.slots[same], kind="stable")]]
 
     def in_slot(self, number: int, slot: int) -> list[int]:
-        """Those of its group that a tick read."""
+        """Return the records of a record's group that a tick read."""
         return [one for one in self.of_group(number) if self.slots[one] == slot]
 
     def has_sequence(self, number: int) -> bool:
-        """Whether a record says when it was."""
+        """Return True if a record has a sequence value."""
         return self.sequence is not None and bool(self.sequence[number].is_valid)
 
     def is_older(self, one: int, other: int) -> bool:
-        """Whether a record's sequence is below another's."""
+        """Return True if a record's sequence is below another's."""
         if self.sequence is None:
             return False
         values = (self.sequence[one], self.sequence[other])
@@ -126,9 +126,13 @@ class Records:
 
 
 def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zone: str) -> Records:
-    """``source``: as it is declared, of the first branch; others have no primary key.
+    """Return the records of an input.
 
-    Raises: EngineError, as `BranchEvaluator`.
+    Args:
+        source: the source of the first branch, as declared; other sources have no primary key.
+
+    Raises:
+        EngineError: a column cannot be computed (see `BranchEvaluator`).
     """
     slots = np.concatenate([own.of.slot for own in branches])
     diffs = np.concatenate([_diffs(own) for own in branches])
@@ -172,7 +176,7 @@ def _diffs(own: InputRows) -> Numbers:
 
 
 def _first_of(numbers: Numbers) -> Numbers:
-    """Per row the place of the first one that has its number."""
+    """Return, per row, the position of the first row with its number."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     return first[inverse].astype(np.int64)
 
@@ -183,11 +187,16 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class KeyChange:
-    """What a record of a primary key did. ``took``: the record whose row it replaced, or took away,
-    `NOTHING`, or None: that is not known; ``until``: the slot of the tick in which its row went, that of the
-    record itself where it was there after no tick, None: it is there; ``by``: the record by which it went.
-    ``older_than``: the one that is newer than it, for which it was dropped. ``before``: the record whose row
-    went with a delete, of those that were there after the tick before."""
+    """Effect of a record of a primary key.
+
+    Attributes:
+        took: the record whose row it replaced or deleted; `NOTHING`; or None: unknown.
+        until: the slot of the tick in which its row left; the slot of the record itself if the row was
+            present after no tick; None: the row is present.
+        by: the record that removed its row.
+        older_than: the newer record because of which it was dropped.
+        before: the record whose row a delete removed, among the rows present after the previous tick.
+    """
 
     took: int | None = NOTHING
     until: int | None = None
@@ -210,22 +219,26 @@ class Versions:
         return self.held.rows[self.alias]
 
     def net(self, number: int, slot: int) -> int:
-        """How often the rows that have its number came in a tick; below zero: went."""
+        """Return the net multiplicity of the record's rows in a tick; negative: they left."""
         at = (self._rows == self.records.numbers[number]) & (self.held.slots == slot)
         return int(self.held.diffs[at].sum())
 
     def count(self, number: int, slot: int) -> int:
-        """How often they were there after a tick."""
+        """Return the multiplicity of the record's rows after a tick."""
         at = (self._rows == self.records.numbers[number]) & (self.held.slots <= slot)
         return int(self.held.diffs[at].sum())
 
     def spans(self, number: int) -> list[Span]:
-        """When rows that have a record's number were there."""
+        """Return the spans in which rows equal to a record's row were present."""
         at = np.flatnonzero(self._rows == self.records.numbers[number])
         return spans_of(zip(self.held.slots[at].tolist(), self.held.diffs[at].tolist(), strict=True))
 
     def span(self, number: int) -> Span | None:
-        """That of the row that a record brought: from its tick on. None: it was there after no tick."""
+        """Return the span of the row that a record inserted, from its tick on.
+
+        Returns:
+            None if the row was present after no tick.
+        """
         slot = int(self.records.slots[number])
         for own in self.spans(number):
             if own.since <= slot and (own.until is None or own.until > slot):
@@ -233,11 +246,11 @@ class Versions:
         return None
 
     def deletes_in(self, number: int, slot: int) -> list[int]:
-        """The records of its group that deleted rows in a tick."""
+        """Return the records of a record's group that deleted rows in a tick."""
         return [one for one in self.records.in_slot(number, slot) if self.records.diffs[one] < 0]
 
     def came_in(self, number: int, slot: int) -> list[int]:
-        """The records of its group whose rows came in a tick, and were there after it."""
+        """Return the records of a record's group whose rows a tick inserted and retained."""
         return [one for one in self.records.in_slot(number, slot) if self.net(one, slot) > 0]
 
     def change(self, number: int) -> KeyChange | None:
@@ -264,8 +277,11 @@ class Versions:
         return KeyChange(took, span.until, by[-1] if by else None)
 
     def steps(self, number: int) -> KeySteps:
-        """What the records of a record's key did, one after the other, up to the tick after which something
-        else was there than follows from these: deletes may have been forgotten by then."""
+        """Return the effects of a key's records, one after the other.
+
+        The steps end at the tick after which the observed rows differ from what these records imply: the
+        job may have forgotten deletes by that time.
+        """
         key = int(self.records.group[number])
         if key not in self._steps:
             self._steps[key] = self._steps_of(self.records.of_group(number))
@@ -273,7 +289,7 @@ class Versions:
 
     @cached_property
     def _steps(self) -> dict[int, KeySteps]:
-        """Of keys that were asked for: any number of records may be of one."""
+        """Steps of the requested keys; a key may have any number of records."""
         return {}
 
     def _steps_of(self, group: Sequence[int]) -> KeySteps:
@@ -310,8 +326,12 @@ class Versions:
 
 @dataclass(frozen=True)
 class KeyStep:
-    """What a record of a primary key did. ``took``: the record whose row was there before it, and was not any
-    more after it; ``older_than``: the one that is newer than it, for which it was dropped."""
+    """Effect of a record of a primary key.
+
+    Attributes:
+        took: the record whose row was present before it and not after it.
+        older_than: the newer record because of which it was dropped.
+    """
 
     took: int | None
     older_than: int | None = None
@@ -325,17 +345,17 @@ class KeySteps:
     after: Mapping[int, int | None]
 
     def before(self, slot: int) -> int | None:
-        """The record whose row was there before a tick."""
+        """Return the record whose row was present before a tick."""
         slots = [own for own in self.after if own < slot]
         return self.after[max(slots)] if slots else None
 
     def without_stale(self, records: Sequence[int]) -> list[int]:
-        """Those of them that were not dropped."""
+        """Drop the records that were dropped as stale."""
         return [one for one in records if one in self.steps and self.steps[one].older_than is None]
 
 
 def spans_of(changes: Iterable[tuple[int, int]]) -> list[Span]:
-    """When something was there that came and went in slots so often."""
+    """Return the spans in which something was present, from its multiplicity changes per slot."""
     net: dict[int, int] = {}
     for slot, diff in changes:
         net[slot] = net.get(slot, 0) + diff
@@ -363,7 +383,10 @@ class Remains:
 
     @property
     def _can_tell(self) -> bool:
-        """Of changes that count by a sequence it is not known which were older than ones that are missing."""
+        """True if rows after the last tick can be derived from the records.
+
+        With a sequence it is unknown which changes were older than missing ones.
+        """
         is_keyed = self._records.kind is Kind.KEYED and self._records.sequence is None
         return is_keyed and self._certainty.is_ordered and not self._rows.shed
 
@@ -401,7 +424,7 @@ class Remains:
         return NOTHING if from_begin else None
 
     def _is_whole(self, first: int, last: int) -> bool:
-        """Whether all is there that the ticks of these slots, and of those between them, did to the table."""
+        """Return True if the records of a range of slots include all changes by its ticks."""
         history, query = self._rows.history, self._rows.query
         began = history.levels(subject_of("query", query.name), "total_rows_out")[first] is not None
         unknown = history.levels(subject_of("input", query.name, self._alias), "unknown")[last]
@@ -428,7 +451,7 @@ class Remains:
         return earlier
 
     def _stays(self, number: int) -> bool:
-        """Whether the row of a key's last record is there after the last tick, whatever else of it is."""
+        """Return True if the row of a key's last record is present after the last tick."""
         return self.rows_there is not None and number in self.rows_there
 
     @cached_property

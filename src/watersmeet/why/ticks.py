@@ -23,9 +23,15 @@ from watersmeet.whatif.ingest_rules import TickWatermarks, release_limits
 
 @dataclass(frozen=True)
 class _Part:
-    """Of a part of a source, per slot: how far it was read by its end, at least; how far before it, None
-    where that is not known. ``went_on``: slots, and positions, with which it was read from there on whatever
-    was read before. ``is_exact``: whether an end is how far it was; ``is_known_to_end``: that of the last."""
+    """Reading progress in a part of a source, per slot.
+
+    Attributes:
+        ends: minimum position that was read by the end of each slot's tick.
+        befores: the position before the tick; None: unknown.
+        went_on: slots and positions at which reading continued, whatever was read before.
+        is_exact: whether an end is the exact position.
+        is_known_to_end: whether the last end is exact.
+    """
 
     ends: list[int]
     befores: list[int | None]
@@ -50,11 +56,11 @@ class TickHistory:
         return len(self.ticks)
 
     def follows_gap(self, slot: int) -> bool:
-        """Whether there were ticks before it that are not known."""
+        """Return True if unknown ticks precede the tick of a slot."""
         return self.ticks[slot] != (self.ticks[slot - 1] + 1 if slot else 1)
 
     def clocks(self) -> list[int | None]:
-        """The clock of each, in µs; None: it was not written down."""
+        """Return the clock of each tick, in µs; None: it was not recorded."""
         told = self._values(JOB, CLOCK)
         return [told.get(tick) for tick in self.ticks]
 
@@ -65,7 +71,10 @@ class TickHistory:
         return next((slot for slot, tick in enumerate(self.ticks) if tick in told), None)
 
     def levels(self, of: str, figure: str) -> list[int | None]:
-        """A level after every tick; where it was not told, that of the tick before. None: none by then."""
+        """Return a level after every tick; where it was not recorded, that of the previous tick.
+
+        None: there is no earlier level.
+        """
         if (of, figure) not in self._levels:
             told, level = sorted(self._values(of, figure).items(), reverse=True), None
             filled: list[int | None] = []
@@ -77,7 +86,10 @@ class TickHistory:
         return self._levels[of, figure]
 
     def _values(self, of: str, figure: str, *, rolled_up: bool = True) -> dict[int, int | None]:
-        """By the tick after which it was so. Of an amount, what was rolled up is of several ticks."""
+        """Return values by the last tick to which they apply.
+
+        A rolled-up amount covers several ticks.
+        """
         points = self.past.series(of, figure).points
         columns = (points.column(name).to_pylist() for name in ("first_tick", "last_tick", "last"))
         return {
@@ -85,8 +97,12 @@ class TickHistory:
         }
 
     def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool] | None:
-        """The first tick by which what stands there had been read, and whether it was that tick itself that
-        read it, as far as is known. None: none had by the last one."""
+        """Find the first slot by whose tick a position of a part was read.
+
+        Returns:
+            The slot, and whether that very tick is known to have read the position; None if no tick up to
+            the last one read it.
+        """
         own = self._part(source, part)
         since, until = 0, len(own.ends)
         for slot, began in own.went_on:
@@ -98,18 +114,21 @@ class TickHistory:
         return slot, before is not None and before <= position
 
     def steps_of(self, source: str, part: str) -> list[int]:
-        """Positions, rising: all between two of them has one answer of `slot_of`."""
+        """Return ascending positions between which `slot_of` has one answer."""
         own = self._part(source, part)
         befores = (before for before in own.befores if before is not None)
         return sorted({*own.ends, *befores, *(began for _, began in own.went_on)})
 
     def is_after_slot_before(self, source: str, part: str, position: int, slot: int) -> bool:
-        """Whether it is known that what stands there had not been read by the tick of the slot before."""
+        """Return True if the tick of the previous slot is known not to have read a position."""
         own = self._part(source, part)
         return slot > 0 and own.is_exact[slot - 1] and own.ends[slot - 1] <= position
 
     def spans_of(self, source: str, part: str) -> list[tuple[int, int] | None]:
-        """Per slot what its tick read of a part: from where to before which position; None: not known."""
+        """Return, per slot, the positions of a part that its tick read.
+
+        Each is the first position and the position after the last one; None: unknown.
+        """
         own = self._part(source, part)
         return [
             None if before is None or not exact else (before, end)
@@ -117,11 +136,11 @@ class TickHistory:
         ]
 
     def ends_of(self, source: str, part: str) -> list[int]:
-        """Per slot how far a part was read by then, at least."""
+        """Return, per slot, the minimum position to which a part was read."""
         return self._part(source, part).ends
 
     def began_at(self, source: str, part: str) -> int | None:
-        """Where a part began to be read, or before that; None: that was not written down."""
+        """Return a position at or before the start of reading of a part; None: not recorded."""
         of, points = subject_of("source", source), self._began(source, part)
         if points:
             first, read = min(points), self.past.series(of, f"{OFFSET} {part}").points
@@ -133,22 +152,22 @@ class TickHistory:
         return 0 if is_told else None  # one that came later is read from its beginning
 
     def _is_known_before(self, tick: int) -> bool:
-        """Whether something is known of all ticks before one."""
+        """Return True if the history covers all ticks before a tick."""
         points = self.past.series(JOB, DURATION).points
         spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
         return len({own for first, last in spans for own in range(first, min(last + 1, tick))}) == tick - 1
 
     def is_beyond(self, source: str, part: str, position: int) -> bool:
-        """Whether it is known that no tick has read what stands there, for none had come so far."""
+        """Return True if it is known that no tick read as far as a position."""
         own = self._part(source, part)
         return own.is_known_to_end and position >= own.ends[-1]
 
     def tells_of(self, source: str, part: str) -> bool:
-        """Whether it says of a part how far it was read."""
+        """Return True if the history records how far a part was read."""
         return len(self.past.series(subject_of("source", source), f"{OFFSET} {part}")) > 0
 
     def rows_in(self, source: str) -> list[int]:
-        """The rows that each tick read of a source, broken records among them."""
+        """Return the number of rows that each tick read of a source, broken records included."""
         told = self._values(subject_of("source", source), "rows_in", rolled_up=False)
         return [told.get(tick) or 0 for tick in self.ticks]
 
@@ -158,7 +177,11 @@ class TickHistory:
         return self._parts[source, part]
 
     def _read(self, source: str, part: str) -> _Part:
-        """It is told of ticks in which it changed, and rolled-up figures tell it of their last tick."""
+        """Return the reading progress of a part.
+
+        The history records it for ticks in which it changed, and rolled-up figures record it for their last
+        tick.
+        """
         points = self.past.series(subject_of("source", source), f"{OFFSET} {part}").points
         told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
         covered = set(self.past.series(JOB, DURATION).points.column("last_tick").to_pylist())
@@ -201,8 +224,11 @@ class TickHistory:
         return sorted(spans, key=lambda span: span[1], reverse=True)
 
     def _began(self, source: str, part: str) -> list[tuple[int, int, int, int]]:
-        """First and last tick, and the last and the least position, where reading began or went on elsewhere
-        than it had ended."""
+        """Return where reading began, or continued elsewhere than it had ended.
+
+        Returns:
+            Tuples of first tick, last tick, last position and least position.
+        """
         points = self.past.series(subject_of("source", source), f"{START} {part}").points
         told = self.past.series(JOB, DURATION).points
         ended = dict(zip(*(told.column(name).to_pylist() for name in ("last_tick", "last_us")), strict=True))
@@ -217,7 +243,7 @@ class TickHistory:
 
     @property
     def tells_reading(self) -> bool:
-        """Whether it says of any source how far it was read."""
+        """True if the history records reading progress for any source."""
         return any(
             figure.startswith(f"{OFFSET} ")
             for source in self.past.subjects("source")
@@ -225,7 +251,7 @@ class TickHistory:
         )
 
     def mark(self, query: str, alias: str, column: str, figure: str) -> list[Watermark]:
-        """``watermark`` or ``raise_late_thresholds`` of an event time, of every tick."""
+        """Return ``watermark`` or ``late_below`` of an event time, for every tick."""
         ended = self.ended
         return [
             NEVER
@@ -250,8 +276,10 @@ class TickHistory:
         return {key: np.array([_time(below[key]) for below in by_slot], dtype=np.int64) for key in watermarks}
 
     def marks_of(self, query: QueryPlan) -> TickWatermarks:
-        """Of one query, per slot: below which times rows of the tick were late, and below which rows were
-        released in it, of a query that is one join (`plain_join_of`)."""
+        """Return, per slot, the late thresholds and release limits of a query.
+
+        Release limits are known for a query that is one join (`plain_join_of`).
+        """
         keys = {
             side.watermark_key(column): (side.name, column)
             for side in query.sides
@@ -273,7 +301,7 @@ class TickHistory:
 
 
 def plain_join_of(query: QueryPlan) -> JoinPlan | None:
-    """The join of two inputs that is all of a query, and releases rows by their times; None: it is none."""
+    """Return the two-input join that is a whole query and releases rows by times, or None."""
     joins = query.every(JoinPlan)
     if len(query.nodes) > 1 or not joins:
         return None
@@ -283,7 +311,11 @@ def plain_join_of(query: QueryPlan) -> JoinPlan | None:
 
 
 def tick_history(past: JobHistory, until: int | None = None) -> TickHistory:
-    """The ticks of a history. ``until``: the last tick of the state: later ones were taken back."""
+    """Return the ticks of a history.
+
+    Args:
+        until: the last tick of the state; later ticks were rolled back.
+    """
     points = past.series(JOB, DURATION).points
     firsts, lasts = (points.column(name).to_pylist() for name in ("first_tick", "last_tick"))
     ticks: list[int] = []

@@ -202,8 +202,12 @@ def _compare_queries(
     undecided: list[WatersmeetError],
     step: Step,
 ) -> Iterator[QueryReport]:
-    """What differs of each query, in the order of the text. ``undecided`` is filled with why others cannot be
-    compared; ``step`` is told what is done."""
+    """Yield the differences of each query, in the order of the job's text.
+
+    Args:
+        undecided: Receives the reasons why other queries cannot be compared.
+        step: Function that receives a description of each step.
+    """
     import duckdb
 
     answers = _Answers(db, folder, compared, asked.engine, settings, step)
@@ -265,13 +269,16 @@ def _compare_queries(
 
 
 def _late_note(facts: QueryFacts) -> list[str]:
-    """Of rows that are not in an answer by ticks."""
+    """Return a note about late rows, which are neither in the answer nor in the output.
+
+    Empty if there are no late rows.
+    """
     late = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("late").items())
     return [f"rows that were late are neither in the answer nor in the output: {late}"] if late else []
 
 
 def _topic_notes(read: Mapping[str, SourceFiles], rows: Differences) -> list[str]:
-    """What a difference without a reason may be of, where topics were read again."""
+    """Return notes about topics whose missing records may explain differences without a reason."""
     if not rows.unexplained:
         return []
     return [
@@ -283,7 +290,7 @@ def _topic_notes(read: Mapping[str, SourceFiles], rows: Differences) -> list[str
 
 
 def _has_later_rows(output: EmittedRows, tick: int | None, tick_now: Callable[[], int | None]) -> bool:
-    """Whether it has, or may have, rows of ticks that the state did not know when it was read."""
+    """Return True if the output has, or may have, rows of ticks after the state was read."""
     return output.is_later or (output.may_be_later and tick is not None and tick_now() != tick)
 
 
@@ -293,8 +300,13 @@ def _file(to: str, query: str | None) -> str:
 
 
 def _query_wide_reason(facts: QueryFacts, read: Mapping[str, SourceFiles]) -> str | None:
-    """A reason of whatever has no other one: what is known of the query says that rows may differ, and not
-    which. ``read``: of the query's sources."""
+    """Return the reason for differences that have no reason of their own; None if there is none.
+
+    It applies when facts about the query show that rows may differ, but not which rows.
+
+    Args:
+        read: Sources of the query.
+    """
     if facts.counted("shed"):
         return SHED
     if facts.complete_from:
@@ -328,7 +340,11 @@ class _Answers:
         self._now_us = time.time_ns() // 1000
 
     def first(self, insert: Insert, facts: QueryFacts) -> tuple[str, str, str]:
-        """The relation of a query's batch answer, who made it, and why not DuckDB."""
+        """Compute a query's batch answer.
+
+        Returns:
+            The relation, the engine that computed it, and why DuckDB did not (empty if DuckDB did).
+        """
         why = ""
         if self._engine != SPARK:
             try:

@@ -37,15 +37,16 @@ _OF_DOUBLES = 15
 
 
 def json_rows(db: Any, table: str, files: Sequence[str], columns: Mapping[str, str], who: str) -> str:
-    """A relation of the files' rows.
+    """Return a relation of the rows of JSON files.
 
     Args:
-        table: the name that it gets, if it is kept.
-        columns: their types, as DuckDB calls them.
-        who: whose files they are, for an error.
+        table: Name of the table, if the rows are stored as one.
+        columns: DuckDB types by column name.
+        who: Owner of the files, for errors.
 
     Raises:
-        EngineError: a DECIMAL of many digits is beside values that are not read here, or a file cannot be.
+        EngineError: A DECIMAL of many digits is next to values that cannot be read here, or a file
+            cannot be read.
     """
     wide = _wide_decimals(db, columns, who)
     told = {name: "JSON" if name in wide else kind for name, kind in columns.items()}
@@ -82,7 +83,7 @@ def _read(files: Sequence[str], columns: Mapping[str, str]) -> str:
 
 
 def _wide_decimals(db: Any, columns: Mapping[str, str], who: str) -> dict[str, pa.DataType]:
-    """The columns with DECIMALs that a DOUBLE may not hold."""
+    """Return the columns that contain DECIMALs that a DOUBLE may not represent exactly."""
     none = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in columns.items())
     wide = {}
     for field in db.sql(f"SELECT {none}").to_arrow_table().schema:
@@ -100,7 +101,10 @@ def _wide_decimals(db: Any, columns: Mapping[str, str], who: str) -> dict[str, p
 
 
 def _is_alike(kind: pa.DataType) -> bool:
-    """Whether Arrow reads what is in a value as DuckDB does: no times, no numbers that are texts (NaN)."""
+    """Return True if Arrow reads values of this type as DuckDB does.
+
+    That excludes times, and numbers that may be texts (NaN).
+    """
     if pa.types.is_list(kind) or pa.types.is_struct(kind):
         return all(_is_alike(kind.field(n).type) for n in range(kind.num_fields))
     plain = (pa.types.is_decimal, pa.types.is_signed_integer, pa.types.is_string, pa.types.is_boolean)
@@ -121,12 +125,14 @@ MAX_RECORDS = 200_000
 
 
 class LocalTables(dict[str, str]):
-    """Per source the name of a table with its declared columns, and `PART` and `AT` where files came in an
-    order. It is made when it is first asked for: what is wrong with one is nothing to queries without it.
+    """Tables with the declared columns of each source, by source name, created on first access.
 
-    Raises, where it is asked for:
-        Uncommon: Spark is to read it.
-        SpecError: what a changing table holds cannot be decided.
+    They also have the columns `PART` and `AT` if the files arrived in an order. An error in one table
+    does not affect queries that do not use it.
+
+    Raises on access:
+        UnsupportedInDialect: Only Spark can read the source.
+        SpecError: The content of a changing table cannot be determined.
     """
 
     def __init__(
@@ -136,7 +142,11 @@ class LocalTables(dict[str, str]):
         time_zone: str,
         step: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``step``: is told which source is read."""
+        """Create the tables; nothing is read yet.
+
+        Args:
+            step: Function that receives the name of each source when it is read.
+        """
         self._db, self._read, self._time_zone, self._step = db, read, time_zone, step
         self._records = MAX_RECORDS
         self._refused: dict[str, UnsupportedInDialect | SpecError] = {}
@@ -208,8 +218,13 @@ def _computed_columns(source: Source, *, utc: bool) -> list[str]:
 
 
 def _check_keys(db: Any, source: Source, table: str) -> None:
-    """Raises: SpecError: several rows of a table that is read as a whole have one key, or NULL in it. Which
-    of them is there goes by the columns that a query needs."""
+    """Check that each key of a table that is read as a whole has one row, and is not NULL.
+
+    Otherwise the row that counts would depend on which columns a query needs.
+
+    Raises:
+        SpecError: Several rows have the same key, or a key is NULL.
+    """
     if source.primary_key is None:
         return
     keys = [quote_identifier(name) for name in source.primary_key.columns]
@@ -266,7 +281,7 @@ def _load_parquet(db: Any, table: str, source: Source, files: list[str], asked: 
 
 
 def _load_text(db: Any, table: str, read: SourceFiles, files: list[str], records: int, time_zone: str) -> int:
-    """How many records there were."""
+    """Load the records of text files into a table, and return the number of records."""
     source, kind = read.source, _format(read)
     if not source.traits.files:
         source = replace(source, connector="file", options={"format": kind})

@@ -26,7 +26,12 @@ Keep = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Wished:
-    """``insert``: the query whose rows are asked for; ``columns``: its columns."""
+    """Request for the rows that a query wrote.
+
+    Args:
+        insert: Query whose rows are requested.
+        columns: Columns of the query.
+    """
 
     sink: Sink
     insert: str
@@ -119,14 +124,14 @@ class EmittedRows:
 
 
 def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> EmittedRows:
-    """Read what was put out.
+    """Read the rows that a query emitted.
 
     Args:
-        answer: the relation of the batch answer, whose types those of text files are.
-        folder: for files that are needed as long as the comparison is.
+        answer: Relation of the batch answer, which determines the types of text files.
+        folder: Folder for files that must exist as long as the comparison.
 
     Raises:
-        SpecError, EngineError: it cannot be read; what to do is said.
+        SpecError, EngineError: The output cannot be read; the error says what to do.
     """
     if wanted.path is not None:
         return EmittedRows(_select_from_files(db, wanted, answer, *_find_named_files(wanted)), False)
@@ -180,7 +185,7 @@ def _find_named_files(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]
 
 
 def _parts(wanted: Wanted) -> list[str]:
-    """The files of published parts of the query, of ticks that the state has come to."""
+    """List the files of the query's published parts, of ticks that the state has reached."""
     from watersmeet.sinks.file_sink import FileSink
 
     sink = FileSink(wanted.sink)
@@ -228,10 +233,12 @@ def _select_from_files(
 
 
 def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
-    """Of the columns in files of text: as the answer has them, times as they are written, with their zone.
+    """Return the types of the columns in text files: those of the answer, with times as written.
+
+    Times have a time zone, as in the files.
 
     Raises:
-        EngineError: values of such a type are not read from them as they were written.
+        EngineError: Values of a type cannot be read from text exactly as they were written.
     """
     types = types_of(db, answer)
     told = {}
@@ -250,7 +257,7 @@ def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
 
 
 def _keep_table(db: Any, table: str, rows: Any) -> None:
-    """Rows of a reader of Arrow's, as a table here."""
+    """Store the rows of an Arrow reader as a DuckDB table."""
     given = ours("read")
     db.register(given, rows)
     fetch_rows(db, f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM {given}")
@@ -258,10 +265,10 @@ def _keep_table(db: Any, table: str, rows: Any) -> None:
 
 
 def _cast_numeric_texts(db: Any, wanted: Wanted, answer: str, table: str) -> str:
-    """The table with numbers that it has as texts (PostgreSQL's ``numeric``) in the types of the answer.
+    """Cast numbers that the table has as texts (PostgreSQL's ``numeric``) to the answer's types.
 
     Raises:
-        EngineError: one of them is not a number of that type.
+        EngineError: A text is not a number of its type.
     """
     expected, given = types_of(db, answer), types_of(db, table)
     changed = []
@@ -283,12 +290,12 @@ def _cast_numeric_texts(db: Any, wanted: Wanted, answer: str, table: str) -> str
 
 
 def _strip_trailing_zeros(number: str) -> str:
-    """A number as text, without zeros at the end of its fraction."""
+    """Build SQL that removes trailing zeros from the fraction of a number as text."""
     return f"regexp_replace({number}, '(\\.0*|(\\.\\d*[1-9])0*)$', '\\2')"
 
 
 def _select_by_position(db: Any, wanted: Wanted, relation: str) -> str:
-    """The relation's columns by their place in the query."""
+    """Build a query that names the relation's columns by their position in the job's query."""
     types = types_of(db, relation)
     by_lower = {name.lower(): name for name in types}
     missing = [name for name in wanted.columns if name.lower() not in by_lower]

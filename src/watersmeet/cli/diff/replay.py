@@ -32,16 +32,18 @@ _FINAL = ", which changes, and what became of a stream's row is final once it wa
 
 
 def reads_changes(insert: Insert) -> bool:
-    """Whether rows of its sources are taken back."""
+    """Return True if any source of the query has retractions."""
     return any(source.changes or source.compared for given in inputs_of(insert) for source in given.sources)
 
 
 def tick_dependence(insert: Insert, tables: WholeTables) -> str | None:
-    """Why what a query has put out goes by what its sources held in each tick, and not only at the end; None:
-    it does not.
+    """Return why a query's output depends on what its sources contained in each tick.
+
+    Returns:
+        The reason; None if the output depends only on the final contents.
 
     Raises:
-        SpecError: it goes by what is not kept, which is named.
+        SpecError: The output depends on contents that are not retained; the error names them.
     """
     for given in inputs_of(insert):
         for source in given.sources:
@@ -66,7 +68,7 @@ def tick_dependence(insert: Insert, tables: WholeTables) -> str | None:
 
 
 def inputs_of(insert: Insert) -> list[Input]:
-    """Return the inputs of a query, and of the queries beneath it."""
+    """Return the inputs of a query and of its subqueries."""
     return [given for query in insert.query.every for given in query.inputs]
 
 
@@ -81,19 +83,21 @@ def inputs_of(insert: Insert) -> list[Input]:
 
 
 class UnknownOutput(Exception):
-    """What was put out does not follow from what is known; the text says what is missing."""
+    """Error when the output cannot be derived from known facts; its text says what is missing."""
 
 
 def replay_output(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept: QueryPlan) -> pa.Table:
-    """All that the query has put out, tick by tick, with its columns, and ``_diff`` where rows are taken
-    back.
+    """Compute all rows that the query emitted, tick by tick.
 
     Args:
-        sources: as they are declared.
-        kept: the query as the job runs it.
+        sources: Sources as they are declared.
+        kept: The query as the job runs it.
+
+    Returns:
+        The rows with the query's columns, and ``_diff`` if there are retractions.
 
     Raises:
-        NotKnown: it cannot be said.
+        UnknownOutput: The rows cannot be determined.
     """
     query = rows.query
     lacking = rows.lacks([side.name for side in query.sides], sources.values())
@@ -142,8 +146,10 @@ def replay_output(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept
 
 
 def _is_below_zero(records: Records) -> bool:
-    """Whether rows that are equal in all their columns were deleted, after some tick, more often than they
-    had come."""
+    """Return True if, after some tick, a row has more deletes than inserts.
+
+    Rows that are equal in all their columns count as one row.
+    """
     at = np.flatnonzero(records.taken)
     whole, slots, diffs = (own[at] for own in (records.whole, records.slots, records.diffs))
     order = np.lexsort((-diffs, slots, whole))  # of a tick those first that come: it is summed
@@ -163,7 +169,12 @@ MAX_REPLAYED_BYTES = 200 << 20
 
 
 class ReplayedTicks:
-    """Of one job. ``planned``: as its text says; ``kept``: as it runs."""
+    """Replay of the ticks of one job.
+
+    Args:
+        planned: Plan of the job's text.
+        kept: Plan that the job runs.
+    """
 
     def __init__(
         self,
@@ -179,14 +190,14 @@ class ReplayedTicks:
         self._manifest, self._store, self._history = manifest, store, history
 
     def answer(self, db: Any, insert: Insert, table: str, why: str) -> str:
-        """The relation of what a query's ticks come to.
+        """Compute the relation that results from a query's ticks.
 
         Args:
-            table: the name that it is given.
-            why: its ticks matter, for an error.
+            table: Name for the relation.
+            why: Reason why the ticks matter, for an error.
 
         Raises:
-            SpecError: that is not known.
+            SpecError: The rows cannot be determined.
         """
         try:
             return _consolidate_output(db, self._emit_rows(insert), len(insert.query.outputs), table)
@@ -224,7 +235,11 @@ class ReplayedTicks:
 
 
 def _consolidate_output(db: Any, put_out: pa.Table, columns: int, table: str) -> str:
-    """What is there in the end. Raises: NotKnown."""
+    """Consolidate emitted rows into the final result, as a DuckDB table.
+
+    Raises:
+        UnknownOutput: The result cannot be determined.
+    """
     given, count = ours("given"), ours("n")
     names = [column_name(n) for n in range(columns)]
     rows = put_out.select(range(columns)).rename_columns(names)

@@ -32,11 +32,11 @@ Step = Callable[[str], None]
 
 @contextmanager
 def progress(steps: int, *, shown: bool) -> Iterator[Step]:
-    """Within, show each step and for how long the comparison has run; the bar is removed at the end.
+    """Show each step and the elapsed time within the block; remove the bar at the end.
 
     Args:
-        steps: how many there are, about.
-        shown: False shows nothing, as where standard error is no terminal.
+        steps: Approximate number of steps.
+        shown: False to show nothing, as when standard error is not a terminal.
     """
     if not shown:
         yield lambda name: None
@@ -75,7 +75,13 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class QueryReport:
-    """Of one query. ``by``: who made the batch answer; ``why``: why not DuckDB; ``notes``: of its sources."""
+    """Comparison of one query.
+
+    Args:
+        by: Engine that computed the batch answer.
+        why: Why DuckDB did not compute it.
+        notes: Notes about the query's sources.
+    """
 
     query: str
     differences: Differences
@@ -86,7 +92,7 @@ class QueryReport:
 
 
 def print_json(shown: Sequence[QueryReport]) -> None:
-    """A line per query."""
+    """Print one line of JSON per query."""
     for of in shown:
         both = of.differences
         line = {
@@ -112,7 +118,7 @@ def print_json(shown: Sequence[QueryReport]) -> None:
 
 
 def print_text(shown: Sequence[QueryReport], tick: int | None, seconds: float, to: str | None) -> None:
-    """Tables of the first rows, and what there is of each reason."""
+    """Print tables of the first differing rows, and the number of rows for each reason."""
     from rich.console import Console
 
     from watersmeet.observe.rows import table_of

@@ -45,11 +45,11 @@ Orders = list[list[int]]
 def orders_of(
     files: Sequence[FileRead], source: str, part: str, history: Callable[[], TickHistory]
 ) -> Orders:
-    """All that are possible.
+    """Return all orders in which the files may have been read.
 
     Args:
-        part: by which the history tells how far files were read.
-        history: asked for where it makes a difference.
+        part: Part of the source by which the history records how far files were read.
+        history: Function that loads the history; called only where it makes a difference.
     """
     alone = {file.batch: file.batch for file in files}
     orders = _rank_places(files, [alone, dict.fromkeys(alone, 0)])
@@ -70,7 +70,11 @@ def orders_of(
 
 
 def _rank_places(files: Sequence[FileRead], ticks: Iterable[dict[int, int]]) -> Orders:
-    """By each of these ways to say which tick read which place, and by each time that files may have had."""
+    """Rank the files for each assignment of places to ticks and each possible time of the files.
+
+    Args:
+        ticks: Possible assignments of a place to the tick that read it.
+    """
     orders: Orders = []
     times = [[file.time_ms for file in files], [file.changed_ns // _MS_NS for file in files]]
     for of_step in ticks:
@@ -91,14 +95,20 @@ def _rank_places(files: Sequence[FileRead], ticks: Iterable[dict[int, int]]) -> 
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Of one source. ``files``: in the order in which they were read, as Spark's readers take them, ``urls``:
-    as they call them; ``ends``: per
-    topic and partition, the offset behind the last record that was read. ``named``: they were named for the
-    comparison, and nobody knows which of them were read. ``changed``: of the files, those that were changed
-    since, ``gone``: that are not there any more, and so not among ``files``. ``batches``: that in which
-    each of ``files`` was read; those of a batch were in one tick. ``orders``: of a table with a primary key,
-    in which orders they may have counted (`orders_of`). ``asked``: the columns that the job looks at: a text
-    in one that is longer than its VARCHAR(n) breaks its record."""
+    """Files or offsets that were read from one source.
+
+    Args:
+        files: In the order in which they were read, in the form that Spark's readers accept.
+        urls: The names of the same files as URLs.
+        ends: For each topic and partition, the offset after the last record read.
+        named: True if the files were named for the comparison, so it is unknown which were read.
+        changed: Files that were changed since.
+        gone: Files that no longer exist, and so are not in ``files``.
+        batches: The batch in which each file was read; one tick reads all files of a batch.
+        orders: Orders in which the files of a table with a primary key may count (`orders_of`).
+        asked: Columns that the job reads. A text there that is longer than its VARCHAR(n) makes its
+            record invalid.
+    """
 
     source: Source
     files: Sequence[str] = ()
@@ -113,12 +123,12 @@ class SourceFiles:
 
     @property
     def local_files(self) -> list[str] | None:
-        """As the operating system has them; None: they are not all its own."""
+        """Paths for the operating system; None if not all files are local."""
         files = [to_local_path(file) for file in self.files]
         return None if None in files else [file for file in files if file is not None]
 
     def notes(self) -> list[str]:
-        """What a person should know of it."""
+        """Return notes for the user about files that changed or disappeared since they were read."""
         notes = []
         for one, several, files in (
             ("was changed since it was", "were changed since they were", self.changed),
@@ -142,16 +152,16 @@ def collect_source_files(
     *,
     keeps_late: bool = False,
 ) -> dict[str, SourceFiles]:
-    """Per source that is read as a stream.
+    """Collect the files or offsets of each source that is read as a stream.
 
     Args:
-        named: per source the files that were named: a file, a directory, or a pattern.
-        history: asked for where it makes a difference.
-        keeps_late: the job keeps rows that are late, with all of their columns.
+        named: Files that the user named per source: a file, a directory, or a pattern.
+        history: Function that loads the history; called only where it makes a difference.
+        keeps_late: True if the job stores late rows with all of their columns.
 
     Raises:
-        SpecError: a name is none of a source's, there is no such file; or nothing says what was read.
-        StateError: the state was made with other sources.
+        SpecError: A name is not a source's, a file does not exist, or nothing records what was read.
+        StateError: The state belongs to other sources.
     """
     sources = {source.name: source for source in plan.sources}
     for name in named:
@@ -262,7 +272,7 @@ def _read_recorded_files(
 
 
 def history_of(store: Store, tick: int) -> TickHistory:
-    """What is known of ticks up to that of the state."""
+    """Load the history of the ticks up to that of the state."""
     return tick_history(past_of(store), tick)
 
 
@@ -277,7 +287,11 @@ NOT_RETAINED = "what it held is not kept"
 
 
 class WholeTables:
-    """Of one job. ``read``: per source that is such a table, its files, where they are known."""
+    """Tables of one job that are read as a whole.
+
+    Args:
+        read: Files of each such table, where they are known.
+    """
 
     def __init__(self, plan: JobPlan, manifest: Manifest | None, history: Callable[[], TickHistory]) -> None:
         self._manifest, self._history = manifest, history
@@ -298,7 +312,7 @@ class WholeTables:
             self.read[source.name] = SourceFiles(source, [f"file:{file}" for file in files], urls)
 
     def refused(self, query: str, source: str) -> str | None:
-        """Why it is not known what rows of a query have met, or were made of; None: it is."""
+        """Return why the table rows that a query used are unknown; None if they are known."""
         return self._refused.get((query, source))
 
     def _unknown_reason(self, query: QueryPlan, node: SnapshotPlan) -> str | None:
@@ -327,7 +341,7 @@ class WholeTables:
         return None if state is None else state.nodes[node].table
 
     def _is_first_input(self, tick: int, query: QueryPlan, node: LookupPlan) -> bool:
-        """Whether it is known that no row of the query's streams came before a tick."""
+        """Return True if the history shows that the query's streams had no rows before a tick."""
         history = self._history()
         if list(history.ticks[: tick - 1]) != list(range(1, tick)):
             return False
@@ -340,7 +354,10 @@ _CHANGED = f"its files are not those that were read last, and {NOT_RETAINED}"
 
 
 def _list_table_files(source: Source) -> list[Entry] | None:
-    """The files of a table; None: they cannot be listed in this process, or are no plain ones."""
+    """List the files of a table.
+
+    Returns None if this process cannot list them or they are not plain files.
+    """
     path = local_path(path_of(source.options)) if source.traits.files else None
     if path is None:
         return None

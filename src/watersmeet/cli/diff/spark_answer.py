@@ -75,8 +75,11 @@ class SparkAnswers:
         self.dialect = SparkSql(batch.tables)
 
     def answer(self, db: Any, sql: str, folder: str) -> str:
-        """A relation of DuckDB with what a statement gives; times as they are in UTC. ``folder``: where its
-        rows are kept."""
+        """Run a statement on Spark and return its rows as a DuckDB relation, with times in UTC.
+
+        Args:
+            folder: Folder in which the rows are stored.
+        """
         self._batch.write(sql, folder)
         files = f"read_parquet({text(f'{folder}/*.parquet')}, {AS_IT_IS})"
         columns = [

@@ -46,7 +46,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it is, and what to type where that is not well."""
+    """Result of a check: its subject, the status, details, and what to type if it failed."""
 
     name: str
     status: Status

@@ -105,10 +105,10 @@ def _checks_of_job(job: Path, checkpoint: str | None) -> list[Check]:
 
 
 def _look_at_job(text: str, name: str, directory: str, overrides: Mapping[str, str]) -> str:
-    """Check all that can be known of a job's run without Java, and return it in words.
+    """Check everything about a job's run that needs no Java, and return a summary.
 
     Raises:
-        WatersmeetError: all that is wrong.
+        WatersmeetError: All problems.
     """
     from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.cli.output import to_stderr

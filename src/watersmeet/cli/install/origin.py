@@ -44,7 +44,7 @@ def requirement_of(record: dict[str, Any] | None, version: str | None, extras: s
 
 
 def describe_origin() -> str:
-    """Return where this watersmeet came from, in words."""
+    """Describe where this watersmeet was installed from."""
     record, version = _record(), _version()
     if version is None:
         return "from its sources, not installed"

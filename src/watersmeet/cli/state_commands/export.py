@@ -61,7 +61,7 @@ class ExportedFile:
 
     @property
     def entry(self) -> dict[str, object]:
-        """What `INDEX` says of it."""
+        """Entry of the file in `INDEX`."""
         return {
             "file": self.file,
             "query": self.query,
@@ -76,7 +76,11 @@ class ExportedFile:
 
 @dataclass(frozen=True)
 class _ExportedSide:
-    """What is kept of one side; ``plan``: None where the job's text is another one by now."""
+    """Retained rows of one side.
+
+    Args:
+        plan: Query, node and side of the plan; None if the job's text has changed.
+    """
 
     query: str
     number: int
@@ -141,7 +145,7 @@ def _plan_of(place: StateLocation) -> JobPlan:
 
 
 def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[ExportedFile]]:
-    """The files of one tick, in ``folder``, in which may be those of an earlier one."""
+    """Write the files of one tick to ``folder``, and first delete those of an earlier tick."""
     for old in folder.iterdir():
         old.unlink()
     files = [
@@ -217,7 +221,7 @@ def _file(store: Store, kept: _ExportedSide, folder: Path, number: int) -> Expor
 
 
 def _columns(store: Store, kept: _ExportedSide) -> list[StoredColumn]:
-    """Those that the plan keeps; all that there are, where it does not say so."""
+    """Return the columns that the plan retains, or all stored columns if the plan does not say."""
     if kept.plan is not None and not kept.partial:
         query, node, side = kept.plan
         origins: Origins = origins_of(query.nodes)[node.number, side.name]
@@ -231,7 +235,10 @@ def _columns(store: Store, kept: _ExportedSide) -> list[StoredColumn]:
 
 
 def _times(kept: _ExportedSide) -> dict[str, pa.DataType]:
-    """Per TIMESTAMP its type: an instant has a zone, whatever the state holds it as."""
+    """Return the type of each TIMESTAMP column.
+
+    An instant has a time zone, whatever type the state stores it in.
+    """
     if kept.plan is None:
         return {}
     side = kept.plan[2]
@@ -246,8 +253,10 @@ def _times(kept: _ExportedSide) -> dict[str, pa.DataType]:
 
 
 def _file_column_names(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataType]) -> dict[str, str]:
-    """Per column of the state the name it has in the file: computed ones that of what they are. No two are
-    the same to those who tell no cases apart."""
+    """Map each column of the state to its name in the file.
+
+    Computed columns are named after their expression. No two names are equal when case is ignored.
+    """
     nulls = {null_column(column.name) for column in stored}
     there = [column for column in stored if column.name not in nulls and column.name in kinds]
     names = {column.name: column.name for column in there if not is_computed(column.name)}
@@ -260,7 +269,7 @@ def _file_column_names(stored: Sequence[StoredColumn], kinds: dict[str, pa.DataT
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """The name, with more underscores in front if it is ``taken``, in any case."""
+    """Make the name differ from all ``taken`` names, ignoring case, by leading underscores."""
     lower = {other.lower() for other in taken}
     while name.lower() in lower:
         name = f"_{name}"
@@ -268,7 +277,7 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def _to_file_columns(batch: pa.RecordBatch, schema: pa.Schema, own: dict[str, str]) -> pa.RecordBatch:
-    """The rows with the columns of the file."""
+    """Convert the rows to the columns of the file."""
     arrays = []
     for field in schema:
         name = own[field.name]

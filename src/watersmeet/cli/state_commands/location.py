@@ -39,12 +39,16 @@ class StateLocation:
 
     @classmethod
     def of(cls, named: Path, checkpoint: str | None, default: Path) -> StateLocation:
-        """``named``: a job's file, or a checkpoint directory; ``checkpoint``, ``default``: the directory of a
-        job, if one was given, and if the job's text names none.
+        """Find the state of a job's file or of a checkpoint directory.
+
+        Args:
+            named: A job's file or a checkpoint directory.
+            checkpoint: Checkpoint directory of the job, if the user gave one.
+            default: Checkpoint directory if the job's text names none.
 
         Raises:
-            SpecError: it is neither, or the text cannot be read.
-            StateError: a reset was interrupted there.
+            SpecError: ``named`` is neither, or the text cannot be read.
+            StateError: A reset was interrupted there.
         """
         if checkpoint is None and named.is_dir():
             return cls(str(named), Checkpoint(named)).whole()
@@ -61,9 +65,13 @@ class StateLocation:
         default: Path,
         overrides: Mapping[str, str] = MappingProxyType({}),
     ) -> StateLocation:
-        """That of a job's text. ``overrides``: settings that take precedence over those in it.
+        """Find the state of a job's text.
 
-        Raises: as `of`.
+        Args:
+            overrides: Settings that take precedence over those in the text.
+
+        Raises:
+            SpecError, StateError: As `of`.
         """
         from watersmeet.cli.job_file import settings_in
 
@@ -74,7 +82,11 @@ class StateLocation:
         return cls(str(named), Checkpoint(directory, store_of(settings)), text, settings).whole()
 
     def whole(self) -> StateLocation:
-        """The same. Raises: StateError when a reset was interrupted there."""
+        """Return this location after checking that no reset was interrupted there.
+
+        Raises:
+            StateError: A reset was interrupted.
+        """
         root = self.checkpoint.root
         check_reset_finished(self.checkpoint, f"watersmeet reset JOB.sql --checkpoint {root}")
         return self
@@ -99,7 +111,11 @@ class StateLocation:
             )
 
     def ticks(self) -> list[str]:
-        """The names of all manifests, oldest first. Raises: StateError when there is none."""
+        """Return the names of all manifests, oldest first.
+
+        Raises:
+            StateError: There is none.
+        """
         names = manifest_names(self.checkpoint.store)
         if not names:
             raise self.checkpoint.no_state_error()

@@ -30,8 +30,13 @@ from watersmeet.state.verification import damage_in, verify_files
 
 @dataclass
 class StateVerification:
-    """What a check found. ``files``: read, each once; ``problems``: per tick, those of the newest one make
-    the state unusable; ``orphans``: names that no kept tick needs."""
+    """Findings of a check.
+
+    Args:
+        files: Number of files read, each once.
+        problems: Problems by tick; those of the newest tick make the state unusable.
+        orphans: Names of files that no retained tick needs.
+    """
 
     ticks: list[int] = field(default_factory=list)
     files: int = 0
@@ -112,7 +117,10 @@ def collect_garbage(place: StateLocation) -> list[str]:
 
 
 def interrupted_tick(checkpoint: Checkpoint, committed: int) -> int | None:
-    """The tick after the last committed one, if it was begun and has to be repeated by what it left."""
+    """Return the tick after the last committed one if it was begun and must be repeated.
+
+    Returns None if no files of that tick exist.
+    """
     following = committed + 1
     begun = any(name.startswith(f"work/{following}-") for name in checkpoint.store.names("work"))
     return following if begun else None
@@ -166,8 +174,13 @@ def copy_state(place: StateLocation, to: str) -> Iterator[str]:
 
 @contextmanager
 def _clean_up_on_failure(target: Checkpoint) -> Iterator[None]:
-    """What is written into a directory goes again if it does not become a copy, so that the place is free for
-    the next try. It is locked; a copy that another command made there meanwhile stays. Raises: StateError."""
+    """Remove the files of a failed copy, so that the directory is free for the next attempt.
+
+    The directory is locked. A copy that another command made there in the meantime stays.
+
+    Raises:
+        StateError: The directory already contains a state.
+    """
     if manifest_names(target.store):
         raise _not_empty_error(target)
     try:
@@ -187,7 +200,11 @@ def _remove_contents(target: Checkpoint) -> None:
 
 @contextmanager
 def _lock_target(target: Checkpoint) -> Iterator[None]:
-    """The place of a copy, made and held. Raises: EngineError, StateError."""
+    """Create and lock the target directory of a copy.
+
+    Raises:
+        EngineError, StateError: It cannot be created or locked.
+    """
     with ExitStack() as held:
         try:
             held.enter_context(target.lock())
@@ -203,12 +220,14 @@ def _lock_target(target: Checkpoint) -> Iterator[None]:
 
 
 def check_free(place: StateLocation, to: str) -> None:
-    """That a copy can be made there, by writing: before a run is stopped for it. A directory is there then.
+    """Check by writing that a copy can be made there, before a run is stopped for it.
+
+    Creates the directory.
 
     Raises:
-        StateError: it is no free place, or a store that cannot be written.
-        EngineError: it cannot be written.
-        SpecError: ``to`` is the URL of no store.
+        StateError: It is not empty, or it is a store that cannot be written.
+        EngineError: It cannot be written.
+        SpecError: ``to`` is not the URL of a store.
     """
     with free_place(place, to) as target, _lock_target(target):
         _remove_contents(target)
@@ -216,7 +235,11 @@ def check_free(place: StateLocation, to: str) -> None:
 
 @contextmanager
 def free_place(place: StateLocation, to: str) -> Iterator[Checkpoint]:
-    """``to`` as the place of a state. Raises: StateError if something is there."""
+    """Return ``to`` as the location of a state.
+
+    Raises:
+        StateError: The location is not empty.
+    """
     if not to.strip():
         raise StateError(
             "the target of the copy is empty",
@@ -266,7 +289,7 @@ class RestorePlan:
     later: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """What it means."""
+        """Yield descriptions of the effects of the restore."""
         where, newest = self.place.checkpoint.place, tick_of(self.later[0])
         yield f"Restore {where} from tick {newest:,} to tick {self.tick:,}:"
         yield f"  deletes the state of {format_count(len(self.later), 'later tick')} for good"
@@ -311,7 +334,11 @@ class RestorePlan:
         os.sync()  # what was removed does not come back when power goes
 
     def _forget_interrupted(self) -> None:
-        """Nothing is left of a tick that was begun. Raises: StateError."""
+        """Remove everything that an interrupted tick left.
+
+        Raises:
+            StateError: Some files could not be removed.
+        """
         checkpoint = self.place.checkpoint
         checkpoint.forget_begun(after=self.tick)
         left = checkpoint.store.delete_all(
@@ -326,10 +353,10 @@ class RestorePlan:
 
 
 def plan_restore(place: StateLocation, tick: int) -> RestorePlan:
-    """What going back to ``tick`` means; nothing is changed yet.
+    """Determine the effects of a restore to ``tick``; change nothing.
 
     Raises:
-        StateError: it is not kept, or the newest.
+        StateError: The tick is not retained, or is the newest.
     """
     names = place.ticks()
     ticks = [tick_of(name) for name in names]
@@ -347,7 +374,7 @@ def plan_restore(place: StateLocation, tick: int) -> RestorePlan:
 
 
 def _sink_effects(place: StateLocation) -> Iterator[str]:
-    """What becomes of what later ticks put out."""
+    """Yield descriptions of what happens to the output of later ticks."""
     if place.text is None:
         yield "sinks keep the rows of later ticks: name the job's file, not its checkpoint, to see each"
         return

@@ -54,15 +54,17 @@ class RetainedTick:
         return cls(manifest.tick, manifest.clock_us, rows, files, sum(runs.values()), manifest.finished)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
 
 def load_ticks(place: StateLocation) -> Iterator[RetainedTick]:
-    """Oldest first. The job may be running: a tick that is gone meanwhile is left out.
+    """Yield the retained ticks, oldest first.
+
+    The job may be running: a tick that is deleted in the meantime is left out.
 
     Raises:
-        StateError: there is no state.
+        StateError: There is no state.
     """
     store = place.checkpoint.store
     for name in place.ticks():
@@ -74,7 +76,7 @@ def load_ticks(place: StateLocation) -> Iterator[RetainedTick]:
 
 
 def tick_of(name: str) -> int:
-    """Of a manifest's name."""
+    """Return the tick number in a manifest's name."""
     return int(name.rpartition("/")[2].removesuffix(".json"))
 
 
@@ -101,14 +103,18 @@ def table_of(ticks: list[RetainedTick]) -> Table:
 
 @dataclass(frozen=True)
 class SideState:
-    """What one node of a query keeps of one of its sides, or of a table that rows meet as of their tick.
+    """State that one node of a query retains for one of its sides, or for an AS OF table.
 
-    ``rows``: retained ones, or partial aggregates; ``max_rows``: the most after any tick. ``files``,
-    ``bytes``: of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those
-    runs that another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries
-    that keep nothing themselves of the same rows. ``times``: per event time no retained row has a lesser one
-    than the first or a greater one than the second; they are not told where the text of the query is another
-    one by now.
+    Args:
+        rows: Retained rows, or partial aggregates.
+        max_rows: The largest number of rows after any tick.
+        files: Number of runs with these rows, which may also contain released rows.
+        bytes: Size of these runs.
+        shared_bytes: Size of those runs that another side also has.
+        shared_with: These sides as ``query/input``, and the sides of queries that retain no rows
+            themselves but use these.
+        times: For each event time, lower and upper bounds of the retained rows' values; missing if the
+            query's text has changed.
     """
 
     query: str
@@ -129,11 +135,19 @@ class SideState:
 
 @dataclass(frozen=True)
 class StateSummary:
-    """The state as of a tick. ``files``, ``bytes``: of all runs, each once. ``differences``: how queries and
-    sources of the job's text differ from those of the state. ``complete_from``: of queries that were changed,
-    per query and event time, results with lesser ones may be missing; ``unknown``: per such query, the rows
-    that were not padded, for they may have had a partner. ``shed``, ``shed_joined``: per query and input how
-    many rows left at a limit, and per inputs joined how many that were joined of them, since the start."""
+    """State at a tick.
+
+    Args:
+        files: Number of all runs, each once.
+        bytes: Size of all runs, each once.
+        differences: How the queries and sources of the job's text differ from those of the state.
+        complete_from: For each changed query and event time, the value from which results are
+            complete.
+        unknown: For each changed query, the rows that were not padded because they may have had a
+            match.
+        shed: For each query and input, the number of rows evicted at a limit since the start.
+        shed_joined: For each combination of joined inputs, the number of such rows that were joined.
+    """
 
     tick: int
     clock_us: int
@@ -149,7 +163,7 @@ class StateSummary:
     shed_joined: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
     def head(self) -> str:
@@ -157,7 +171,7 @@ class StateSummary:
         return f"as of tick {self.tick:,} ({shown_time(self.clock_us, False)} UTC){ended}"
 
     def table(self) -> Table:
-        """A line per side that keeps rows."""
+        """Build a table with one line per side that retains rows."""
         table = Table(title="State", title_justify="left", header_style="bold")
         for name in ("input", "node"):
             table.add_column(name, overflow="fold")
@@ -170,7 +184,7 @@ class StateSummary:
         return table
 
     def lines(self) -> Iterator[str]:
-        """What the table does not say."""
+        """Yield the facts that the table does not contain."""
         said = set[frozenset[str]]()
         for kept in self.inputs:
             together = frozenset((kept.name, *kept.shared_with))
@@ -228,8 +242,11 @@ def state_text(
 
 
 def state_report(manifest: Manifest, plan: JobPlan) -> StateSummary:
-    """``plan``: of the job's text as it is now. What is told of queries that are others there has the names
-    of the state."""
+    """Build the summary of the state in a manifest.
+
+    Args:
+        plan: Plan of the job's current text. Queries that differ there have the names of the state.
+    """
     plans = {query.name: query for query in plan.queries}
     change = Change.of(manifest, plan)
     held = list(_retained_sides(manifest))
@@ -280,7 +297,10 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateSummary:
 
 
 def _format_times(query: QueryPlan | None, times: Mapping[str, Watermark]) -> dict[str, str]:
-    """Per watermark key, for people; plain numbers where the plan does not say what they are."""
+    """Format the time of each watermark key for people.
+
+    Uses plain numbers where the plan does not say what the keys are.
+    """
     return shown_times(query, times) if query is not None else {key: str(time) for key, time in times.items()}
 
 
@@ -301,7 +321,7 @@ class _StoredSide(NamedTuple):
 
 
 def _retained_sides(manifest: Manifest) -> Iterator[_StoredSide]:
-    """All sides that keep rows, or have kept some."""
+    """Yield all sides that retain rows or have retained some."""
     for name, query in manifest.queries.items():
         for number, node in enumerate(query.nodes):
             for side, arrangement in node.arrangements.items():
@@ -316,7 +336,7 @@ def _retained_sides(manifest: Manifest) -> Iterator[_StoredSide]:
 
 
 def _spans(kept: Arrangement) -> dict[str, tuple[float, int]]:
-    """Of all that the runs are measured by."""
+    """Return the range of each measured value over all runs, without released rows' values."""
     spans: dict[str, tuple[float, int]] = {}
     for live in kept.runs:
         for name, (low, high) in live.run.spans.items() if live.stored else ():
@@ -326,7 +346,7 @@ def _spans(kept: Arrangement) -> dict[str, tuple[float, int]]:
 
 
 def _times(query: QueryPlan | None, held: _StoredSide) -> dict[str, tuple[str, str]]:
-    """Per event time, if the plan says which these are."""
+    """Return the range of each event time, if the plan says which columns are event times."""
     sides = () if query is None or held.node >= len(query.nodes) else query.nodes[held.node].sides
     side = next((side for side in sides if side.name == held.side), None)
     if side is None:
@@ -349,7 +369,7 @@ def _times(query: QueryPlan | None, held: _StoredSide) -> dict[str, tuple[str, s
 
 
 def _consumers_by_side(manifest: Manifest) -> dict[tuple[str, int, str], list[str]]:
-    """Per side, (query, node, name), those of other queries that go by the rows it keeps."""
+    """Map each side, as (query, node, name), to the sides of other queries that use its rows."""
     taken: dict[tuple[str, int, str], list[str]] = {}
     for name, query in manifest.queries.items():
         for node in query.nodes:
@@ -376,7 +396,7 @@ def _input_name(query: QueryPlan | None, held: _StoredSide) -> str:
 
 
 def _side_name(name: str) -> str:
-    """Of a further copy of an input, held by another key, that of the input."""
+    """Return the name of a side; for a copy of an input with another key, the input's name."""
     alias = input_of(name)
     return name if alias == name else f"{alias} (copy)"
 

@@ -31,8 +31,14 @@ PLAYED_TICKS = 100
 
 @dataclass(frozen=True)
 class Suggestion:
-    """For a wanted ``share`` of late rows: per source the ``least`` lag that does, ``lags``: the same rounded
-    up; ``outcome``: what those come to; ``lines``: how the job says them."""
+    """Suggested lags for a wanted ``share`` of late rows.
+
+    Args:
+        least: For each source, the smallest lag that achieves the share.
+        lags: The same lags, rounded up.
+        outcome: Outcome of a trial with ``lags``.
+        lines: Lines of the job's text that set the lags.
+    """
 
     share: float
     least: Mapping[str, int]
@@ -63,10 +69,11 @@ def whatif_text(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Try settings of a job on a sample, and print what they come to.
+    """Try settings of a job on a sample, and print the outcomes.
 
     Raises:
-        WatersmeetError: the job, the flags or the sample are wrong; all problems of one of them together.
+        WatersmeetError: The job, the flags or the sample are wrong; all problems of the first of these
+            that is wrong are reported together.
     """
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.spark.job.column_inference import ColumnInference
@@ -121,7 +128,11 @@ def whatif_text(
 
 
 def _check_clock(request: Request, *, in_time: bool) -> None:
-    """Whether lengths that were said are of the sample's clock."""
+    """Check that the lengths in the request use the sample's clock.
+
+    Raises:
+        WatersmeetError: A length is in time and the sample's clock is not, or the reverse.
+    """
     problems: list[WatersmeetError] = []
     if request.idles and not in_time:
         problems.append(_wrong_clock_error("--idle says times on the clock", in_time))
@@ -140,7 +151,7 @@ def _wrong_clock_error(said: str, in_time: bool) -> SpecError:
 
 
 def _find_lags(disorder: Sequence[Disorder], streams: Mapping[str, EventStream]) -> dict[str, dict[str, int]]:
-    """Lags to try, by the shares of rows that they leave late."""
+    """Find lags to try, each for a share of rows that it leaves late."""
     in_time = {name: stream.in_time for name, stream in streams.items()}
     declared = _settable_lags({name: stream.lag or 0 for name, stream in streams.items()}, streams)
     titles: dict[tuple[tuple[str, int], ...], str] = {}
@@ -175,7 +186,7 @@ def _suggest_lags(
 
 
 def _limits_note(job: Job) -> list[str]:
-    """What of the job is not tried, in a note."""
+    """Return a note about the job's limits, which the trial ignores."""
     limits = limits_of(job)
     if not limits:
         return []

@@ -73,9 +73,13 @@ class Request:
     plot: str | None
 
     def settings(self, by_disorder: Mapping[str, Mapping[str, int]]) -> list[Setting]:
-        """All combinations. ``by_disorder``: lags by their titles, tried where none are said.
+        """Return all combinations of the requested settings.
 
-        Raises: SpecError, when there are too many.
+        Args:
+            by_disorder: Lags by title, which are tried if the request has no lags.
+
+        Raises:
+            SpecError: There are too many combinations.
         """
         titled: list[tuple[str, dict[str, int]]] = [("", {})] + [("", dict(lags)) for lags in self.lags]
         if not self.lags:
@@ -200,7 +204,7 @@ def _values_by_source(
     streams: Mapping[str, EventStream],
     problems: list[WatersmeetError],
 ) -> dict[str, list[str]]:
-    """``source=value`` texts, per source."""
+    """Parse ``source=value`` texts into the values of each source."""
     values: dict[str, list[str]] = {}
     by_lower_name = {name.lower(): name for name in streams}
     for text in texts:
@@ -233,7 +237,11 @@ def _repeated_columns(named: Mapping[str, Sequence[str]], option: str) -> list[W
 
 
 def _lags(text: str, streams: Mapping[str, EventStream]) -> dict[str, int]:
-    """``10 seconds``: of every stream; ``orders=10 seconds, deliveries=1 minute``: of those."""
+    """Parse the lags of the streams, in the format of ``--lag``.
+
+    ``10 seconds`` applies to every stream that has a lag; ``orders=10 seconds, deliveries=1 minute``
+    applies to the named streams.
+    """
     if "=" not in text:
         return {name: _lag(text, stream) for name, stream in streams.items() if stream.lag is not None}
     problems: list[WatersmeetError] = []
@@ -259,7 +267,7 @@ def _lag(text: str, stream: EventStream) -> int:
 
 
 def _length(text: str, what: str, *, in_time: bool, least: int) -> int:
-    """A length of time in µs, or a plain number."""
+    """Parse a length: a time in µs, or a plain number."""
     own = text.strip()
     if not in_time:
         if not own.removeprefix("-").isdigit():
@@ -295,7 +303,8 @@ def _idle(text: str) -> Idle:
 
 
 def _share(text: str) -> float:
-    """
+    """Parse a share of rows.
+
     >>> _share("0.1%"), _share("0.25")
     (0.001, 0.25)
     """

@@ -22,10 +22,12 @@ def plot(
     suggestion: Suggestion | None,
     streams: Mapping[str, EventStream],
 ) -> None:
-    """One picture below the other, of each query one: a line per interval and idle timeout, a point per lag.
+    """Draw one plot per query below each other, and write the picture to a file.
+
+    Each plot has a line per interval and idle timeout, and a point per lag.
 
     Raises:
-        SpecError: it cannot be written.
+        SpecError: The file cannot be written.
     """
     from matplotlib.figure import Figure
 

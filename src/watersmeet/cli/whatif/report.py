@@ -21,7 +21,7 @@ _TABLE_WIDTH = 160
 
 
 def print_text(findings: Findings, plot: str | None) -> None:
-    """A table per query, notes, and the suggestion."""
+    """Print a table per query, the notes, and the suggestion."""
     from rich.console import Console
     from rich.table import Table
 
@@ -89,7 +89,8 @@ def _late_text(own: OfInput) -> str:
 
 
 def _percent(share: float) -> str:
-    """
+    """Format a share as a percentage.
+
     >>> _percent(0.0), _percent(0.00001), _percent(0.1234)
     ('0%', '0.001%', '12.3%')
     """
@@ -103,7 +104,7 @@ def _format_lost(own: OfQuery) -> str:
 
 
 def _longest_wait(own: OfQuery) -> float | None:
-    """The mean over the inputs' rows that were seen released: of the input whose rows wait longest."""
+    """Return the longest mean wait of any input, over its rows that were released."""
     return max((i.mean_delay for i in own.inputs.values() if i.mean_delay is not None), default=None)
 
 
@@ -173,8 +174,10 @@ def _input_as_json(own: OfInput) -> dict[str, Any]:
 
 
 def print_json(findings: Findings) -> None:
-    """A line per setting, and one of the sample and the suggestion. Lags and waits are µs, or plain units of
-    integer times."""
+    """Print one line of JSON per setting, and one for the sample and the suggestion.
+
+    Lags and waits are in µs, or in plain units of integer times.
+    """
     for outcome in findings.outcomes:
         print(json.dumps(_json_line(outcome), ensure_ascii=False))
     sample = findings.sample
@@ -204,8 +207,10 @@ def _json_line(outcome: TrialOutcome) -> dict[str, Any]:
 
 
 def print_csv(findings: Findings) -> None:
-    """A line per setting, query and input, the suggested setting last; what is of the query stands in each of
-    its inputs' lines."""
+    """Print one CSV line per setting, query and input, with the suggested setting last.
+
+    Values of a query are repeated in the line of each of its inputs.
+    """
     outcomes = [*findings.outcomes, *([findings.suggestion.outcome] if findings.suggestion else [])]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     first = True

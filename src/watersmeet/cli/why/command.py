@@ -29,11 +29,11 @@ from watersmeet.why.ticks import tick_history
 def why_text(
     text: str, named: Path, question: Question, checkpoint: str | None, default: Path, *, as_json: bool
 ) -> None:
-    """Print the fates of the rows that are asked for.
+    """Print what became of the rows that the question asks about.
 
     Raises:
-        WatersmeetError: the job is wrong, there is no such input, no state or no history; or something in a
-            query or a file is Spark's alone to say.
+        WatersmeetError: The job is wrong; there is no such input, no state, or no history; or only
+            Spark can evaluate part of a query or a file.
     """
     for answer in answer_question(text, named, question, checkpoint, default):
         if as_json:
@@ -51,8 +51,11 @@ def answer_question(
     default: Path,
     overrides: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Answer]:
-    """An answer per query that has such an input. ``overrides``: settings that take precedence over those of
-    the text."""
+    """Return one answer per query that has such an input.
+
+    Args:
+        overrides: Settings that take precedence over those of the text.
+    """
     place = StateLocation.from_text(text, named, checkpoint, default, overrides)
     store = place.checkpoint.store
     job, plan = plan_text(text, named, place, overrides)
@@ -78,7 +81,12 @@ def answer_question(
 def plan_text(
     text: str, named: Path, place: StateLocation, overrides: Mapping[str, str]
 ) -> tuple[Job, JobPlan]:
-    """The job, and its plan. Raises: SpecError, it has no query, and all that is wrong with it."""
+    """Parse the job and plan it.
+
+    Raises:
+        SpecError: The job has no query.
+        WatersmeetError: All problems of the job.
+    """
     infer = ColumnInference(str(place.checkpoint.root), store=store_of(place.settings))
     job = job_in(text, str(named), overrides, infer)
     if not job.inserts:
@@ -120,7 +128,7 @@ def _of_fate(fate: Fate) -> Iterator[str]:
 
 
 def _near_by(place: str) -> str:
-    """A path as it is from the working directory, if it is beneath that."""
+    """Return a path relative to the working directory if it is inside it."""
     return place.removeprefix(os.path.join(os.getcwd(), ""))
 
 

@@ -28,8 +28,12 @@ _GRACE_S = 5
 
 
 def answer_request(asked: dict[str, Any]) -> dict[str, Any]:
-    """``inputs`` or ``answers``; or, where there are none, the ``problem`` and a ``hint``, as the command has
-    them; or ``no_memory``."""
+    """Answer a request of the page.
+
+    Returns:
+        ``inputs`` or ``answers``; if there are none, the ``problem`` and a ``hint`` with the command's
+        text; or ``no_memory``.
+    """
     text, named, directory, overrides = (asked[n] for n in ("text", "named", "checkpoint", "overrides"))
     file = Path(named)
     try:
@@ -52,8 +56,10 @@ def answer_request(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """The same with texts that a page can show: no longer than `MOST_CHARACTERS`, without characters that
-    steer."""
+    """Return the value with texts that a page can display.
+
+    Texts are cut to `MOST_CHARACTERS`, and control characters are shown as escapes.
+    """
     if isinstance(value, dict):
         return {_cut(name): _cut(own) for name, own in value.items()}
     if isinstance(value, list | tuple):
@@ -66,8 +72,11 @@ def _cut(value: Any) -> Any:
 
 
 def _limit(most_s: float, most_bytes: int) -> None:
-    """It gives way to the job, is the first to go where the machine is short of memory, and ends by itself
-    should who waits for it have been killed."""
+    """Lower this process's priority, and limit its memory and running time.
+
+    It yields to the job, is killed first when the machine is short of memory, and ends by itself if the
+    process that waits for it was killed.
+    """
     os.nice(10)
     signal.alarm(int(most_s) + _GRACE_S)
     resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))

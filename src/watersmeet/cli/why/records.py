@@ -61,14 +61,20 @@ from watersmeet.why.rows import Numbers
 
 
 def as_changes(source: Source, rows: pa.Table, zone: str) -> tuple[pa.Table, Mask]:
-    """The rows with what their records say in `DIFF`, and of which it is said: others are broken. Of a table
-    with a primary key those that go have nothing but what says which change it is, as in a run.
+    """Set `DIFF` in the rows to what their records say.
+
+    As in a run, a deleted row of a table with a primary key has only the columns that identify the
+    change; the others are NULL.
 
     Args:
-        rows: of the declared columns and `DIFF`, as it is by the format alone.
-        zone: the time zone in which columns are computed that records have not.
+        rows: Rows with the declared columns and `DIFF` according to the format alone.
+        zone: Time zone in which missing columns are computed.
 
-    Raises: EngineError, where only Spark computes them.
+    Returns:
+        The rows, and a mask of those whose change is valid; the others are broken.
+
+    Raises:
+        EngineError: Only Spark can compute the columns.
     """
     diffs: Numbers = rows.column(DIFF).to_numpy().astype(np.int64)
     says: Mask = np.ones(len(diffs), dtype=np.bool_)
@@ -116,7 +122,11 @@ _WHOLE = re.compile(r"-?[0-9]+")
 
 
 def decode_text(value: bytes) -> str:
-    """The text that bytes are. Raises: Unsure."""
+    """Decode bytes as UTF-8 text.
+
+    Raises:
+        UncertainValue: The bytes are not valid UTF-8.
+    """
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -133,15 +143,15 @@ def upserts(
     time_zone: str,
     needed: frozenset[str],
 ) -> OfRecord:
-    """What reads records of ``upsert-json``.
+    """Create the reader of ``upsert-json`` records.
 
     Args:
-        values: the columns that are in keys and values.
-        options: of the parser, by names in lower case.
-        needed: the columns that must be there.
+        values: Columns in keys and values.
+        options: Parser options, with names in lower case.
+        needed: Columns that must exist.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: Only Spark can read the records.
     """
     key = source.primary_key
     assert key is not None
@@ -179,13 +189,14 @@ def _key_reader(
 
 
 def events(source: Source, options: Mapping[str, str], time_zone: str, needed: frozenset[str]) -> OfRecord:
-    """What reads records of ``debezium-json``; a record without a value says nothing.
+    """Create the reader of ``debezium-json`` records; a record without a value is no change.
 
     Args:
-        options, needed: as in `upserts`.
+        options: Parser options, with names in lower case.
+        needed: Columns that must exist.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: Only Spark can read the records.
     """
     key = source.primary_key
     keys = () if key is None else key.columns
@@ -297,7 +308,7 @@ def _either(read: Any, of_text: Callable[[str], Any]) -> Callable[[Any], Any]:
 
 
 def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text: Any) -> Callable[[Any], Any]:
-    """Of days, and of parts of a second, since 1970, or of texts."""
+    """Create the reader of times: numbers of days or fractions of seconds since 1970, or texts."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
@@ -316,7 +327,11 @@ def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text:
 
 
 def _payload_of(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """An event without its schema; one that says something beside its payload is not certain here."""
+    """Return an event without its schema.
+
+    Raises:
+        UncertainValue: The event also has fields outside of its payload.
+    """
     if event.get("payload") is None:
         return event
     if not isinstance(event["payload"], dict) or any(event.get(name) is not None for name in names):
@@ -467,10 +482,13 @@ class RecordsAgain:
         values: pa.Array,
         timestamps: pa.Array,
     ) -> RecordRows:
-        """The rows of records of a partition; ``timestamps``: in ms.
+        """Return the rows of the records of a partition.
+
+        Args:
+            timestamps: Times of the records in ms.
 
         Raises:
-            EngineError: a schema registry does not answer.
+            EngineError: A schema registry does not answer.
         """
         left_out: dict[int, str] = {}
         skipped: list[int] = []
@@ -505,7 +523,10 @@ class RecordsAgain:
     def _row_counts(
         self, rows: pa.Table, records: npt.NDArray[np.int64], left_out: Collection[int], count: int
     ) -> npt.NDArray[np.int64]:
-        """As ingest counts: a row as often as it comes or goes, and a broken record once."""
+        """Count the rows of each record as ingest does.
+
+        A row counts as often as it is inserted or deleted; a broken record counts once.
+        """
         times = np.abs(rows.column(DIFF).to_numpy())
         counted = np.bincount(records, weights=times, minlength=count).astype(np.int64)
         change = self._source.change_column
@@ -601,7 +622,7 @@ def _raw(source: Source, values: list[Column]) -> Callable[[bytes | None], Row]:
 
 
 def _metadata(array: pa.Array, wanted: str, column: Column) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """What is beside records as a column, and of which records it is certain."""
+    """Convert metadata of records to a column, and return it with a mask of the certain values."""
     kind, is_read = arrow_type_of(column), np.ones(len(array), np.bool_)
     if wanted == "timestamp":
         return pc.multiply(array, 1000).cast(kind), array.is_valid().to_numpy(zero_copy_only=False)

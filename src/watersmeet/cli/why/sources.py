@@ -32,11 +32,11 @@ def reread(
     host: Mapping[str, Any],
     history: TickHistory,
 ) -> dict[str, Reread]:
-    """All of these sources, as far as they can be read again.
+    """Read all of these sources again, as far as possible.
 
     Raises:
-        EngineError: only Spark knows how a file is read, which is named.
-        StateError: the list of the files that were read is damaged.
+        EngineError: Only Spark can read a file; the error names it.
+        StateError: The list of the files that were read is damaged.
     """
     every, silent = list(queries), set[str]()
     return {name: _reread(source, every, store, host, history, silent) for name, source in sources.items()}

@@ -48,7 +48,7 @@ from watersmeet.why.ticks import TickHistory
 
 
 class Others(Exception):
-    """The records are not those that the ticks read, in words."""
+    """Error when the records are not those that the ticks read; its text says why."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PartRead:
     counted: Numbers | None = None
 
     def rows_between(self, first: int, end: int) -> int | None:
-        """Of the records that are there; None: that is not known."""
+        """Count the rows of the existing records in a range of offsets; None if it is unknown."""
         low, high = np.searchsorted(self.offsets, [first, end])
         if self.counted is None:
             return int(high - low)
@@ -76,11 +76,15 @@ class PartRead:
 def find_missing(
     history: TickHistory, source: str, parts: Sequence[PartRead], *, by_keys: bool = False
 ) -> list[Missing]:
-    """What is not there any more of what was read, of parts that are read again from ``first`` on.
-    ``by_keys``: where records were compacted, that was by the keys of their table.
+    """Find what the ticks read and the topics no longer have.
+
+    Checks the parts that are read again, from their ``first`` offset on.
+
+    Args:
+        by_keys: True if compaction, where it happened, was by the keys of the source's table.
 
     Raises:
-        Others: a tick read fewer records than there are.
+        Others: A tick read fewer records than there are now.
     """
     missing: list[Missing] = []
     noun = "record" if all(part.counted is None for part in parts) else "row"
@@ -108,8 +112,12 @@ def find_missing(
 def _counts(
     history: TickHistory, source: str, parts: Sequence[PartRead]
 ) -> list[tuple[int, str, int] | None]:
-    """Per slot the rows that are there of those that it read, and the first place that it read; None: not
-    all of what it read is known, or was read again."""
+    """Count, for each slot, the existing rows of those that it read.
+
+    Returns:
+        For each slot the count and the first place that it read; None if not all of what the slot read
+        is known, or was read again.
+    """
     counts: list[tuple[int, str, int] | None] = [(0, "", 0)] * len(history)
     for part in parts:
         for slot, span in enumerate(history.spans_of(source, part.name)):
@@ -128,7 +136,7 @@ def _counts(
 def _holes(
     history: TickHistory, source: str, part: PartRead, counts: Sequence[tuple[int, str, int] | None]
 ) -> list[Missing]:
-    """The first free offset of each tick whose records were not counted."""
+    """Find the first missing offset of each tick whose records were not counted."""
     there = part.offsets[: np.searchsorted(part.offsets, part.until)]
     edges = np.concatenate([[part.first - 1], there, [max(part.until, part.first)]])
     starts, stops = edges[:-1] + 1, edges[1:]
@@ -197,7 +205,13 @@ _NONE: Numbers = np.zeros(0, dtype=np.int64)
 
 @dataclass
 class _Span:
-    """What is to be read of a partition: ``first`` to before ``end``; the job has read up to ``until``."""
+    """Offsets of a partition to read.
+
+    Args:
+        first: First offset.
+        until: Offset up to which the job has read.
+        end: Offset before which to stop.
+    """
 
     first: int
     until: int
@@ -206,8 +220,13 @@ class _Span:
 
 @dataclass
 class _Rows:
-    """What was read of one. ``offsets``: of rows; ``records``, ``format_count``: of all records, and how
-    many rows a tick counts of each."""
+    """Rows that were read from one partition.
+
+    Args:
+        offsets: Offsets of the rows.
+        records: Offsets of all records.
+        counted: Number of rows that a tick counts for each record.
+    """
 
     tables: list[pa.Table] = field(default_factory=list)
     offsets: list[Numbers] = field(default_factory=list)
@@ -224,12 +243,12 @@ def topics_again(
     needed: frozenset[str],
     silent: set[str],
 ) -> Reread:
-    """All records of a source of Kafka, as far as they can be read again.
+    """Read all records of a Kafka source again, as far as possible.
 
     Args:
-        host: of the newest manifest.
-        needed: the columns that must be there.
-        silent: brokers that did not answer, which are not asked again; more come to it.
+        host: Host part of the newest manifest.
+        needed: Columns that must exist.
+        silent: Brokers that did not answer, which are not contacted again; the function adds others.
     """
     servers = servers_text(source.options)
     try:
@@ -335,7 +354,10 @@ class _Again:
         return _Span(max(began, first), until, end)
 
     def _bound(self, spans: Mapping[SourcePartition, _Span]) -> None:
-        """Leave out what is too much: the oldest of what was read, the newest of what was not."""
+        """Limit the spans to the maximum number of records.
+
+        Leaves out the oldest of the records that the job has read, and the newest of those it has not.
+        """
         for place, own in spans.items():
             most = max(own.until, own.first) + MOST_UNREAD // len(spans)
             if own.end > most:
@@ -405,7 +427,7 @@ class _Again:
 
 
 def _read_up_to(source: Source, host: Mapping[str, Any]) -> dict[SourcePartition, int]:
-    """Per partition how far it was read, by the newest tick."""
+    """Return the offset up to which the newest tick has read each partition."""
     names: Sequence[str] = host.get(SOURCES, ())
     name = f"{source.connector} {source.name}"
     ends = load_end_offsets(host)

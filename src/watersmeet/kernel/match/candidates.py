@@ -26,7 +26,10 @@ PAIRS = 16_384
 def estimate_candidates(
     condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows, indexes: Sequence[Measured]
 ) -> list[float]:
-    """Candidates of all ``needles`` (rows of ``side``) among ``rows``, by each of ``indexes``."""
+    """Estimate the candidates of all ``needles`` among ``rows`` for each of ``indexes``.
+
+    ``needles`` are rows of ``side``.
+    """
     if len(needles) == 0 or len(rows) == 0:
         return [0.0] * len(indexes)
     chosen = np.unique(np.linspace(0, len(needles) - 1, NEEDLES).astype(np.int64))

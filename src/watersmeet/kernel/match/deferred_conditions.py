@@ -91,7 +91,7 @@ class ConditionAnswers:
 
 
 def digest_of(pairs: pa.Table) -> int:
-    """A digest of all values, in order: int64. What lies under a NULL has no part in it."""
+    """Compute an int64 digest of all values, in order; bytes under a NULL do not count."""
     hasher = hashlib.blake2b(str(pairs.num_rows).encode(), digest_size=8)
     for column in pairs.columns:
         array = one_array(column)
@@ -143,5 +143,5 @@ def _update(hasher: hashlib.blake2b, array: pa.Array) -> None:
 
 
 def is_deferred(residual: object) -> bool:
-    """Whether something else than the tasks computes a condition's residual."""
+    """Return True if Spark, not the tasks, computes a condition's residual predicate."""
     return isinstance(residual, ConditionAnswers | DeferredCondition | ConditionRequests)

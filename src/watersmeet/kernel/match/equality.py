@@ -19,7 +19,10 @@ CHECKED_BYTES = 64 << 20
 
 
 def _plain(column: pa.Array) -> bool:
-    """Integers, dates and times without NULLs: comparable as numpy arrays without a copy."""
+    """Return True for integers, dates and times without NULLs.
+
+    numpy can compare them without a copy.
+    """
     kind = column.type
     return column.null_count == 0 and bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
@@ -34,7 +37,10 @@ def _as_numpy(column: pa.Array) -> Any:
 def equal_pairs(
     left: pa.Array, left_rows: Rows, right: pa.Array, right_rows: Rows, *, null_safe: bool
 ) -> Mask:
-    """Whether ``left[left_rows[i]]`` equals ``right[right_rows[i]]``: bool[n]; NULL is False for ``=``."""
+    """Compare ``left[left_rows[i]]`` with ``right[right_rows[i]]``: bool[n].
+
+    Under ``=`` a NULL gives False.
+    """
     if _plain(left) and _plain(right) and left.type == right.type:
         mask: Mask = _as_numpy(left)[left_rows] == _as_numpy(right)[right_rows]
         return mask
@@ -51,7 +57,10 @@ def equal_pairs(
 
 
 def equal_arrays(a: pa.Array, b: pa.Array, *, null_safe: bool) -> Mask:
-    """Elementwise equality of two arrays of one length; types may differ where Arrow knows a common one."""
+    """Compare two arrays of equal length elementwise.
+
+    Their types may differ if Arrow has a common type for them.
+    """
     same = _compare(a, b)
     if null_safe and (a.null_count or b.null_count):
         both_null = pc.and_(pc.is_null(a), pc.is_null(b))
@@ -63,8 +72,10 @@ def equal_arrays(a: pa.Array, b: pa.Array, *, null_safe: bool) -> Mask:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Whether two values are equal; inside of arrays and structs NULL equals NULL, and fields of structs are
-    compared by their places."""
+    """Return True if two values are equal.
+
+    Inside arrays and structs NULL equals NULL, and struct fields are compared by position.
+    """
     if isinstance(x, list) and isinstance(y, list):
         return len(x) == len(y) and all(map(_same, x, y))
     if isinstance(x, dict) and isinstance(y, dict):

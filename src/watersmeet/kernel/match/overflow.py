@@ -27,7 +27,7 @@ Ordinals = Mapping[tuple[Side, Measured], Times]
 
 
 def may_leave_type(added: IntegerSum, spans: Mapping[Side, Spans]) -> bool:
-    """Whether the sum may be beyond its type for values within these spans."""
+    """Return True if the sum may overflow its type for values within these spans."""
     low, high = _ends(added, spans)
     return min(low) < added.least or max(high) > added.most
 
@@ -35,15 +35,16 @@ def may_leave_type(added: IntegerSum, spans: Mapping[Side, Spans]) -> bool:
 def parts_leaving_type(
     added: IntegerSum, ordinals: Ordinals, rows: Mapping[Side, int]
 ) -> Iterator[dict[Side, Rows]]:
-    """Parts of the two sides that hold every pair for which the sum may leave its type, each pair at most
-    once; most pairs of a part are none where it is small.
+    """Yield parts of both sides that cover every pair for which the sum may overflow its type.
+
+    Each pair is in at most one part. A small part may consist mostly of pairs that do not overflow.
 
     Args:
-        ordinals: of all rows.
-        rows: how many each side has.
+        ordinals: the ordinals of all rows.
+        rows: the number of rows per side.
 
     Yields:
-        per side the rows' numbers, ascending.
+        the row numbers per side, ascending.
     """
     parts = [{side: np.arange(count) for side, count in rows.items()}]
     while parts:
@@ -72,7 +73,10 @@ def parts_leaving_type(
 
 
 def leaves_type(added: IntegerSum, ordinals: Ordinals, pairs: int) -> Mask:
-    """For which pairs the sum may leave its type: for all that do, and for hardly any else. bool[pairs]."""
+    """Return a mask of the pairs for which the sum may overflow its type: bool[pairs].
+
+    The mask contains every pair that overflows, and hardly any other pair.
+    """
     total, size = np.zeros(pairs), np.zeros(pairs)
     for side, measured, factor in added.terms:
         values = ordinals[side, measured]
@@ -89,7 +93,7 @@ def leaves_type(added: IntegerSum, ordinals: Ordinals, pairs: int) -> Mask:
 
 
 def _ends(added: IntegerSum, spans: Mapping[Side, Spans]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Between which numbers the sum's least value lies, and its greatest."""
+    """Compute the interval of the sum's least value and the interval of its greatest value."""
     least, most = 0, 0
     for side, measured, factor in added.terms:
         ends = _values(measured.measure, *spans[side][measured.name])
@@ -99,7 +103,7 @@ def _ends(added: IntegerSum, spans: Mapping[Side, Spans]) -> tuple[tuple[int, in
 
 
 def _widest(added: IntegerSum, spans: Mapping[Side, Spans]) -> tuple[Side, Measured]:
-    """Of which column the values make the greatest difference."""
+    """Return the column whose values contribute the widest range to the sum, and its side."""
 
     def width(term: tuple[Side, Measured, int]) -> int:
         side, measured, factor = term
@@ -111,7 +115,7 @@ def _widest(added: IntegerSum, spans: Mapping[Side, Spans]) -> tuple[Side, Measu
 
 
 def _values(measure: Measure, least: int, most: int) -> tuple[int, int]:
-    """Between which whole numbers those lie that have these ordinals."""
+    """Return whole numbers between which all values with these ordinals lie."""
     if measure.kind == "real":  # doubles near them
         ends = ordinals_to_reals(np.array([least, most], dtype=np.int64))
         off = 2**11 if np.abs(ends).max() >= 2.0**53 else 0

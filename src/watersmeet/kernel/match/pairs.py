@@ -54,7 +54,7 @@ class PairTest(Protocol):
     """A condition on pairs: `expressions.evaluate.Condition`, or one that is computed elsewhere."""
 
     def holds(self, pairs: pa.Table) -> Mask:
-        """For which pairs it is TRUE."""
+        """Return a mask of the pairs for which the test is TRUE."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,11 @@ class PairCondition:
 
     @classmethod
     def equal_columns(cls, columns: Iterable[str], *, null_safe: bool) -> PairCondition:
-        """Rows equal in these columns, of one name on both sides; ``null_safe``: NULL equals NULL."""
+        """Build the condition that rows are equal in these columns, named alike on both sides.
+
+        Args:
+            null_safe: NULL equals NULL.
+        """
         return cls(
             keys=tuple(Key(column, column, null_safe=null_safe) for column in columns),
             bands=(),
@@ -96,23 +100,33 @@ class PairCondition:
         return {side: tuple(orient_band(band, side, self.slack) for band in self.bands) for side in Side}
 
     def sums_leaving(self, side: Side, needles: Spans, rows: Spans) -> tuple[IntegerSum, ...]:
-        """Those of ``sums`` that may leave their type for needles of that side and rows with these spans."""
+        """Return the ``sums`` that may overflow their type within these spans.
+
+        Args:
+            needles: the spans of the needles, rows of ``side``.
+            rows: the spans of the rows of the other side.
+        """
         spans = {side: needles, side.other: rows}
         return tuple(added for added in self.sums if may_leave_type(added, spans))
 
     def answered(self, residual: PairTest) -> PairCondition:
-        """The condition with what computes its residual, for all values."""
+        """Return the condition with ``residual`` as the test for its residual, for all values.
+
+        The variant for careful pairs gets the same test.
+        """
         careful = None if self.careful is None else self.careful.answered(residual)
         return replace(self, residual=residual, careful=careful)
 
     def around(
         self, needles: SortedRows, side: Side, index: Measured, greatest: int, chosen: Rows | None = None
     ) -> tuple[Times, Times]:
-        """Least and greatest ordinal of ``index`` among partners of needles of that side, inclusive.
+        """Compute the least and greatest ordinal of ``index`` among each needle's partners.
+
+        Both ends are inclusive. The needles are rows of ``side``.
 
         Args:
             greatest: the greatest ordinal among the rows looked up.
-            chosen: only of these needles.
+            chosen: the positions of the needles to compute. None: all needles.
         """
         ends = [
             needles.around(band.needles, band.distances, chosen)
@@ -133,7 +147,10 @@ class PairCondition:
         return low, high
 
     def over(self, side: Side, spans: Spans, index: Measured, greatest: int) -> tuple[int, int]:
-        """Least and greatest ordinal of ``index`` among partners of all needles of that side."""
+        """Compute the least and greatest ordinal of ``index`` among partners of all needles.
+
+        The needles are rows of ``side``.
+        """
         low, high = MIN_TIME, MAX_TIME
         for band in self.along[side]:
             if band.rows == index:
@@ -147,8 +164,10 @@ class PairCondition:
         return low, high
 
     def reached(self, side: Side, spans: Spans, rows: SortedRows) -> tuple[int, int]:
-        """The half-open range of positions in rows, sorted by value, where partners are of needles with these
-        spans."""
+        """Find the range of positions that contains all partners of needles with these spans.
+
+        The range is half-open; the rows are sorted by value.
+        """
         assert rows.index is not None
         asked = self
         if self.careful is not None and self.sums_leaving(side, spans, rows.spans):
@@ -160,8 +179,11 @@ class PairCondition:
 
 @dataclass(frozen=True)
 class Search:
-    """Where ``needles`` (rows of ``side``) have their candidates among ``rows``: needle ``skipped + n`` at
-    the places [first[n], end[n]). ``alive``: which of the rows are there at all; None: all."""
+    """The candidates of ``needles`` (rows of ``side``) among ``rows``.
+
+    Needle ``skipped + n`` has its candidates at the places [first[n], end[n]). ``alive`` tells which of
+    the rows exist; None: all.
+    """
 
     condition: PairCondition
     needles: SortedRows
@@ -181,10 +203,10 @@ class Search:
         rows: SortedRows,
         alive: Callable[[Rows], Mask] | None = None,
     ) -> Search | None:
-        """None when no needle has a candidate.
+        """Build a search; return None if no needle has a candidate.
 
         Raises:
-            EngineError: a sum of ``condition`` leaves its type for one of the pairs.
+            EngineError: a sum of ``condition`` overflows its type for one of the pairs.
         """
         check_sums(condition, needles, side, rows, alive)
         spans = _ranges(condition, needles, side, rows)
@@ -199,7 +221,7 @@ class Search:
         counts[self.skipped : self.skipped + len(self.first)] += self.end - self.first
 
     def pairs(self, chosen: Rows | None = None) -> Iterator[tuple[Rows, Rows]]:
-        """The matches of all needles, or of those chosen (ascending); see `find`."""
+        """Yield the matches of all needles, or of the chosen ones (ascending); see `find`."""
         first, end = self.first, self.end
         if chosen is not None:
             chosen = chosen[(chosen >= self.skipped) & (chosen < self.skipped + len(first))]
@@ -224,15 +246,19 @@ _SPARSE_RATIO = 16
 def find(
     condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> Iterator[tuple[Rows, Rows]]:
-    """All matches between ``needles`` (rows of ``side``) and ``rows`` of the other side: (needle positions,
-    row positions), int64[m] each, needles ascending within a chunk and over chunks."""
+    """Yield all matches between ``needles`` (rows of ``side``) and ``rows`` of the other side.
+
+    Yields:
+        (needle positions, row positions), int64[m] each, with needles ascending within a chunk and
+        across chunks.
+    """
     search = Search.of(condition, needles, side, rows)
     if search is not None:
         yield from search.pairs()
 
 
 def candidates(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> int:
-    """How many candidates `find` would look at; none is taken."""
+    """Count the candidates that `find` would check, without gathering any."""
     spans = _ranges(condition, needles, side, rows)
     return 0 if spans is None else int((spans[2] - spans[1]).sum())
 
@@ -240,8 +266,12 @@ def candidates(condition: PairCondition, needles: SortedRows, side: Side, rows: 
 def _ranges(
     condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> tuple[int, Rows, Rows] | None:
-    """(needles passed over at the start, per needle the places [first, end) of its candidates); None when
-    there are none at all. Needles at the end may be left out, too."""
+    """Find the places of each needle's candidates; return None if there are no candidates.
+
+    Returns:
+        (the number of needles skipped at the start, per needle the places [first, end) of its
+        candidates). Needles at the end may be missing, too.
+    """
     if len(needles) == 0 or len(rows) == 0:
         return None
     skipped = 0
@@ -267,7 +297,10 @@ def _ranges(
 def _places(
     condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows, chosen: Rows | None = None
 ) -> tuple[Rows, Rows] | None:
-    """Per needle, or per needle chosen, the places [first, end) of its candidates; None: there are none."""
+    """Find the places [first, end) of each needle's candidates; None if there are none.
+
+    ``chosen`` limits the result to these needles.
+    """
     slots = needles.slots if chosen is None else needles.slots[chosen]
     if rows.prefixed:
         return prefix_ranges(slots, rows.slots)
@@ -323,21 +356,23 @@ def check_sums(
 
 
 def _values_by_slot(rows: SortedRows, measured: Measured) -> Times:
-    """What counts of the rows, in the order of their slots."""
+    """Return the ordinals of the rows, in the order of their slots."""
     values = rows.ordinals(measured)
     return values if rows.places is None else values[rows.places]
 
 
 def may_pair(condition: PairCondition, needles: SortedRows, side: Side, spans: Spans) -> bool:
-    """Whether needles (rows of ``side``) may have partners among rows with these spans, or a sum may leave
-    its type for such a pair."""
+    """Return True if needles may have partners among rows with these spans.
+
+    Also return True if a sum may overflow its type for such a pair. The needles are rows of ``side``.
+    """
     if condition.careful is not None and condition.sums_leaving(side, needles.spans, spans):
         return True
     return not _has_no_overlap(condition, needles, side, spans)
 
 
 def _has_no_overlap(condition: PairCondition, needles: SortedRows, side: Side, spans: Spans) -> bool:
-    """Whether by some exact band no row with these spans can be a partner of any needle."""
+    """Return True if an exact band excludes every row with these spans for every needle."""
     for band in condition.along[side]:
         least, most = spans[band.rows.name]
         low, high = band.distances.over(*needles.spans[band.needles.name])
@@ -347,8 +382,11 @@ def _has_no_overlap(condition: PairCondition, needles: SortedRows, side: Side, s
 
 
 def rows_matched(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> Rows:
-    """The rows that have a match among the needles, ascending, each once. Where the look-up itself decides,
-    no pair is made: O(needles · log rows + rows found); else the cost is that of `find`."""
+    """Return the rows that have a match among the needles, ascending, each once.
+
+    If the look-up alone decides, no pairs are built: O(needles · log rows + rows found). Otherwise the
+    cost is that of `find`.
+    """
     if not _is_decided_by_look_up(condition, needles, side, rows):
         return distinct((row for _, row in find(condition, needles, side, rows)), len(rows))
     check_sums(condition, needles, side, rows)
@@ -360,7 +398,7 @@ def rows_matched(condition: PairCondition, needles: SortedRows, side: Side, rows
 
 
 def _merge_ranges(first: Rows, end: Rows) -> tuple[Rows, Rows]:
-    """The ranges, where they overlap as one."""
+    """Merge overlapping ranges."""
     keep = end > first
     first, end = first[keep], end[keep]
     if not len(first):
@@ -372,8 +410,10 @@ def _merge_ranges(first: Rows, end: Rows) -> tuple[Rows, Rows]:
 
 
 def distinct(parts: Iterable[Rows], count: int) -> Rows:
-    """Which of the rows [0, count) are in any of the parts, ascending. Cost: the parts, but for very long
-    ones a mark per row."""
+    """Return the rows of [0, count) that are in any of the parts, ascending.
+
+    Cost: proportional to the parts; very long parts need a mark per row of [0, count).
+    """
     held, held_rows = [], 0
     marks: Mask | None = None
     for part in parts:
@@ -393,8 +433,10 @@ def distinct(parts: Iterable[Rows], count: int) -> Rows:
 
 
 def has_match(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> Mask:
-    """Which needles have a match among the rows: bool[needles]. Where the look-up itself decides, nothing is
-    expanded: O(needles · log rows)."""
+    """Return a mask of the needles that have a match among the rows: bool[needles].
+
+    If the look-up alone decides, no pairs are built: O(needles · log rows).
+    """
     hits = np.zeros(len(needles), dtype=np.bool_)
     if _is_decided_by_look_up(condition, needles, side, rows):
         check_sums(condition, needles, side, rows)
@@ -426,8 +468,10 @@ def accept_pairs(
     ri: Rows,
     alive: Callable[[Rows], Mask] | None = None,
 ) -> Rows | None:
-    """Positions of the accepted pairs among pairs that a look-up found, None for all. No residual is asked of
-    rows that are not ``alive``."""
+    """Return the positions of the accepted pairs among a look-up's pairs; None accepts all.
+
+    The residual predicate is not evaluated for rows that are not ``alive``.
+    """
     keep: Rows | None = None
 
     def narrow(mask: Mask) -> None:
@@ -486,8 +530,10 @@ def _columns_of(condition: PairCondition) -> list[tuple[Side, Measured]]:
 
 
 def _near_ends(condition: PairCondition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
-    """Whether arithmetic on some value may saturate, so that only the conjuncts as written decide: where
-    `Distances` reach to an end."""
+    """Return True if arithmetic on some value may saturate, so that only the conjuncts decide.
+
+    This is the case where `Distances` reach an end of int64.
+    """
     if not condition.slack:
         return False
     top, bottom = MAX_TIME - condition.slack, MIN_TIME + condition.slack
@@ -543,10 +589,10 @@ class PairBound:
 def pairs_in_bounds(
     bounds: tuple[PairBound, ...], left: SortedRows, left_rows: Rows, right: SortedRows, right_rows: Rows
 ) -> Mask:
-    """Which of these pairs meet all ``bounds``: bool[n].
+    """Return a mask of the pairs that meet all ``bounds``: bool[n].
 
-    A NULL time is held as the greatest one, and meets a bound that releases it. Near the ends of int64, where
-    arithmetic saturates, a pair that may meet a bound does.
+    A NULL time is stored as the greatest time, and meets a bound that releases it. Near the ends of
+    int64, where arithmetic saturates, a pair that may meet a bound counts as meeting it.
     """
     keep = np.ones(len(left_rows), dtype=np.bool_)
     chosen = {Side.LEFT: (left, left_rows), Side.RIGHT: (right, right_rows)}

@@ -39,10 +39,10 @@ CHUNK = 1_000_000
 
 @dataclass(frozen=True)
 class Distances:
-    """How far from a needle's time t those of its partners may be: they are in [t + lower, t + upper].
+    """The interval [t + lower, t + upper] of partner times of a needle at time t.
 
-    None is open. ``slack``: for needles within it of an end of int64, where arithmetic on times saturates,
-    they reach to that end.
+    A None end is open. For needles within ``slack`` of an end of int64, where arithmetic on times
+    saturates, the interval extends to that end.
     """
 
     lower: int | None
@@ -50,7 +50,7 @@ class Distances:
     slack: int = 0
 
     def around(self, times: Times) -> tuple[Times, Times]:
-        """Least and greatest partner time of each needle time, inclusive. int64[n], int64[n]."""
+        """Compute the least and greatest partner time of each needle time, inclusive: int64[n] each."""
         low = np.full(len(times), MIN_TIME) if self.lower is None else saturating_add(times, self.lower)
         high = np.full(len(times), MAX_TIME) if self.upper is None else saturating_add(times, self.upper)
         if len(times) and self.slack:
@@ -67,7 +67,7 @@ class Distances:
         return low, high
 
     def over(self, low: int, high: int) -> tuple[int, int]:
-        """Least and greatest partner time of all needle times in [low, high]."""
+        """Compute the least and greatest partner time of all needle times in [low, high]."""
         least = MIN_TIME if self.lower is None else saturate(low + self.lower)
         greatest = MAX_TIME if self.upper is None else saturate(high + self.upper)
         if self.slack and high >= MAX_TIME - self.slack:
@@ -80,13 +80,17 @@ class Distances:
 def ranges(
     buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
 ) -> tuple[Rows, Rows]:
-    """Per needle the half-open range of positions in ``slots`` that may match: (first, end), int64[n] each.
+    """Find per needle the half-open range of positions in ``slots`` that may match.
 
     Args:
-        buckets: the needles' hashes (lower 32 bits ignored), best in ascending order.
-        low, high: the partner times wanted, inclusive.
+        buckets: the needles' hashes (the lower 32 bits are ignored), preferably in ascending order.
+        low: the least partner times wanted, inclusive.
+        high: the greatest partner times wanted, inclusive.
         slots: ascending slots of the run (or of a slice of it), encoded with ``base`` and ``shift``.
         greatest: the run's greatest time.
+
+    Returns:
+        (first, end), int64[n] each.
     """
     hit = (low <= greatest) & (high >= base)
     hits = np.count_nonzero(hit)
@@ -105,7 +109,10 @@ def ranges(
 def _search_slots(
     buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
 ) -> tuple[Rows, Rows]:
-    """The same of needles that the run's times may have."""
+    """Find per needle the half-open range of positions in ``slots`` that may match.
+
+    Each needle's wanted times overlap the times of the run.
+    """
     upper_half = buckets & BUCKET_MASK
     ends = np.minimum(np.maximum(np.array((low, high)), base), greatest)
     first_slot, last_slot = upper_half | offsets(ends, base, shift)
@@ -115,7 +122,10 @@ def _search_slots(
 
 
 def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """All (needle, position) pairs of the ranges, needles ascending, about `CHUNK` pairs at a time."""
+    """Yield all (needle, position) pairs of the ranges, about `CHUNK` pairs at a time.
+
+    Needles are ascending.
+    """
     counts = end - first
     hits = (counts > 0).nonzero()[0]
     if len(hits) == 0:
@@ -151,7 +161,7 @@ def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
 
 
 def distances(band: ExactBand, needles: Side, slack: int) -> Distances:
-    """How far from needles of that side their partners are."""
+    """Return the distances from needles of the given side to their partners."""
     ends = (band.lower, band.upper)
     return Distances(*(ends if needles is Side.LEFT else mirror_ends(*ends)), slack)
 
@@ -166,12 +176,12 @@ class OrientedBand(NamedTuple):
 
 
 def orient_band(band: ExactBand, needles: Side, slack: int) -> OrientedBand:
-    """The band from needles of that side."""
+    """Return the band as seen from needles of the given side."""
     return OrientedBand(band.measured(needles), band.measured(needles.other), distances(band, needles, slack))
 
 
 def partner_range(band: RealBand, needles: Side, values: Reals, greatest: int) -> tuple[Times, Times]:
-    """Least and greatest ordinal of partners of each value, inclusive. int64[n], int64[n].
+    """Compute the least and greatest ordinal of each value's partners, inclusive: int64[n] each.
 
     Args:
         greatest: the greatest ordinal among the rows looked up.
@@ -192,14 +202,22 @@ def partner_range(band: RealBand, needles: Side, values: Reals, greatest: int) -
 
 
 def pairs_in_band(band: RealBand, needles: Side, values: Reals, partners: Times) -> Mask:
-    """Whether pairs may be of the band. ``partners``: ordinals."""
+    """Return a mask of the pairs that may be within the band.
+
+    Args:
+        partners: the ordinals of the needles' partners.
+    """
     low, high = partner_range(band, needles, values, NAN_ORDINAL)
     mask: Mask = (partners >= low) & (partners <= high)
     return mask
 
 
 def reals_hold(comparison: RealComparison, columns: Mapping[tuple[Side, str], Raw]) -> Mask:
-    """For which rows ``comparison`` is TRUE. ``columns``: by side and column name, as they are."""
+    """Return a mask of the rows for which ``comparison`` is TRUE.
+
+    Args:
+        columns: raw columns by side and column name.
+    """
     left, right = _evaluate(comparison.left, columns), _evaluate(comparison.right, columns)
     if np.isnan(left).any() or np.isnan(right).any():
         left, right = (real_ordinals(np.atleast_1d(values).astype(np.float64)) for values in (left, right))
@@ -252,7 +270,10 @@ class SortedPrefixes:
 
 
 def sorted_prefixes(hashes: Slots) -> SortedPrefixes:
-    """Of the hashes of at most 2**32 rows, in the rows' order. Cost: one sort."""
+    """Build the sorted prefixes of the hashes of at most 2**32 rows, given in row order.
+
+    Cost: one sort.
+    """
     kind = np.dtype(np.uint16 if len(hashes) <= MAX_ROWS_16_BITS else np.uint32)
     order = order_of(_upper(hashes, 32))
     in_order = _upper(hashes, 32)[order]
@@ -262,11 +283,14 @@ def sorted_prefixes(hashes: Slots) -> SortedPrefixes:
 
 
 def prefix_ranges(hashes: Slots, prefixes: Prefixes) -> tuple[Rows, Rows]:
-    """Per hash the half-open range of positions in ``prefixes`` that share its upper bits: int64[n] each."""
+    """Find per hash the range of positions in ``prefixes`` that share its upper bits.
+
+    The ranges are half-open: int64[n] each for first and end.
+    """
     sought = _upper(hashes, 8 * prefixes.itemsize).astype(prefixes.dtype)
     return np.searchsorted(prefixes, sought, side="left"), np.searchsorted(prefixes, sought, side="right")
 
 
 def _upper(hashes: Slots, bits: int) -> Slots:
-    """The upper bits, without a sign."""
+    """Return the upper bits of each hash as an unsigned number."""
     return (hashes.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)

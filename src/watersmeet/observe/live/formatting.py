@@ -35,7 +35,8 @@ ASCII = Glyphs("_.:-=+*#", "#", ".", "~", "-")
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """
+    """Return the glyphs that an encoding can write: Unicode or ASCII.
+
     >>> glyphs_for("utf-8").more, glyphs_for("latin-1").more, glyphs_for("?").more
     ('…', '~', '~')
     """
@@ -51,7 +52,7 @@ _THOUSANDS = ("", "k", "M", "G", "T")
 
 
 def format_short(value: float) -> str:
-    """A number in at most five characters, up to a quadrillion.
+    """Format a number in at most five characters, up to a quadrillion.
 
     >>> [format_short(x) for x in (0, 0.04, 3.44, 99.96, 950, 999.7, 12_345, 99_960, 1_000_000, 2.5e9)]
     ['0', '0.04', '3.4', '100', '950', '1.0k', '12.3k', '100k', '1.0M', '2.5G']
@@ -67,7 +68,7 @@ def format_short(value: float) -> str:
 
 
 def count_in(value: int, cells: int = 11) -> str:
-    """A count, whole where it fits.
+    """Format a count in full where it fits into `cells`, else in short form.
 
     >>> count_in(12_345_678), count_in(123_456_789_012)
     ('12,345,678', '123G')
@@ -77,8 +78,9 @@ def count_in(value: int, cells: int = 11) -> str:
 
 
 def format_rough(us: int) -> str:
-    """A length of time, rounded up: in whole milliseconds, from one second on in seconds, and long ones in
-    days.
+    """Format a duration in µs, rounded up.
+
+    The unit is whole milliseconds below one second, then seconds; long durations are in days.
 
     >>> [format_rough(us) for us in (12_340_000, 1_500, -3_000_000, 0, 3_661_000_000, 5_000 * DAY_US + 1)]
     ['13 s', '2 ms', '-3 s', '0 s', '1 h 2 min', '5,001 d']
@@ -104,7 +106,10 @@ def format_elapsed(seconds: float) -> str:
 
 
 def one_line(text: str, glyphs: Glyphs, encoding: str = "utf-8") -> str:
-    """A name as it can be shown: without line ends, and what steers or cannot be written as Python writes it.
+    """Escape a name for one line of output.
+
+    Line ends, control characters and characters that the encoding cannot write appear as Python
+    escapes.
 
     >>> one_line("a\\nb\\tc\\x1b[31m", UNICODE), one_line("é→x", ASCII, "latin-1")
     ('a\\\\nb\\\\tc\\\\x1b[31m', 'é\\\\u2192x')
@@ -114,7 +119,7 @@ def one_line(text: str, glyphs: Glyphs, encoding: str = "utf-8") -> str:
 
 
 def cut(text: str, cells: int, glyphs: Glyphs) -> str:
-    """So much of the beginning as fits.
+    """Truncate a text to `cells` and retain its beginning.
 
     >>> cut("deliveries", 6, UNICODE), cut("deliveries", 10, UNICODE), cut("日本語", 4, UNICODE)
     ('deliv…', 'deliveries', '日…')
@@ -125,7 +130,9 @@ def cut(text: str, cells: int, glyphs: Glyphs) -> str:
 
 
 def cut_name(text: str, cells: int, glyphs: Glyphs) -> str:
-    """The same of a name with parts: its end tells it from others as well as its beginning.
+    """Truncate a name that has parts to `cells` and retain its beginning and its end.
+
+    The end distinguishes such a name from others as well as the beginning.
 
     >>> cut_name("a_long_query.o.order_time", 16, UNICODE)
     'a_long_q…er_time'
@@ -142,7 +149,7 @@ def cut_name(text: str, cells: int, glyphs: Glyphs) -> str:
 
 
 def sparkline(values: Sequence[float], cells: int, glyphs: Glyphs) -> str:
-    """The last values as columns from nothing to the most of them; as wide as is asked for.
+    """Draw the last values as columns between zero and their maximum, `cells` wide.
 
     >>> sparkline([0, 1, 2, 4], 6, UNICODE), sparkline([0, 0], 2, UNICODE)
     ('  ▁▃▅█', '▁▁')
@@ -155,7 +162,9 @@ def sparkline(values: Sequence[float], cells: int, glyphs: Glyphs) -> str:
 
 
 def bar(share: float, cells: int, glyphs: Glyphs) -> str:
-    """Full up to a share; never full before it is, nor empty when there is something.
+    """Draw a bar that is filled up to a share.
+
+    It is full only when the share is, and it is empty only when the share is zero.
 
     >>> bar(0.5, 4, UNICODE), bar(0.999, 4, UNICODE), bar(0.001, 4, UNICODE), bar(7, 4, UNICODE)
     ('██░░', '███░', '█░░░', '████')
@@ -169,7 +178,8 @@ def bar(share: float, cells: int, glyphs: Glyphs) -> str:
 
 
 def percent(share: float) -> str:
-    """
+    """Format a share as a percentage, rounded down, or as a multiple from 10 on.
+
     >>> percent(0.999), percent(1), percent(0.0004), percent(1.239), percent(26.78), percent(1e12)
     ('99 %', '100 %', '<1 %', '123 %', '26x', '1.0Tx')
     """
@@ -212,8 +222,10 @@ class TableColumn:
 def lay_out_table(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Piece]], cells: int, glyphs: Glyphs
 ) -> list[Line]:
-    """A line of titles, and one per row; none is wider than ``cells``. Columns in which nothing stands are
-    left out."""
+    """Build a line of titles and one line per row, none wider than `cells`.
+
+    Columns without any text are left out.
+    """
     kept = [n for n in range(len(columns)) if any(row[n][0] for row in rows)]
     widths = {
         n: max(cell_len(text) for text in (columns[n].title, *(row[n][0] for row in rows))) for n in kept
@@ -258,7 +270,7 @@ def _line(
 
 
 def fit_line(line: Sequence[Piece], cells: int, glyphs: Glyphs) -> Line:
-    """The pieces that fit, the last one cut."""
+    """Return the pieces of a line that fit into `cells`, the last one truncated."""
     fitting: list[Piece] = []
     left = cells
     for text, style in line:
@@ -274,5 +286,5 @@ def fit_line(line: Sequence[Piece], cells: int, glyphs: Glyphs) -> Line:
 
 
 def text_of(line: Line) -> str:
-    """Without styles, and without what is blank at its end."""
+    """Return the text of a line without styles and without trailing blanks."""
     return "".join(text for text, _ in line).rstrip()

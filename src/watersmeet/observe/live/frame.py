@@ -50,9 +50,15 @@ SLOW_S = 1.0
 
 @dataclass(frozen=True)
 class RunMoment:
-    """What is not from ticks. ``state``: of the run; ``since_s``: seconds since its start; ``in_hand``: the
-    number of the tick that is going on, and for how many seconds; ``clock_us``: for what is behind it;
-    ``page``: where a browser sees more."""
+    """State of a run that does not come from tick reports.
+
+    Attributes:
+        state: state of the run.
+        since_s: seconds since the run started.
+        in_hand: number of the tick in progress, and for how many seconds it has been; None: no tick.
+        clock_us: the clock, from which delays are computed.
+        page: address at which a browser shows more.
+    """
 
     title: str
     state: str
@@ -95,7 +101,10 @@ class _Section:
     worst: Sequence[int]
 
     def lines(self, most: int, look: ViewSettings) -> list[Line]:
-        """At most so many, titles among them; of how many rows those are that are shown, is said."""
+        """Build at most `most` lines of the section, including titles.
+
+        When not all rows fit, the first title says how many of them are shown.
+        """
         if most < 2 or not self.rows:
             return []
         columns, rows = list(self.columns), self.rows
@@ -112,7 +121,7 @@ class _Section:
 
 
 def frame(shot: Snapshot, now: RunMoment, look: ViewSettings) -> list[Line]:
-    """At most ``look.lines`` lines of at most ``look.cells`` cells."""
+    """Build the view in at most `look.lines` lines of at most `look.cells` cells."""
     head = [fit_line(line, look.cells, look.glyphs) for line in _head(shot, now, look)][: look.lines]
     sections = [_queries(shot, look), _marks(shot, now, look), _inputs(shot, look)]
     foot = [fit_line(line, look.cells, look.glyphs) for line in _foot(shot, look)]
@@ -142,7 +151,7 @@ class FrameRenderer:
         self._lines: list[Line] = []
 
     def lines(self, shot: Snapshot, now: RunMoment, look: ViewSettings) -> list[Line]:
-        """As `frame`, of less than a second ago where nothing else has changed."""
+        """Return the lines of the view; reuse lines less than a second old if nothing else changed."""
         number, seconds = now.in_hand or (None, 0.0)
         of = (look, now.state, now.page, int(now.since_s), number, int(seconds))
         if shot is not self._shot or of != self._of:
@@ -151,8 +160,11 @@ class FrameRenderer:
 
 
 def _share_lines(heights: Sequence[int], room: int, foot: int) -> list[int]:
-    """How many lines each of the sections gets of a room that is too small for all, and the foot: first each
-    its titles and a row, the first ones first; then a row each, in turns; what is left the foot."""
+    """Divide the lines of a room that is too small for all among the sections and the foot.
+
+    Each section first gets its titles and one row, the first sections first; then the foot gets one
+    line; then the sections get one row each in turns. The foot gets the remaining lines.
+    """
     given = [0] * len(heights)
     for n, height in enumerate(heights):
         if height and room >= 2:
@@ -196,7 +208,7 @@ def _head(shot: Snapshot, now: RunMoment, look: ViewSettings) -> Iterator[Line]:
 
 
 def _progress(shot: Snapshot, now: RunMoment, look: ViewSettings) -> Line:
-    """What was read, and what is not read yet; of a bounded input as a bar, too."""
+    """Build the line of rows read and rows not yet read, with a bar for a bounded input."""
     assert shot.report is not None
     behind = shot.report.behind
     read: Line = (("read ", FAINT), (f"{count_in(shot.rows_in)} rows", ""))
@@ -262,7 +274,11 @@ def _marks(shot: Snapshot, now: RunMoment, look: ViewSettings) -> _Section:
 
 
 def _inputs(shot: Snapshot, look: ViewSettings) -> _Section:
-    """``is_behind``: event times outrun the clock, which a forecast does not know of."""
+    """Build the section of inputs.
+
+    A backlog (`is_behind`) means that event times outrun the clock, which a forecast does not account
+    for.
+    """
     is_behind = shot.report is not None and bool(shot.report.behind)
     aside = [place for place in SIDE_OUTPUT_PLACES if any(row.aside.get(place) for row in shot.inputs)]
     columns = [
@@ -301,7 +317,7 @@ def _inputs(shot: Snapshot, look: ViewSettings) -> _Section:
 
 
 def _foot(shot: Snapshot, look: ViewSettings) -> list[Line]:
-    """How long ticks take, and what for."""
+    """Build the lines that show how long ticks take and which phases take the time."""
     report = shot.report
     if report is None:
         return []
@@ -322,7 +338,7 @@ def _foot(shot: Snapshot, look: ViewSettings) -> list[Line]:
 
 
 def _parts(parts: Mapping[str, float], look: ViewSettings) -> Line:
-    """The parts of a tick by their share, the longest first; those that have no room are left out."""
+    """Build the line of a tick's phases by share, the longest first; omit those that do not fit."""
     total = sum(parts.values()) or 1.0
     line: list[Piece] = [("parts ", FAINT)]
     used = cell_len("parts ")
@@ -349,12 +365,12 @@ def _urgency(row: MarkRow, now: RunMoment) -> tuple[bool, float]:
 
 
 def _worst_first(keys: Sequence[Any]) -> list[int]:
-    """The places of the rows with these keys, the greatest first."""
+    """Return the positions of the rows with these keys, the greatest key first."""
     return sorted(range(len(keys)), key=lambda n: keys[n], reverse=True)
 
 
 def _format_watermark(row: MarkRow) -> str:
-    """A watermark, of a time without fractions of a second."""
+    """Format a watermark; omit fractions of a second from times."""
     shown = "none yet" if row.mark == NEVER else shown_time(row.mark, row.integer)
     return shown.partition(".")[0] if shown.count(":") == 2 else shown
 
@@ -364,5 +380,5 @@ def _is_in_time(shot: Snapshot) -> bool:
 
 
 def width_of(line: Line) -> int:
-    """In cells."""
+    """Return the width of a line in cells."""
     return sum(cell_len(text) for text, _ in line)

@@ -67,15 +67,18 @@ class PlainLines(Listener):
         return "; ".join(filter(None, [line, self._watermark(report, distance), _standstill(report)]))
 
     def _print(self, text: str, most: int | None) -> None:
-        """A line, whatever is in names, and whatever the encoding; cut to so many characters."""
+        """Print a line, escaped for the encoding and truncated to `most` characters."""
         line = one_line(text, self._glyphs, self._encoding)
         if most is not None and len(line) > most:
             line = f"{line[: most - 1]}{self._glyphs.more}"
         print(line, file=self._out, flush=True)
 
     def _watermark(self, report: TickReport, distance: bool) -> str:
-        """The least one of the time axis; of integers, where there are no others. ``distance``: and how far
-        it is behind the clock."""
+        """Format the lowest watermark on the time axis, or of integers if there are no times.
+
+        Args:
+            distance: also show how far the watermark lags the clock.
+        """
         marks = [
             (f"{row.input}.{column}", mark)
             for row in report.inputs

@@ -59,7 +59,7 @@ class Lines(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """What is begun of a line is taken, too."""
+        """Take the unfinished last line, too."""
         with self._lock:
             begun, self._begun = self._begun, ""
         if begun:
@@ -68,7 +68,7 @@ class Lines(io.TextIOBase):
 
 @contextmanager
 def printed_above(take: Take) -> Iterator[None]:
-    """Within, what is printed to `sys.stdout` is taken, line by line."""
+    """Pass each line printed to `sys.stdout` within the context to `take`."""
     before, lines = sys.stdout, Lines(take, sys.stdout)
     sys.stdout = lines
     try:
@@ -80,8 +80,11 @@ def printed_above(take: Take) -> Iterator[None]:
 
 @contextmanager
 def errors_above(take: Take) -> Iterator[None]:
-    """Within, what is written to standard error of the process is taken, if that is a terminal. Processes
-    that were started within go on writing there when it is over: then it goes where it went before."""
+    """Pass the process's standard error within the context to `take`, if it is a terminal.
+
+    Child processes that were started within the context continue to write there after it ends; their
+    output then reaches the terminal.
+    """
     try:
         descriptor = sys.stderr.fileno()
         to_terminal = os.isatty(descriptor)
@@ -107,7 +110,7 @@ def errors_above(take: Take) -> Iterator[None]:
 
 
 class _Pump(threading.Thread):
-    """Reads what is written to standard error until nobody can write there any more."""
+    """Thread that reads standard error until no process can write there."""
 
     def __init__(self, read: int, terminal: int, take: Take) -> None:
         super().__init__(name="standard error", daemon=True)
@@ -131,7 +134,7 @@ class _Pump(threading.Thread):
         self._ended.set()
 
     def detach(self) -> None:
-        """What comes from now on goes to the terminal itself."""
+        """Send all later output to the terminal itself."""
         self._ended.wait(DRAINED_S)
         self._is_over = True
         self._lines.end()
@@ -194,14 +197,17 @@ class Terminal:
         self.console.file.flush()
 
     def leave(self) -> None:
-        """What was drawn stays; what is printed from now on comes below it."""
+        """Retain the drawn lines on the terminal, so that later output appears below them."""
         if self._drawn:
             self._drawn = []
             self.console.file.write("\n")
             self.console.file.flush()
 
     def render_text(self, *printed: Any, **how: Any) -> str:
-        """What `Console.print` would write to the terminal. Writes nothing there, nor waits for who does."""
+        """Return what `Console.print` would write to the terminal.
+
+        Writes nothing to the terminal and does not wait for other writers.
+        """
         with self._styles.capture() as captured:
             self._styles.print(*printed, width=self.console.width, **how)
         return captured.get()

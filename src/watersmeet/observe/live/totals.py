@@ -30,8 +30,11 @@ FILES = "files"
 
 @dataclass(frozen=True)
 class _Files:
-    """Of a source: files that were still to be read after the last tick, files that were read since the
-    first, and the rows that these had."""
+    """File counts of a source.
+
+    ``unread``: files that were unread after the last tick; ``read``: files read since the first tick;
+    ``rows``: the rows of these.
+    """
 
     unread: int
     read: int = 0
@@ -48,7 +51,7 @@ class RemainingInput:
     _files: Mapping[str, _Files] = field(default_factory=dict)
 
     def after(self, report: TickReport) -> RemainingInput:
-        """The same after one more tick."""
+        """Return the remaining input after one more tick."""
         files, unread = dict(self._files), 0.0
         can_tell = bool(report.backlog)
         for source, backlog in report.backlog.items():
@@ -75,7 +78,7 @@ class RemainingInput:
         return self.rows / (self.rows + self.unread) if self.rows or self.unread else 1.0
 
     def seconds(self, rate: float) -> float | None:
-        """How long the rest takes at so many rows a second."""
+        """Estimate the seconds that the unread rows take at `rate` rows per second; None if unknown."""
         return None if self.unread is None or rate <= 0 else self.unread / rate
 
 
@@ -94,8 +97,12 @@ SIDE_OUTPUT_PLACES = ("null_time", "ahead", "shed", "missing_deletes", "stale")
 
 @dataclass(frozen=True)
 class QueryRow:
-    """Of a query: rows a second of the clock over the last ticks; per tick, the oldest first; rows to its
-    sink since the job's first tick; bytes in files of all that it keeps."""
+    """Figures of a query.
+
+    Rates are rows per second of the clock over the last ticks; ``ins`` and ``outs`` are rates per tick,
+    the oldest first; ``rows_out`` counts rows to the sink since the job's first tick;
+    ``state_bytes`` is the size of the files of all its state.
+    """
 
     name: str
     in_rate: float
@@ -116,7 +123,7 @@ class MarkRow:
     stands: str | None
 
     def delay_us(self, now_us: int) -> int | None:
-        """How far it is behind the clock; None: nobody can say."""
+        """Return how far the watermark lags the clock, in µs; None if this is unknown."""
         return None if self.integer or self.mark in (NEVER, ENDED) else now_us - int(self.mark)
 
 
@@ -136,7 +143,7 @@ class InputRow:
 
     @property
     def share(self) -> float | None:
-        """Of the rows that are kept, of those forecast."""
+        """Retained rows as a share of the forecast rows; None without a forecast."""
         return None if self.most is None or not self.most.rows else self.retained / self.most.rows
 
 
@@ -160,7 +167,7 @@ class Snapshot:
 
 
 class RunTotals:
-    """Of one run."""
+    """Running totals of one run."""
 
     def __init__(self, plan: JobPlan) -> None:
         self._plan = plan
@@ -176,7 +183,7 @@ class RunTotals:
         self._made_of: ObservedTick | None = None
 
     def add(self, report: TickReport, result: ObservedTick) -> None:
-        """One more tick."""
+        """Add one more tick."""
         with self._lock:
             self._recent.add(report)
             self._left = self._left.after(report)
@@ -188,7 +195,7 @@ class RunTotals:
             self._last = report, result
 
     def snapshot(self) -> Snapshot:
-        """As of the last tick."""
+        """Return the totals as of the last tick."""
         with self._lock:
             if self._last is None or self._last[1] is self._made_of:
                 return self._made
@@ -255,7 +262,7 @@ class RunTotals:
 
 
 def _is_input(alias: str) -> bool:
-    """Whether it is none of rows of a join, on their way into windows."""
+    """Return True if the alias is an input and not the rows of a join that feed windows."""
     return not is_node_alias(alias)
 
 
@@ -268,14 +275,14 @@ def _retained(own: ObservedQuery, alias: str) -> int:
 
 
 def _mean(rates: Sequence[float], weights: Sequence[float]) -> float:
-    """Over the last ticks, by how long each stands for."""
+    """Compute the average of rates over the last ticks, weighted by each tick's duration."""
     last = list(zip(rates[-len(weights) :], weights[-len(rates) :], strict=False))
     total = sum(weight for _, weight in last)
     return sum(rate * weight for rate, weight in last) / total if total else 0.0
 
 
 def _parts(reports: Sequence[TickReport]) -> dict[str, float]:
-    """Seconds of each part, on average, in the order of a tick."""
+    """Return the average seconds of each phase, in the order of a tick."""
     sums: dict[str, float] = {}
     for report in reports:
         for part, seconds in report.phases.items():

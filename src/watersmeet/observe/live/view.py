@@ -104,8 +104,14 @@ class LiveView(Listener):
         self._end(FAILED if error is not None else ENDED_WELL)
 
     def print(self, *printed: Any, **how: Any) -> None:
-        """`Console.print`, above the view, or without it where that has failed; waits until it is there.
-        Raises: what the terminal failed with."""
+        """Print as `Console.print` does, above the view, and wait until the text is on the terminal.
+
+        If the view has failed, print without it.
+
+        Raises:
+            OSError: the terminal failed.
+            WatersmeetError: the view failed with this error.
+        """
         text = self._terminal.render_text(*printed, **how)
         with self._lock:
             self._above.append((text, True))
@@ -119,7 +125,7 @@ class LiveView(Listener):
             self._print_waiting()
 
     def _print(self, line: str) -> None:
-        """A line that others print; is not waited for."""
+        """Queue a line that other code prints; do not wait for it."""
         told = Text.from_ansi(line)
         told.plain = printable(told.plain)
         text = self._terminal.render_text(told, highlight=False, soft_wrap=True)
@@ -136,7 +142,7 @@ class LiveView(Listener):
                 self._print_waiting()
 
     def _print_waiting(self) -> None:
-        """What waits, where nobody draws any more."""
+        """Print the queued texts when the view does not draw any longer."""
         with self._lock:
             texts = [text for text, _ in self._above]
             self._above.clear()
@@ -158,7 +164,7 @@ class LiveView(Listener):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """No view from now on."""
+        """Record the error and stop drawing the view."""
         self._failed = self._failed or error
         self._done.set()
         self._drawn.set()

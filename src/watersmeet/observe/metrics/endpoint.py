@@ -28,7 +28,7 @@ _FAMILIES = {figures.COUNTER: CounterMetricFamily, figures.GAUGE: GaugeMetricFam
 
 
 class Endpoint(Collector):
-    """What is shown at one address."""
+    """Metrics server at one address."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -43,25 +43,25 @@ class Endpoint(Collector):
 
     @property
     def url(self) -> str:
-        """Where that is."""
+        """Address of the metrics."""
         port = self.address.port if self._server is None else self._server.server_port
         return f"http://{Address(self.address.host, port).words}/metrics"
 
     @property
     def access(self) -> str:
-        """Who may see that, in words."""
+        """Description of who may read the metrics."""
         return describe_access(self._token, self.address)
 
     def watch(self, run: WatchedRun, token: AccessToken | None) -> RunMetrics:
-        """What is to be told of a run that is about to start, which is shown from now on.
+        """Return the listener of a run that is about to start; its metrics are shown from now on.
 
         Args:
-            token: what has to be sent to see it; None: nothing.
+            token: the token that a client must send to read the metrics; None: no token.
 
         Raises:
-            SpecError: one of that name runs already, or others that run are shown there to who has another
+            SpecError: a job of that name already runs, or other running jobs are shown there with another
                 token.
-            EngineError: nobody can listen there.
+            EngineError: the server cannot listen at the address.
         """
         with self._lock:
             metrics = self._runs.get(run.job)
@@ -89,7 +89,7 @@ class Endpoint(Collector):
             return metrics
 
     def collect(self) -> Iterable[Metric]:
-        """The families of all figures, with those of all jobs that run or have failed."""
+        """Yield the families of all figures for the jobs that run or have failed."""
         families: dict[figures.Figure, CounterMetricFamily | GaugeMetricFamily] = {}
         shown = {run.job: run for run in list(self._runs.values()) if run.state != RUN_ENDED}
         for run in shown.values():
@@ -121,7 +121,7 @@ class Endpoint(Collector):
         self._thread.start()
 
     def _guarded(self, app: Callable[..., Any]) -> Callable[..., Any]:
-        """The application, for who has the token."""
+        """Wrap the application so that it answers only requests with the token."""
 
         def answer(request: dict[str, Any], start: Callable[..., Any]) -> Any:
             if self._token is None or self._token.is_in_header(request.get("HTTP_AUTHORIZATION")):
@@ -132,8 +132,10 @@ class Endpoint(Collector):
         return answer
 
     def _look(self) -> None:
-        """Close the server, if there is nothing to be seen there any more. A run that is about to start waits
-        until the address is free; who asks for figures waits for nothing here."""
+        """Close the server if no job is left to show.
+
+        A run that is about to start waits until the address is free; metric requests do not wait here.
+        """
         with self._lock:
             if self._server is None or any(run.state != RUN_ENDED for run in self._runs.values()):
                 return
@@ -167,7 +169,7 @@ _LOCK = Lock()
 
 
 def endpoint_at(address: Address) -> Endpoint:
-    """That of this process; any free port is another one each time."""
+    """Return the endpoint of this process at `address`; port 0 gives a new endpoint each time."""
     with _LOCK:
         if not address.port:
             return Endpoint(address)

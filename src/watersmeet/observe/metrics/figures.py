@@ -45,13 +45,13 @@ class WarningCounts(logging.Handler):
         self._users, self._users_lock = 0, Lock()
 
     def begin(self) -> None:
-        """One more is interested."""
+        """Add one user; attach the handler to the logger."""
         with self._users_lock:
             self._users += 1
             logging.getLogger(LOGGER).addHandler(self)  # it is there once, however often it is added
 
     def end(self) -> None:
-        """One less is."""
+        """Remove one user; detach the handler after the last one."""
         with self._users_lock:
             self._users -= 1
             if not self._users:
@@ -226,7 +226,11 @@ class Readings:
         self._integers = integer_columns(plan)
 
     def read_tick(self, report: TickReport, result: ObservedTick, now_us: int) -> Iterator[MetricValue]:
-        """What a tick has come to. ``now_us``: the clock, for what is behind it."""
+        """Yield the metric values of a tick.
+
+        Args:
+            now_us: the clock, from which delays are computed.
+        """
         yield MetricValue(TICK, (), report.tick)
         if report.clock_us is not None:
             yield MetricValue(TICK_TIME, (), report.clock_us / 1e6)
@@ -280,12 +284,16 @@ class Readings:
 
 
 def _labels(query: str, side: str) -> tuple[str, str]:
-    """The query, and the input as users know it; of a way of holding its rows the input's."""
+    """Return the query and the input name that users know; for an arrangement, its input's."""
     return query, input_name(input_of(side))
 
 
 def readings_of_store(traffic: Mapping[str, int], requests: int) -> Iterator[MetricValue]:
-    """Of what was asked of a remote store. ``traffic``: bytes per direction."""
+    """Yield the metric values of the requests to a remote store.
+
+    Args:
+        traffic: bytes per direction.
+    """
     for direction, count in traffic.items():
         yield MetricValue(STORE_BYTES, (direction,), count)
     yield MetricValue(STORE_REQUESTS, (), requests)
@@ -303,7 +311,7 @@ STARTING, RUNNING, RUN_ENDED, FAILED = "starting", "running", "ended", "failed"
 
 
 def histograms() -> dict[Figure, Histogram]:
-    """Of ticks and their phases, of all jobs that are shown at one address."""
+    """Return histograms of ticks and their phases for all jobs that are shown at one address."""
     return {
         figure: Histogram(
             figure.name, figure.help, ("job", *figure.labels), registry=None, buckets=PHASE_BUCKETS
@@ -313,11 +321,11 @@ def histograms() -> dict[Figure, Histogram]:
 
 
 class RunMetrics(Listener):
-    """Of one job, over its runs in this process: what is counted goes on when it is started again.
+    """Metrics of one job over its runs in this process; counters continue when the job restarts.
 
     Args:
-        seconds: the histograms that its ticks go into.
-        when_over: called when a run of it is.
+        seconds: the histograms to which its ticks are added.
+        when_over: called when one of its runs ends.
     """
 
     def __init__(self, job: str, seconds: Mapping[Figure, Histogram], when_over: Callable[[], None]) -> None:
@@ -336,8 +344,10 @@ class RunMetrics(Listener):
         self._of_phases: dict[str, Histogram] = {}
 
     def begins(self, run: WatchedRun) -> None:
-        """A run of the job, which is about to start. What its last tick in this process has come to is shown
-        until the state is read."""
+        """Begin a run of the job, which is about to start.
+
+        The figures of its last tick in this process remain visible until the state is restored.
+        """
         with self._lock:
             self._figures, self._trigger_s = Readings(run.plan), run.trigger_s
             self.state, self._since = STARTING, None
@@ -378,7 +388,7 @@ class RunMetrics(Listener):
         self._when_over()
 
     def readings(self) -> Iterator[MetricValue]:
-        """All of now."""
+        """Yield all current metric values."""
         with self._lock:
             last, made, since, state = self._last, self._figures, self._since, self.state
             store, requests, notices = dict(self._store), self._requests, self._notices

@@ -220,7 +220,7 @@ class KeyClause:
 
 
 def key_clause(cursor: TokenCursor) -> KeyClause:
-    """A clause of the column list."""
+    """Read a PRIMARY KEY clause of the column list."""
     start = cursor.offset
     if cursor.accept("CONSTRAINT"):
         cursor.name("the constraint's name")
@@ -246,7 +246,10 @@ def _key_column(cursor: TokenCursor) -> str:
 
 
 def not_enforced(cursor: TokenCursor) -> None:
-    """NOT ENFORCED, which may be left out: the rows of a key are whatever its records make of them."""
+    """Accept an optional NOT ENFORCED and reject ENFORCED.
+
+    The records alone determine the rows of a key, so the engine enforces nothing.
+    """
     if cursor.looks_at("ENFORCED"):
         hint = "write PRIMARY KEY (…) NOT ENFORCED: each record replaces the row of its key"
         raise cursor.text.not_supported("a PRIMARY KEY that is ENFORCED is", cursor.offset, hint)
@@ -265,11 +268,13 @@ def key_of(
     error: OptionError,
     cursor: TokenCursor,
 ) -> PrimaryKey | None:
-    """The primary key of the source ``name``, which goes with all else that is said of it.
+    """Return the primary key of the source ``name``, or None if it has none.
+
+    Check that the key is consistent with the other options of the source.
 
     Args:
-        records: the format of its records.
-        error: a problem of the statement, of a message and a hint.
+        records: The format of its records.
+        error: Builds a problem of the statement from a message and a hint.
     """
     if not clauses:
         said = [
@@ -305,11 +310,12 @@ def checked_key(
     wrong: OptionError,
     words: Words,
 ) -> PrimaryKey:
-    """The primary key of these columns, which goes with all else that is said of the source ``name``.
+    """Return the primary key of the columns ``written``, checked against the source's options.
 
     Args:
-        wrong: a problem of the key, of a message and a hint.
-        words: of those who said it.
+        name: The source.
+        wrong: Builds a problem of the key from a message and a hint.
+        words: The terms of the interface (SQL or Python) in which the user declared the key.
     """
     traits, is_compared = connector_of(connector), fields.changes is not None
     if (traits.snapshot and not is_compared) or traits.own_rate:
@@ -355,7 +361,7 @@ def checked_key(
 
 
 def primary_key_problem(connector: str) -> tuple[str, str] | None:
-    """What is wrong with a PRIMARY KEY of such a sink, and what to do; None: nothing."""
+    """Return the problem and the hint for a PRIMARY KEY of such a sink; None if it is allowed."""
     if connector_of(connector).by_key:
         return None
     return (
@@ -365,7 +371,11 @@ def primary_key_problem(connector: str) -> tuple[str, str] | None:
 
 
 def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: TokenCursor) -> tuple[str, ...]:
-    """The columns by which rows of a sink take each other's place, spelled as declared. Raises: SqlError."""
+    """Return the columns by which rows of a sink replace each other, spelled as declared.
+
+    Raises:
+        SqlError: The sink cannot have this PRIMARY KEY.
+    """
 
     def wrong(message: str, hint: str | None) -> SqlError:
         return cursor.text.error(f'"{sink.name}": {message}', "primary-key", clauses[0].start, hint)

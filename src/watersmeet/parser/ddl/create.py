@@ -113,8 +113,11 @@ class TimeOf:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What one declaration gives. ``source`` None: it can only be written to. ``inferred``: gives the source
-    when it is first read, whose columns are not all declared."""
+    """Source and sink that one declaration defines.
+
+    ``source`` is None if the declaration can only be written to. ``inferred`` builds the source when
+    a statement first reads it; it is set when not all columns are declared.
+    """
 
     name: str
     source: Source | None
@@ -123,13 +126,17 @@ class Declaration:
 
 
 def declared_name(cursor: TokenCursor) -> str:
-    """The name, with IF NOT EXISTS before it."""
+    """Read the declared name, after an optional IF NOT EXISTS."""
     cursor.accept("IF", "NOT", "EXISTS")
     return cursor.take_dotted_name("a name")
 
 
 def read_declaration(cursor: TokenCursor, kind: str, name: str, infer: Infer | None = None) -> Declaration:
-    """The statement from behind its name. ``infer`` None: all columns have to be declared."""
+    """Read the part of a CREATE statement that follows its name.
+
+    Args:
+        infer: Infers columns that are not declared; None: the statement must declare all columns.
+    """
     start, problems = cursor.offset, len(cursor.text.problems)
     options: dict[str, str] = {}
     if cursor.accept("EXTERNAL", "NAME"):
@@ -184,13 +191,14 @@ def source_from_options(
     time: TimeOf | None,
     infer: Infer | None = None,
 ) -> Source:
-    """The source that a declaration with these options would give, without a text.
+    """Build the source that a declaration with these options would define, without a SQL text.
 
     Args:
-        columns: those that are declared; none: they are inferred.
-        time: its event time; None: it has none.
+        columns: The declared columns; if empty, they are inferred.
+        time: The event time; None: it has none.
 
-    Raises: SqlError, without a place.
+    Raises:
+        SqlError: The options have an error; the error has no location.
     """
     cursor, given = TokenCursor(Text(""), ()), dict(options)
     connector = _connector(None, given, cursor, 0)
@@ -217,7 +225,10 @@ def source_from_options(
 
 @dataclass
 class _InferredSource:
-    """The source of a declaration without all its columns, when it is asked for; a problem is raised once."""
+    """Source of a declaration without all its columns, built on first use.
+
+    It raises a problem only once.
+    """
 
     name: str
     connector: str
@@ -242,7 +253,7 @@ class _InferredSource:
         return self.source
 
     def columns(self) -> Sequence[Column]:
-        """Those that are declared and those that are inferred, in order."""
+        """Return the declared and the inferred columns, in order."""
         text = self.cursor.text
         if not connector_of(self.connector).files:
             raise text.error(
@@ -313,7 +324,7 @@ def _column_list(cursor: TokenCursor) -> _Columns:
 
 
 def _column(cursor: TokenCursor, before: _Columns) -> Column | None:
-    """A column of the records; None: it was a computed one, which is added."""
+    """Read a column of the records; for a computed column, add it and return None."""
     start = cursor.offset
     name = cursor.name("a column name")
     if name.lower() in before.names:
@@ -342,7 +353,11 @@ def _column(cursor: TokenCursor, before: _Columns) -> Column | None:
 
 
 def _option_list(cursor: TokenCursor, name: str, options: dict[str, str]) -> None:
-    """``('k' = 'v', k 'v', a.b = 5)``, added to ``options``; ``name``: whose options they are."""
+    """Read ``('k' = 'v', k 'v', a.b = 5)`` and add the options to ``options``.
+
+    Args:
+        name: The relation that the options belong to.
+    """
     cursor.expect("(")
     while not cursor.accept(")"):
         start = cursor.offset
@@ -387,7 +402,11 @@ def _source(
     start: int,
     by_files: bool = False,
 ) -> Source:
-    """``by_files``: columns were inferred."""
+    """Build the source of a declaration.
+
+    Args:
+        by_files: The columns were inferred from files.
+    """
     text = cursor.text
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)

@@ -24,9 +24,10 @@ from watersmeet.spec.model import Input, Insert, OutputMode, Query, Sink
 
 
 def read_index(cursor: TokenCursor, name: str, catalog: Catalog, sql: str) -> Insert:
-    """What follows the name of ``CREATE INDEX name``: a query of the job, whose rows go nowhere.
+    """Read the rest of ``CREATE INDEX name`` as a query of the job that has no sink.
 
-    Raises: SqlError.
+    Raises:
+        SqlError: The index has an error.
     """
     text = cursor.text
     cursor.expect("ON", "ON table (column, …)")
@@ -80,7 +81,7 @@ def _dotted_tokens(cursor: TokenCursor) -> list[Token]:
 
 
 def _select_all(table: Sequence[Token]) -> list[Token]:
-    """The tokens of SELECT * FROM the table, at its place in the text."""
+    """Return the tokens of SELECT * FROM the table, with the table's location in the text."""
     place = table[0]
 
     def token(kind: TokenType, text: str) -> Token:
@@ -95,7 +96,7 @@ def _select_all(table: Sequence[Token]) -> list[Token]:
 
 
 def _columns(cursor: TokenCursor, what: str) -> list[tuple[str, int]]:
-    """``(column, …)``: the names, and where they stand."""
+    """Read ``(column, …)`` and return each name with its offset in the text."""
     cursor.expect("(", "( and columns")
     names = []
     while True:
@@ -115,7 +116,11 @@ def _columns(cursor: TokenCursor, what: str) -> list[tuple[str, int]]:
 
 
 def _check(query: Query, text: Text, place: int) -> Input:
-    """The one input, of whose rows all are there as long as they are not deleted. Raises: SqlError."""
+    """Return the single input of an index, a table that retains each row until its deletion.
+
+    Raises:
+        SqlError: The query joins, groups or numbers rows, or its input is a stream.
+    """
     relation = query.relation
     if query.aggregation is not None or not isinstance(relation, Input) or relation.stages:
         raise text.not_supported(
@@ -143,7 +148,7 @@ def _resolve_column(table: Input, column: tuple[str, int], text: Text) -> str:
 
 
 def _check_types(key: Sequence[tuple[str, int]], table: Input, text: Text) -> None:
-    """A key has an equality."""
+    """Raise an error if a key column has a type that ``=`` cannot compare."""
     for column in key:
         declared = table.column(_resolve_column(table, column, text))
         for part in () if declared is None else declared.type.every:

@@ -37,7 +37,7 @@ OptionError = Callable[[str, str | None], SqlError]
 
 @dataclass(frozen=True)
 class Tombstones:
-    """How long deletes are remembered; None: not at all."""
+    """Time in µs for which deletes are remembered; None: not at all."""
 
     us: int | None
 
@@ -59,7 +59,11 @@ class SourceFields:
 
 
 def source_fields(options: Mapping[str, str], connector: str, error: OptionError) -> SourceFields:
-    """The options that are fields of a `Source`; ``idle_timeout`` and ``IDLE-TIMEOUT`` are one."""
+    """Read the options that are fields of a `Source`.
+
+    Names are compared without case and with - as _: ``idle_timeout`` and ``IDLE-TIMEOUT`` are one
+    option.
+    """
     named = {_plain(key): value for key, value in options.items()}
     default = connector_of(connector).max_ahead_us
     return SourceFields(
@@ -79,15 +83,20 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
 
 
 def connector_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that are fields of a `Source`, and without the connector's name; passwords
-    and the like are not shown."""
+    """Return the options that are neither fields of a `Source` nor the connector's name.
+
+    Passwords and other secrets are masked when shown.
+    """
     return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
 
 
 def changes_of(
     options: Mapping[str, str], columns: Sequence[Column], error: OptionError, *, keyed: bool
 ) -> ChangeColumn | None:
-    """The column of the records that says what becomes of rows; see `spec.options.changes`."""
+    """Return the column of the records that tells inserts from deletes.
+
+    See `spec.options.changes`.
+    """
     named = {_CHANGES[_plain(key)]: value for key, value in options.items() if _plain(key) in _CHANGES}
     return change_column(named, columns, error, keyed=keyed)
 
@@ -103,7 +112,7 @@ COLUMNS = "columns"
 
 
 def infers_columns(options: Mapping[str, str], error: OptionError) -> bool:
-    """Whether the columns that are not declared are to be inferred."""
+    """Return True if columns that are not declared are to be inferred."""
     written = next((value for key, value in options.items() if _plain(key) == COLUMNS), None)
     if written is not None and written.strip().lower() != "infer":
         raise error(
@@ -120,7 +129,10 @@ _OURS = (
 
 
 def is_same_option(one: str, other: str) -> bool:
-    """Whether two names are one option's; ours may be written with - and . for _, too."""
+    """Return True if two names denote the same option.
+
+    The engine's own options may be written with - and . instead of _.
+    """
     if _plain(one) in _OURS:
         return _plain(one) == _plain(other)
     return one.lower() == other.lower()
@@ -131,7 +143,7 @@ def _plain(key: str) -> str:
 
 
 def _partitions(written: str | None) -> tuple[str, ...]:
-    """Names with commas between; a lone number is how many, named 0, 1, …"""
+    """Split a comma-separated list of partition names; a single number N gives 0, 1, … N - 1."""
     if not written:
         return ()
     if written.strip().isdigit():
@@ -169,7 +181,10 @@ def _one_of(
 
 
 def _changes(written: str | None, error: OptionError) -> str | None:
-    """What is read as a whole changes by what is compared."""
+    """Read the option 'changes': SNAPSHOT, or None if it is not set.
+
+    With SNAPSHOT, each complete read is compared with the previous one to find the changes.
+    """
     if written is None or written.strip().lower() == SNAPSHOT:
         return None if written is None else SNAPSHOT
     raise error(
@@ -180,7 +195,7 @@ def _changes(written: str | None, error: OptionError) -> str | None:
 
 
 def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionError) -> float | None:
-    """How many rows are expected, for forecasts alone; a generator's are its rate."""
+    """Return the expected rows per second, used only for forecasts; of a generator, its rate."""
     written = named.get("rows_per_second")
     if connector_of(connector).own_rate:
         if written is not None:
@@ -200,7 +215,7 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
 def _read_limit(
     name: str, named: Mapping[str, str], read: Callable[[str], int | None], hint: str, error: OptionError
 ) -> int | None:
-    """A limit; None: there is none."""
+    """Read a limit from an option; None: there is no limit."""
     written = named.get(name, "none")
     value = read(written)
     if value is None and not is_none(written):
@@ -209,7 +224,7 @@ def _read_limit(
 
 
 def _read_refresh(named: Mapping[str, str], connector: str, error: OptionError) -> int | None:
-    """How often a table is looked at."""
+    """Return the interval at which a table is reread."""
     if "refresh" in named and connector_of(connector).refresh_us is None:
         raise error(
             f"a {connector} source has no option 'refresh'", "remove it: it is for tables of files and jdbc"
@@ -218,7 +233,7 @@ def _read_refresh(named: Mapping[str, str], connector: str, error: OptionError) 
 
 
 def _above_zero(written: str) -> float | None:
-    """A finite number above zero; None for any other text."""
+    """Parse a finite number above zero; return None for any other text."""
     try:
         value = float(written.strip())
     except ValueError:
@@ -238,14 +253,14 @@ def is_snapshot_source(
     fields: SourceFields,
     error: OptionError,
 ) -> bool:
-    """Whether the source ``name`` changes by what it held before and holds now.
+    """Return True if the changes of the source ``name`` are differences between complete reads.
 
     Args:
-        told_by_format: the format whose records tell changes by themselves, if it is one.
-        error: a problem of the statement, of a message and a hint.
+        told_by_format: The format whose records already are changes, if the source has one.
+        error: Builds a problem of the statement from a message and a hint.
 
     Raises:
-        SqlError: something else that is said of it does not go with that.
+        SqlError: Another option of the source contradicts 'changes' = 'snapshot'.
     """
     if fields.changes != SNAPSHOT:
         return False

@@ -40,7 +40,7 @@ def is_none(written: str) -> bool:
 
 
 def rows_in(written: str) -> int | None:
-    """A whole number above zero; None for any other text.
+    """Parse a whole number above zero; return None for any other text.
 
     >>> rows_in(" 10 "), rows_in("0"), rows_in("9" * 5000)
     (10, None, None)
@@ -49,7 +49,7 @@ def rows_in(written: str) -> int | None:
 
 
 def count_or_share(written: str) -> int | Fraction | None:
-    """A whole number, or a share of something: ``1 %``, ``0.01``. None for any other text.
+    """Parse a whole number or a share: ``1 %``, ``0.01``; return None for any other text.
 
     >>> count_or_share("0"), count_or_share("0.5 %"), count_or_share("0.01"), count_or_share("101 %")
     (0, Fraction(1, 200), Fraction(1, 100), None)
@@ -64,13 +64,15 @@ def count_or_share(written: str) -> int | Fraction | None:
 
 
 def units_in(written: str) -> int | None:
-    """A whole number, of units of a time; None for any other text."""
+    """Parse a whole number of time units; return None for any other text."""
     return int(written) if _UNITS_OF_TIME.fullmatch(written.strip()) else None
 
 
 def bytes_in(written: str, least: int = 1) -> int | None:
-    """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have. None: it is less, or
-    no size.
+    """Parse a size such as ``512 MB``, ``2g`` or ``1073741824`` and return the number of bytes.
+
+    A kilobyte has 1,024 bytes, as in Spark. Return None if the text is not a size or is below
+    ``least``.
 
     >>> bytes_in("2 KB"), bytes_in("1.5k"), bytes_in("0"), bytes_in("many"), bytes_in("9" * 400)
     (2048, 1536, None, None, None)
@@ -93,9 +95,12 @@ _HINT = "write a day-time interval, such as INTERVAL '10' SECONDS"
 
 
 def duration_us(duration: str | exp.Expression, text: Text | None = None) -> int:
-    """µs of an interval expression, or of a text: ``10 seconds``, ``10s``, ``INTERVAL '10' SECONDS``.
+    """Return the µs of an interval expression or of a text.
 
-    Raises: SqlError[bad-duration] for MONTH and YEAR, which have no fixed length, and for anything else.
+    Accepted texts: ``10 seconds``, ``10s``, ``INTERVAL '10' SECONDS``.
+
+    Raises:
+        SqlError: bad-duration: a MONTH or YEAR, which has no fixed length, or any other text.
     """
     if isinstance(duration, exp.Expression):
         return _expression_us(duration, text or Text(""))
@@ -128,7 +133,10 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
 
 
 def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
-    """The lag in the column's own unit: an interval for TIMESTAMP and DATE, an integer for integer times."""
+    """Return the lag in the column's own unit.
+
+    The lag is an interval for TIMESTAMP and DATE, and an integer for integer times.
+    """
     if kind not in INTEGERS and kind not in TIMES:
         raise text.error(
             f'"{column}" is {kind}, which cannot be an event time',

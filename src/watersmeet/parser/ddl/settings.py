@@ -134,7 +134,11 @@ class Settings:
         return problems
 
     def set(self, key: str, value: str, location: Location | None = None) -> None:
-        """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
+        """Set one setting.
+
+        Raises:
+            SqlError: The name is unknown, or the setting cannot have this value.
+        """
         name = setting_name(key)
         if name != _plain(key):
             deprecated_names.warn_of_earlier_name(key, name)
@@ -186,7 +190,7 @@ class Settings:
             raise SqlError(f'unknown setting "{key}"', code="unknown-setting", hint=hint, location=location)
 
     def _length(self, name: str, value: str, location: Location | None) -> int:
-        """Of event time: an interval, or a number."""
+        """Parse a length of event time: an interval or a whole number."""
         number = units_in(value)
         self.durations[name] = number is None
         try:
@@ -217,12 +221,15 @@ def _plain(key: str) -> str:
 
 
 def is_same_setting(one: str, other: str) -> bool:
-    """Whether two names are one setting's; those of Spark are as they are written."""
+    """Return True if two names denote the same setting.
+
+    Names of Spark settings have no other spelling.
+    """
     return setting_name(one) == setting_name(other) and not one.startswith("spark.")
 
 
 def as_text(value: object) -> str:
-    """A setting or option from Python as a text would have it.
+    """Format a setting or option from Python as a SQL text would write it.
 
     >>> as_text(True), as_text(9)
     ('true', '9')
@@ -260,7 +267,7 @@ def _time_zone(value: str, location: Location | None) -> str:
 
 
 def _run_setting(name: str, value: str, location: Location | None) -> str:
-    """As text for whoever runs the job."""
+    """Check a setting of the run and return it as text for the program that runs the job."""
     if name == "checkpoint":
         place = local_path(value)
         if place is not None and place.strip():

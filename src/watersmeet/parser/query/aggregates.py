@@ -54,7 +54,7 @@ class GroupedRows(Protocol):
     def partition(self) -> tuple[exp.Expression, ...]: ...
 
     def condition(self, select: exp.Select, text: Text) -> Expr | None:
-        """WHERE; what is wrong with it is reported."""
+        """Return the WHERE condition; report its problems."""
         ...
 
 
@@ -73,7 +73,10 @@ class AllRows:
 
 
 def is_grouped(query: exp.Expression) -> bool:
-    """Is it a SELECT that groups: by GROUP BY, HAVING, DISTINCT, or an aggregate in its list?"""
+    """Return True if the query is a SELECT that groups.
+
+    It groups by GROUP BY, HAVING, DISTINCT, or an aggregate in its list.
+    """
     if not isinstance(query, exp.Select):
         return False
     if any(query.args.get(clause) for clause in ("group", "having", "distinct")):
@@ -82,7 +85,11 @@ def is_grouped(query: exp.Expression) -> bool:
 
 
 def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
-    """The query over rows without windows, and its columns. Raises: Refused, with problems in ``text``."""
+    """Parse a grouping over rows without windows into a query and its columns.
+
+    Raises:
+        StatementRejected: ``text`` has the problems.
+    """
     if not select.args.get("distinct"):
         return parse_aggregation(select, rows, text, sql)
     before = len(text.problems)
@@ -105,7 +112,11 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
 def parse_aggregation(
     select: exp.Select, rows: GroupedRows, text: Text, sql: str
 ) -> tuple[Query, tuple[Column, ...]]:
-    """The query, and its columns. Raises: Refused, with the problems in ``text``."""
+    """Parse a SELECT that groups into a query and its columns.
+
+    Raises:
+        StatementRejected: ``text`` has the problems.
+    """
     before = len(text.problems)
     clause, where = _clause(select)
     grouping = Grouping(rows, text, clause, text.place(where))
@@ -133,7 +144,7 @@ def _clause(select: exp.Select) -> tuple[str, exp.Expression]:
 
 
 def _condition(having: Expr) -> Expr:
-    """As Spark's parser has it: what is no comparison is cast."""
+    """Cast a HAVING that is not a comparison to BOOLEAN, as Spark's parser does."""
     plain = having.unnest()
     if isinstance(plain, exp.Predicate | exp.Connector | exp.Not | exp.Boolean):
         return having
@@ -141,7 +152,10 @@ def _condition(having: Expr) -> Expr:
 
 
 def _without_aliases(having: Expr, select: exp.Select, rows: GroupedRows) -> Expr:
-    """HAVING with names of the SELECT's list replaced by what they stand for; columns go first."""
+    """Replace aliases of the SELECT list in HAVING by their expressions.
+
+    A column takes precedence over an alias of the same name.
+    """
     names: dict[str, Expr] = {
         item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
     }
@@ -205,7 +219,7 @@ class Grouping:
             )
 
     def _key(self, written: exp.Expr, select: exp.Select) -> Expr | None:
-        """What an item of GROUP BY stands for, resolved: an expression, a position or a name of the list."""
+        """Resolve an item of GROUP BY: an expression, a position or a name of the SELECT list."""
         item: Any = written
         if isinstance(written, exp.Literal) and not written.is_string and written.name.isdigit():
             number = int(written.name)
@@ -243,7 +257,7 @@ class Grouping:
         return cast(Expr, expr)
 
     def key_of(self, expr: Expr) -> str:
-        """The name of the key that the expression is; one more, if it is none yet."""
+        """Return the name of the key with this expression; add a key if none has it."""
         named = next((key.name for key in self.keys if key.expr == expr), None)
         if named is not None:
             return named
@@ -255,14 +269,14 @@ class Grouping:
     def query(
         self, condition: Expr | None, outputs: tuple[OutputColumn, ...], having: Expr | None, sql: str
     ) -> tuple[Query, tuple[Column, ...]]:
-        """The query, and its columns."""
+        """Build the query and its columns."""
         aggregation = self.aggregation(having)
         own = {column.name: column for column in aggregation.columns}
         columns = (column_of(o.name, o.expr, lambda node: own.get(node.name)) for o in outputs)
         return Query(self.rows.relation, condition, outputs, sql, aggregation), tuple(columns)
 
     def aggregation(self, having: Expr | None) -> Aggregation:
-        """What there is so far."""
+        """Build the aggregation from the keys and aggregates found so far."""
         window, scope = self.rows.window, self.rows.scope
         columns = []
         if window is not None:
@@ -281,7 +295,10 @@ class Grouping:
         )
 
     def check_partition(self, select: exp.Select) -> None:
-        """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""
+        """Report SESSION … PARTITION BY columns that differ from those of GROUP BY.
+
+        Sessions belong to groups, so both clauses must list the same columns.
+        """
         if not self.rows.partition:
             return
         wanted = [resolve_columns(part, self.rows.scope, self.text) for part in self.rows.partition]
@@ -314,7 +331,10 @@ class Grouping:
         return tuple(outputs)
 
     def above(self, written: Expr) -> Expr:
-        """An expression of SELECT or HAVING over the names of keys, aggregates and the window's columns."""
+        """Rewrite an expression of SELECT or HAVING over keys, aggregates and window columns.
+
+        The result mentions them by their names.
+        """
         if not check_grouped(written, self.text):
             return written
         before = len(self.text.problems)
@@ -344,8 +364,10 @@ class Grouping:
         return copied
 
     def _is_unknown_aggregate(self, node: Expr) -> bool:
-        """A function that is not known here, of columns that are not grouped by: only Spark can say, and it
-        makes sense only as an aggregate."""
+        """Return True if the node is an unknown function over columns that are not grouped by.
+
+        Only Spark knows the function, and here it makes sense only as an aggregate.
+        """
         if not isinstance(node, exp.Anonymous):
             return False
         keys = [key.expr for key in self.keys]
@@ -390,7 +412,10 @@ class Grouping:
         )
 
     def _as_written(self, node: exp.Column, written: Expr) -> exp.Column:
-        """The name by which a column was mentioned, where it is one of a join or a view beneath."""
+        """Return the name by which the user mentioned a column of an inner join or view.
+
+        Any other column is returned as it is.
+        """
         scope = self.rows.scope
         if scope.relation(node.table) is not None:
             return node
@@ -401,11 +426,14 @@ class Grouping:
         )
 
     def _is_end(self, node: Expr) -> bool:
-        """window_start or window_end of the rows' windows, which stand for themselves."""
+        """Return True if the node is window_start or window_end of the rows' windows.
+
+        These columns need no rewriting.
+        """
         return isinstance(node, exp.Column) and not node.table and node.name in WINDOW_COLUMNS
 
     def free(self, wanted: str) -> str:
-        """The name, or one like it, that no key or aggregate has."""
+        """Return the name, or a numbered variant of it, that no key or aggregate uses."""
         taken: Sequence[str] = [c.name.lower() for c in (*self.keys, *self.aggregates)]
         taken = [*taken, *WINDOW_COLUMNS]
         name, number = wanted, 1

@@ -64,7 +64,7 @@ class Flow:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Of its own ways, not of stages beneath."""
+        """Sources that this flow reads directly, without those of its stages."""
         return tuple(way.origin for way in self.ways if isinstance(way.origin, Source))
 
     @property
@@ -95,7 +95,10 @@ class FlowError(Exception):
 
 
 def flow_of(source: Source) -> Flow:
-    """The source as declared, with its computed columns; its own event times are ordered."""
+    """Return the flow of a source as declared, with its computed columns.
+
+    The event times of the source are ordered.
+    """
     named: list[tuple[Column, Expr]] = [(own, column_node(own.name)) for own in source.row_columns]
     of_rows = [own for own in source.computed if own.column.name != said_by(source)]
     for added, (column, value, place) in enumerate(of_rows):
@@ -107,7 +110,11 @@ def flow_of(source: Source) -> Flow:
 
 
 def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:
-    """The rows of a join as a stream: a stage. ``values``, aligned with ``columns``, mention its inputs."""
+    """Return the rows of a join as a stream, as a stage.
+
+    Args:
+        values: Expressions over the inputs of the join, aligned with ``columns``.
+    """
     outputs = (
         OutputColumn(column.name, value, value.sql("spark").replace("`", ""))
         for column, value in zip(columns, values, strict=True)
@@ -116,13 +123,20 @@ def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr]
 
 
 def query_flow(stage: Query, columns: Sequence[Column]) -> Flow:
-    """The rows of a query as a stream. ``columns``: its outputs, of different names."""
+    """Return the rows of a query as a stream.
+
+    Args:
+        columns: The outputs of the query, with distinct names.
+    """
     times = {n: None for n, output in enumerate(stage.outputs) if output_time(stage, output.expr) is not None}
     return Flow(tuple(columns), (Way(stage, tuple(column_node(c.name) for c in columns), lags=times),))
 
 
 def impose_order(flow: Flow, position: int, lag: int) -> Flow:
-    """IMPOSE_ORDER of one column. Over a UNION ALL each branch is ordered by itself, like partitions are."""
+    """Apply IMPOSE_ORDER to one column.
+
+    Over a UNION ALL each branch is ordered separately, as partitions are.
+    """
     name = flow.columns[position].name
     if any(position in way.lags for way in flow.ways):
         raise FlowError(
@@ -141,7 +155,10 @@ def impose_order(flow: Flow, position: int, lag: int) -> Flow:
 
 
 def filter_flow(flow: Flow, condition: Expr) -> Flow:
-    """WHERE; ``condition`` mentions the flow's columns. Above an ordering, rows that fail count for time."""
+    """Apply a WHERE to a flow; ``condition`` mentions the flow's columns.
+
+    Rows that a filter above an ordering drops still advance event time.
+    """
 
     def one(way: Way) -> Way:
         own = _inline_columns(condition, flow, way)
@@ -153,11 +170,12 @@ def filter_flow(flow: Flow, condition: Expr) -> Flow:
 
 
 def project_flow(flow: Flow, columns: Sequence[Column], exprs: Sequence[Expr]) -> Flow:
-    """SELECT; ``exprs`` mention the flow's columns.
+    """Apply a SELECT to a flow; ``exprs`` mention the flow's columns.
 
-    An event time under another name stays one; a computed one is none. An ordering column that is not
-    selected is no event time of the result any more: it is not judged for lateness and moves no watermark,
-    and filters above an ordering of which nothing is left simply take rows off the stream.
+    A renamed event time stays an event time; a computed one does not. An ordering column that is not
+    selected stops being an event time of the result: it does not make rows late and advances no
+    watermark. When a flow loses all its ordering columns, filters above the ordering simply drop rows
+    of the stream.
     """
     position = {column.name: i for i, column in enumerate(flow.columns)}
     passed = {}
@@ -179,7 +197,10 @@ MAX_BRANCHES = 5_000
 
 
 def union_all(flows: Sequence[Flow]) -> Flow:
-    """UNION ALL by position; names are the first one's. Event times are those that every branch orders."""
+    """Combine flows by UNION ALL, by position, with the column names of the first.
+
+    The event times are the columns that every branch orders.
+    """
     branches = sum(len(flow.ways) for flow in flows)
     if branches > MAX_BRANCHES:
         raise FlowError(
@@ -215,10 +236,11 @@ def union_all(flows: Sequence[Flow]) -> Flow:
 
 
 def _cast(way: Way, flow: Flow, columns: Sequence[Column], has_stages: bool) -> Way:
-    """The way with its columns cast to those of the whole.
+    """Cast the columns of a way to the column types of the whole UNION ALL.
 
-    Rows of sources alone are stored with those casts only by which they have been known before: they meet in
-    one type anyway. What is computed of them is computed per branch, and needs all casts.
+    Without stages, rows are stored with only the casts that change `Column.identity_type`, which
+    identifies them in existing state; branches are compared in one type anyway. With stages, values
+    are computed per branch and need all casts.
     """
 
     def one(expr: Expr, own: Column, wanted: Column) -> Expr:
@@ -235,27 +257,30 @@ def _cast(way: Way, flow: Flow, columns: Sequence[Column], has_stages: bool) -> 
 
 
 def _push_filters_down(way: Way) -> Way:
-    """With no ordering left, filters above it are filters beneath."""
+    """Move filters above the ordering below it if the way has no ordering left."""
     if way.lags or way.above is None or isinstance(way.origin, Query):
         return way
     return replace(way, beneath=join_conditions(way.beneath, way.above), above=None)
 
 
 def _inline_columns(expr: Expr, flow: Flow, way: Way) -> Expr:
-    """``expr`` over the flow's columns → over the way's source columns."""
+    """Rewrite ``expr`` over the flow's columns into one over the way's source columns."""
     by_name = {column.name: own for column, own in zip(flow.columns, way.columns, strict=True)}
     return substitute_columns(expr, lambda node: by_name[node.name])
 
 
 def table_of(flow: Flow, alias: str) -> Input:
-    """A flow of one source without event times as a table that rows meet as it is in their tick."""
+    """Return a flow of one source without event times as a table.
+
+    Rows match the table's content as of their tick.
+    """
     (way,) = flow.ways
     assert isinstance(way.origin, Source)
     return Input(alias, flow.columns, (), (Branch(way.origin, way.columns, way.beneath, way.above),), True)
 
 
 def input_of(flow: Flow, alias: str) -> Input:
-    """The flow as an input of a query."""
+    """Return the flow as an input of a query."""
     times = flow.event_times
     branches = tuple(_branch(way, times) for way in flow.ways)
     return Input(alias, flow.columns, tuple(flow.columns[i].name for i in times), branches)
@@ -275,7 +300,7 @@ def _branch(way: Way, times: Sequence[int]) -> Branch | StageBranch:
 
 
 def pad_scope(scope: Scope, where: exp.Expr, text: Text) -> Scope:
-    """The scope above a join that pads this side with NULLs."""
+    """Return the scope above a join that pads this side with NULLs."""
     relations = tuple(_padded_relation(named, where, text) for named in scope.relations)
     merged = tuple(_padded_merged(merged_column, scope) for merged_column in scope.merged)
     return replace(scope, relations=relations, merged=merged)
@@ -317,7 +342,10 @@ def _unless_padded(value: Expr, present: Expr) -> Expr:
 
 
 def _present(named: NamedRelation) -> Expr | None:
-    """A condition that every row of the relation meets, and no padded one; None: there is none."""
+    """Return a condition that is true for each row of the relation and not for padded rows.
+
+    Return None if no such condition exists.
+    """
     if named.relation is None:
         return None
     always = [i for i in _never_padded_inputs(named.relation) if _sure_times(i)]
@@ -328,7 +356,7 @@ def _present(named: NamedRelation) -> Expr | None:
 
 
 def _sure_times(i: Input) -> list[str]:
-    """Event times that no row of the input lacks."""
+    """Return the event times of the input that are never NULL."""
     return [column for column in i.event_times if not may_be_null(i, column)]
 
 
@@ -343,7 +371,7 @@ def _make_or(first: Expr, second: Expr) -> Expr:
 
 
 def _never_padded_inputs(relation: Relation) -> Iterator[Input]:
-    """Inputs of which every row of the relation has one: no join beneath pads them."""
+    """Yield the inputs that no inner join pads: each row of the relation has a row of them."""
     if isinstance(relation, Input):
         yield relation
         return
@@ -368,7 +396,10 @@ class JoinedView:
     values: tuple[Expr, ...]
 
     def with_alias(self, alias: str) -> JoinedView:
-        """With that alias before those of the inputs; without a name of its own as it is."""
+        """Return a copy whose inputs have that alias as a prefix.
+
+        An empty alias returns the view unchanged.
+        """
         if not alias:
             return self
         names = {visible.alias: f"{alias}.{visible.alias}" for visible in inputs_of(self.relation)}
@@ -379,12 +410,12 @@ class JoinedView:
         )
 
     def named(self, alias: str) -> NamedRelation:
-        """What a query can mention of it."""
+        """Return the relation that a query can mention by ``alias``."""
         return NamedRelation(alias, self.columns, self.values, self.relation)
 
 
 def filter_join(relation: Join, condition: Expr) -> Join:
-    """WHERE of a view or sub-query: it takes rows off before anything above sees them."""
+    """Apply the WHERE of a view or subquery, which drops rows before outer queries see them."""
     return replace(relation, where=join_conditions(relation.where, condition))
 
 

@@ -39,11 +39,13 @@ class _HintName:
 def with_hints(
     relation: Relation, select: exp.Expression, named: Mapping[str, Relation], text: Text
 ) -> Relation:
-    """The relation, with those inputs marked that the SELECT's hints name; what is wrong goes to ``text``.
+    """Return the relation with the inputs marked that the SELECT's hints name.
+
+    Problems are added to ``text``.
 
     Args:
-        relation: what the SELECT's FROM makes.
-        named: what stands in FROM under a name of its own.
+        relation: The relation that the SELECT's FROM builds.
+        named: The items of FROM that have their own names.
     """
     own: dict[str, _HintName] = {}
     for hint in _hints_of(select, text):
@@ -150,7 +152,7 @@ def _check_join(join: Join, own: Mapping[str, _HintName], text: Text) -> None:
 
 
 def _hints_of(select: exp.Expression, text: Text) -> list[_HintName]:
-    """The names in the SELECT's hints; those that are not known are reported."""
+    """Return the names in the SELECT's hints; report unknown hints."""
     hint = select.args.get("hint")
     start = None if hint is None else hint.meta.get("start")
     hints: list[_HintName] = []
@@ -193,7 +195,7 @@ def _read(text: Text, start: int, end: int) -> Iterable[_HintName]:
 
 
 def _plans(names: Sequence[_HintName], offset: int, text: Text) -> list[_HintName]:
-    """The one plan that is named."""
+    """Return the single plan that the hint names; report any other content."""
     choices = {choice.value: choice for choice in PlanChoice}
     if len(names) != 1 or names[0].name.lower() not in choices:
         text.problem(f"{_PLAN} needs one of {', '.join(choices)}", "bad-hint", offset, _KNOWN)

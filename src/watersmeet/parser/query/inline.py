@@ -22,7 +22,11 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
 def operand(expr: Expr, place: Expr | None = None) -> Expr:
-    """A copy that can stand beside any operator. ``place``: what it is to replace."""
+    """Return a copy that can be an operand of any operator.
+
+    Args:
+        place: The node that the copy replaces.
+    """
     if place is not None and isinstance(place.parent, _ARITHMETIC):
         number = expr.unnest()
         kind = number_type(number.this if isinstance(number, exp.Neg) else number)
@@ -32,7 +36,11 @@ def operand(expr: Expr, place: Expr | None = None) -> Expr:
 
 
 def substitute_columns(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
-    """A copy in which each column is replaced. Raises: SqlError where it becomes too large."""
+    """Return a copy in which ``value`` replaces each column.
+
+    Raises:
+        SqlError: The expression becomes too large.
+    """
 
     def one(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column):
@@ -52,7 +60,7 @@ def substitute_columns(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
 
 
 def join_conditions(first: Expr | None, second: Expr) -> Expr:
-    """The AND of two conditions; None is TRUE."""
+    """Combine two conditions with AND; None is TRUE."""
     if first is None:
         return second
     return exp.And(this=_parenthesize_connector(first), expression=_parenthesize_connector(second))
@@ -64,5 +72,8 @@ def _parenthesize_connector(expr: Expr) -> Expr:
 
 
 def _is_atom(expr: Expr) -> bool:
-    """Can it stand as an operand without parentheses? (AND and the like are functions, too, in sqlglot.)"""
+    """Return True if the expression can be an operand without parentheses.
+
+    In sqlglot, AND and the like are functions, too.
+    """
     return isinstance(expr, exp.Dot) or (isinstance(expr, _ATOMS) and expr.key not in _OPERATORS)

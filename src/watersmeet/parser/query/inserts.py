@@ -32,10 +32,10 @@ _NO_WORDS = (TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER)
 
 
 def split_emit(tokens: Sequence[Token], text: Text) -> tuple[Sequence[Token], OutputMode | None]:
-    """The statement without its EMIT, and what that asks for; None: it has none.
+    """Split the EMIT off a statement; return the rest and the output mode, or None without EMIT.
 
     Raises:
-        SqlError: an EMIT that stands elsewhere, or asks for something else.
+        SqlError: The EMIT has a wrong place or an unknown mode.
     """
     place = _first(tokens)
     if place is None:
@@ -58,7 +58,7 @@ def refuse_emitted(tokens: Sequence[Token], text: Text) -> None:
 
 
 def _first(tokens: Sequence[Token]) -> int | None:
-    """Where EMIT is no name of a table or column, nor an alias."""
+    """Return the position of EMIT, where it is neither an alias nor a table or column name."""
     for place, token in enumerate(tokens):
         if token.text.upper() != "EMIT" or token.token_type in _NO_WORDS or place == 0:
             continue
@@ -77,7 +77,7 @@ _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
 def insert_target(cursor: TokenCursor, catalog: Catalog) -> tuple[Sink, tuple[str, ...] | None]:
-    """``INTO [TABLE] name [(columns)]``, from behind INSERT."""
+    """Read ``INTO [TABLE] name [(columns)]``, which follows INSERT."""
     if cursor.looks_at("OVERWRITE"):
         raise cursor.text.not_supported(
             "INSERT OVERWRITE is", cursor.offset, "use INSERT INTO: a stream only appends rows"
@@ -110,7 +110,7 @@ def names_before_insert(cursor: TokenCursor) -> Sequence[Token]:
 
 
 def prepend_ctes(names: Sequence[Token], query: Sequence[Token]) -> Sequence[Token]:
-    """The query with these names in its WITH."""
+    """Add these names to the WITH of the query."""
     if names and query and query[0].token_type is TokenType.WITH:
         first = query[0]
         comma = Token(TokenType.COMMA, ",", first.line, first.col, first.start, first.end)
@@ -119,7 +119,7 @@ def prepend_ctes(names: Sequence[Token], query: Sequence[Token]) -> Sequence[Tok
 
 
 def _parse_column_list(cursor: TokenCursor, sink: Sink) -> tuple[str, ...] | None:
-    """The column list, spelled as the sink declares them."""
+    """Read the column list, spelled as the sink declares its columns; None: there is none."""
     ahead = cursor.peek(1)
     if not cursor.looks_at("(") or (ahead is not None and ahead.text.upper() in ("SELECT", "WITH")):
         return None
@@ -145,7 +145,10 @@ def _parse_column_list(cursor: TokenCursor, sink: Sink) -> tuple[str, ...] | Non
 
 
 def free_name(wanted: str, taken: Sequence[str]) -> str:
-    """``delivered``, ``delivered-2``, …: stable as long as the INSERTs into one sink keep their order."""
+    """Return the first free name of ``delivered``, ``delivered-2``, …
+
+    Names are stable as long as the INSERTs into one sink keep their order.
+    """
     lowered = {name.lower() for name in taken}
     name, number = wanted, 1
     while name.lower() in lowered:
@@ -157,7 +160,11 @@ def free_name(wanted: str, taken: Sequence[str]) -> str:
 def insert_of(
     name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None, int | None], text: Text
 ) -> Insert:
-    """The INSERT with its outputs named, ordered and typed as the sink wants them. Raises: SqlError."""
+    """Build the INSERT with its outputs named, ordered and typed as the sink declares them.
+
+    Raises:
+        SqlError: The outputs do not fit the sink.
+    """
     query, listed, start = parsed
     outputs = query.outputs
     wanted = listed or (tuple(column.name for column in sink.columns) if sink.columns else None)
@@ -181,7 +188,10 @@ def insert_of(
 
 
 def _coerce_output(column: Column, outputs: Sequence[OutputColumn], query: Query) -> OutputColumn:
-    """The output for a sink's column: cast to its type where that is another; NULL where none is given."""
+    """Return the output for a column of a sink.
+
+    Cast it to the column's type if the types differ; return NULL if the query selects no such column.
+    """
     output = next((candidate for candidate in outputs if candidate.name == column.name), None)
     if output is None:
         null = null_of(column.type)

@@ -49,10 +49,12 @@ def using_columns(
     kind: JoinKind,
     text: Text,
 ) -> tuple[tuple[MergedColumn, ...], list[Expr]]:
-    """USING as equalities, and its columns as one each: COALESCE for FULL, else the side never padded.
+    """Build the equalities of a USING and its merged columns.
+
+    A merged column is a COALESCE for FULL, otherwise the column of the side that is never padded.
 
     Args:
-        above: what the names of both sides stand for above the join.
+        above: The scopes of both sides above the join, where sides may be padded.
     """
     conjuncts: list[Expr] = []
     merged = above[0].merged + above[1].merged
@@ -74,8 +76,11 @@ def using_columns(
 def order_of(
     above: tuple[Scope, Scope], merged: tuple[MergedColumn, ...], names: list[exp.Expression]
 ) -> tuple[Member, ...]:
-    """The columns of a star above a join, as in Spark: those of USING in its order, once, then those of the
-    left side and of the right one."""
+    """Return the columns of a star above a join, in Spark's order.
+
+    The columns of USING come first, in its order and once each, then those of the left side, then
+    those of the right side.
+    """
     left, right = (scope.places() for scope in above)
     firsts: list[Member] = []
     gone: set[Member] = set()
@@ -88,7 +93,7 @@ def order_of(
 
 
 def natural_columns(sides: tuple[Scope, Scope]) -> list[exp.Expression]:
-    """The columns of a NATURAL JOIN: those that both sides have under one name, spelled alike."""
+    """Return the columns of a NATURAL JOIN: those of both sides with the same name and spelling."""
     left, right = ([column.name for column in scope.star()] for scope in sides)
     return [exp.to_identifier(name, quoted=True) for name in dict.fromkeys(left) if name in right]
 
@@ -124,7 +129,10 @@ _AS_IT_IS = "each row is joined with the table as of its tick"
 
 
 def is_as_of(item: exp.Expression) -> bool:
-    """Is the FROM item a table with FOR SYSTEM_TIME AS OF (or TIMESTAMP AS OF, VERSION AS OF)?"""
+    """Return True if the FROM item is a table with FOR SYSTEM_TIME AS OF.
+
+    TIMESTAMP AS OF and VERSION AS OF count, too.
+    """
     return isinstance(item, exp.Table) and item.args.get("version") is not None
 
 
@@ -254,11 +262,14 @@ def joined_select(
     *,
     by_position: bool = False,
 ) -> JoinedView:
-    """A view's or sub-query's SELECT that joins, or is over one that does. Raises: Refused, SqlError.
+    """Parse the SELECT of a view or subquery that joins, or that reads one that joins.
 
     Args:
-        first: what FROM names, and its alias, where that has been read already.
-        by_position: names of its columns count for nothing.
+        first: The relation that FROM names and its alias, if it is already parsed.
+        by_position: The caller ignores the names of the columns.
+
+    Raises:
+        StatementRejected, SqlError: The SELECT has errors.
     """
     before = len(text.problems)
     start = parse_from_item(select.args["from_"].this, read, text) if first is None else part_of(*first)
@@ -274,7 +285,7 @@ def joined_select(
 
 
 def rows_of(part: FromItem, select: exp.Select, read: Read, text: Text) -> tuple[FromItem, Expr | None]:
-    """FROM with its joins, from its first item on, and what WHERE asks of their rows."""
+    """Parse FROM with its joins, starting at its first item, and the remaining WHERE condition."""
     part = _apply_joins(part, select, read, text)
     where, rest = select.args.get("where"), None
     if where is not None:
@@ -289,8 +300,10 @@ def rows_of(part: FromItem, select: exp.Select, read: Read, text: Text) -> tuple
 
 
 def _existence(part: FromItem, where: exp.Expression, read: Read, text: Text) -> tuple[FromItem, Expr | None]:
-    """EXISTS, IN (SELECT …) and NOT EXISTS among the conjuncts of WHERE as SEMI and ANTI joins, and the other
-    conjuncts."""
+    """Convert EXISTS, IN (SELECT …) and NOT EXISTS in WHERE to SEMI and ANTI joins.
+
+    Return the joined item and the other conjuncts.
+    """
     rest: list[exp.Expression] = []
     for conjunct in _conjuncts(where):
         inner = conjunct.unnest()
@@ -307,7 +320,11 @@ def _existence(part: FromItem, where: exp.Expression, read: Read, text: Text) ->
 
 
 def _rewrite_in(part: FromItem, predicate: exp.In, kind: JoinKind, text: Text) -> exp.Expression:
-    """``x IN (SELECT y FROM …)`` as EXISTS (SELECT y FROM … WHERE x = y). Raises: SqlError for NOT IN."""
+    """Rewrite ``x IN (SELECT y FROM …)`` as EXISTS (SELECT y FROM … WHERE x = y).
+
+    Raises:
+        SqlError: The predicate is NOT IN.
+    """
     if kind is JoinKind.ANTI:
         raise text.not_supported(
             "NOT IN (SELECT …) is",
@@ -396,10 +413,10 @@ def _condition(expr: Expr, scope: Scope, text: Text, clause: str | None = None) 
 
 
 def parse_from_item(item: exp.Expression, read: Read, text: Text, taken: Collection[str] = ()) -> FromItem:
-    """A FROM item with the joins that belong to it: ``a``, ``(a JOIN b ON …)``, ``a JOIN b … ON`` nested.
+    """Parse a FROM item with its joins: ``a``, ``(a JOIN b ON …)``, nested ``a JOIN b … ON``.
 
     Args:
-        taken: names that a sub-query without one does not get.
+        taken: Names that a subquery without a name must not get.
     """
     inner = item.this if isinstance(item, (exp.Subquery, exp.Paren)) else None
     if isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias:
@@ -480,7 +497,10 @@ def _join(left: FromItem, join: exp.Join, read: Read, text: Text) -> FromItem:
 
 
 def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text, left: FromItem) -> FromItem:
-    """The right side of a join: a FROM item, or a table that rows of the left side meet as it is."""
+    """Parse the right side of a join: a FROM item, or a table FOR SYSTEM_TIME AS OF.
+
+    Rows of the left side match such a table's content as of their tick.
+    """
     if not is_as_of(item):
         return parse_from_item(item, read, text, left.aliases)
     assert isinstance(item, exp.Table)
@@ -498,7 +518,10 @@ MAX_INPUTS = 100
 
 
 def _check_names(left: FromItem, right: FromItem, where: exp.Expression, text: Text) -> None:
-    """No name twice, not inside of sub-queries or behind SEMI joins either: watermark keys hold them."""
+    """Raise an error if two inputs have the same name, or if a join has too many inputs.
+
+    Names inside subqueries and on the right of SEMI joins count, because watermark keys contain them.
+    """
     names = {alias.lower() for alias in left.aliases}
     inputs = [i for part in (left, right) for i in inputs_of(part.relation)]
     if len(inputs) > MAX_INPUTS:

@@ -24,7 +24,7 @@ _NAME = "row_number"
 
 
 def is_ranked(query: exp.Expression) -> bool:
-    """Is it a SELECT with ROW_NUMBER() OVER (…) in its list?"""
+    """Return True if the query is a SELECT with ROW_NUMBER() OVER (…) in its list."""
     return isinstance(query, exp.Select) and any(map(_is_number, query.expressions))
 
 
@@ -34,7 +34,11 @@ def _is_number(item: exp.Expr) -> bool:
 
 
 def ranked_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
-    """The query over the rows, and its columns. Raises: Refused, with problems in ``text``."""
+    """Parse a SELECT with ROW_NUMBER() into a query over the rows and its columns.
+
+    Raises:
+        StatementRejected: ``text`` has the problems.
+    """
     before = len(text.problems)
     places = [place for place, item in enumerate(select.expressions) if _is_number(item)]
     if len(places) > 1:
@@ -99,7 +103,7 @@ def _check(window: exp.Window, text: Text) -> None:
 
 
 def _over(expr: Expr, clause: str, rows: AllRows, text: Text) -> Expr:
-    """An expression of PARTITION BY or ORDER BY; what is wrong with it is reported."""
+    """Resolve an expression of PARTITION BY or ORDER BY; report its problems."""
     if not check_expression(expr, text, repeatable=True):
         return expr
     before = len(text.problems)

@@ -47,7 +47,7 @@ _RESERVED = frozenset(
 
 
 def identifier(name: str) -> exp.Identifier:
-    """A name that survives being written out; quoted only where it must be."""
+    """Return an identifier that survives formatting as SQL, quoted only where necessary."""
     plain = _PLAIN_NAME.match(name) is not None and name.lower() not in _RESERVED
     return exp.to_identifier(name, quoted=not plain)
 
@@ -75,7 +75,7 @@ class NamedRelation:
     sources: tuple[Source, ...] = ()
 
     def find(self, name: str) -> Column | None:
-        """As Spark looks names up: in any case, spelled as declared."""
+        """Find a column as Spark does: ignore case; the result is spelled as declared."""
         lowered = name.lower()
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
@@ -92,7 +92,7 @@ class MergedColumn:
 
 @dataclass(frozen=True)
 class ResolvedColumn:
-    """What a star or name gives."""
+    """Column that a star or a name resolves to."""
 
     name: str
     expr: Expr
@@ -103,10 +103,10 @@ class ResolvedColumn:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names may refer to.
+    """Relations and columns that names may refer to.
 
-    ``qualify``: columns come out as ``alias.column``, else bare. ``order``: that of a star, where a USING has
-    changed it; see `places`.
+    ``qualify``: names resolve to ``alias.column``, otherwise to the bare column. ``order``: the order
+    of a star, if a USING has changed it; see `places`.
     """
 
     relations: tuple[NamedRelation, ...]
@@ -118,18 +118,18 @@ class Scope:
         return next((named for named in self.relations if named.alias.lower() == alias.lower()), None)
 
     def column(self, named: NamedRelation, column: Column) -> Expr:
-        """What a name stands for: a column of an input, or the expression that a sub-query has for it."""
+        """Return the expression of a column: a column of an input, or the value in a subquery."""
         if named.relation is not None:
             return named.values[named.columns.index(column)].copy()
         return column_node(column.name, named.alias if self.qualify else None)
 
     def type_of(self, node: exp.Column) -> SqlType:
-        """The declared type of a resolved column."""
+        """Return the declared type of a resolved column."""
         column = self.column_of(node)
         return UNKNOWN if column is None else column.type
 
     def column_of(self, node: exp.Column) -> Column | None:
-        """That which a resolved name means."""
+        """Find the column that a resolved name refers to, or return None."""
         for named in self.relations:
             if named.relation is not None:
                 inner = next((i for i in inputs_of(named.relation) if i.alias == node.table), None)
@@ -143,7 +143,7 @@ class Scope:
         return None
 
     def candidates(self, name: str) -> list[ResolvedColumn]:
-        """All that an unqualified name may mean; the columns of one USING count once."""
+        """Return all columns that an unqualified name may mean; the columns of one USING count once."""
         merged = next((m for m in self.merged if m.name.lower() == name.lower()), None)
         members = merged.members if merged else frozenset()
         candidates = []
@@ -158,7 +158,7 @@ class Scope:
         return candidates
 
     def star(self) -> Iterator[ResolvedColumn]:
-        """All columns of all relations, in `places`."""
+        """Yield all columns of all relations, in the order of `places`."""
         for alias, name in self.places():
             owner = next((m for m in self.merged if (alias, name) in m.members), None)
             if owner is not None:
@@ -171,13 +171,13 @@ class Scope:
             )
 
     def places(self) -> tuple[Member, ...]:
-        """(alias, column) of all columns, in the order of a star; of a USING's one for all."""
+        """Return (alias, column) of all columns in the order of a star; one for each USING column."""
         if self.order is not None:
             return self.order
         return tuple((named.alias, column.name) for named in self.relations for column in named.columns)
 
     def star_of(self, named: NamedRelation) -> Iterator[ResolvedColumn]:
-        """All columns of one relation, those of a USING first."""
+        """Yield all columns of one relation, those of a USING first."""
         places = self.places()
         first = {
             member: places.index(place)
@@ -212,12 +212,13 @@ again and again."""
 def resolve_columns(
     expr: Expr, scope: Scope, text: Text, clause: str | None = None, aliases: Aliases | None = None
 ) -> Expr:
-    """A copy with every column resolved; names that mean nothing are reported and left as they are, and so is
-    what Spark would refuse.
+    """Return a copy with every column resolved.
+
+    Report unknown names, and leave them unchanged; report what Spark would reject, too.
 
     Args:
-        clause: that whose condition it is.
-        aliases: what names that are no column may stand for.
+        clause: The clause whose condition the expression is.
+        aliases: Expressions for names that are not columns.
     """
 
     named = 0
@@ -320,7 +321,7 @@ def _resolve_unqualified(
 
 
 def _inside_hint(name: str, scope: Scope) -> str | None:
-    """For an input that stands inside of a view or sub-query, where only the SELECT of that sees it."""
+    """Return a hint for an input inside a view or subquery, which only the inner SELECT sees."""
     for named in scope.relations:
         inner = [] if named.relation is None else [i.alias.lower() for i in inputs_of(named.relation)]
         if f"{named.alias}.{name}".lower() in inner:
@@ -362,7 +363,10 @@ def hidden_hint(name: str, sources: Iterable[Source]) -> str | None:
 
 
 def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[ResolvedColumn] | None:
-    """Of ``x.*`` where ``x`` is a STRUCT, or a STRUCT in one; None: it is none."""
+    """Return the columns of ``x.*`` where ``x`` is a STRUCT or a STRUCT inside one.
+
+    Return None if ``x`` is neither.
+    """
     first, *rest = path
     named = scope.relation(first.name) if rest else None
     column = named.find(rest[0].name) if named is not None else None
@@ -393,7 +397,10 @@ def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[ResolvedColumn] | 
 def _fields(
     expr: Expr, kind: SqlType, fields: Sequence[exp.Identifier], text: Text, node: exp.Column
 ) -> exp.Expression:
-    """``column.field.field``; of an ARRAY the fields of its elements, of a MAP its values."""
+    """Build ``column.field.field``; report an unknown field.
+
+    On an ARRAY, a field is that of its elements; on a MAP, its value.
+    """
     for field in fields:
         within = field_type(kind, field.name)
         if within is None:

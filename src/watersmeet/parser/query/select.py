@@ -28,7 +28,11 @@ UNION = "union"
 
 
 def query_of(sql: str, sources: Mapping[str, Source]) -> Query:
-    """The query of one SELECT over streams that are declared elsewhere. Raises: SqlError, SeveralErrors."""
+    """Parse one SELECT over streams that are declared elsewhere.
+
+    Raises:
+        SqlError, SeveralErrors: The SELECT has errors.
+    """
     text = Text(sql)
     statements = statements_of(text)
     if len(statements) != 1:
@@ -43,7 +47,12 @@ def query_of(sql: str, sources: Mapping[str, Source]) -> Query:
 
 
 def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) -> Query:
-    """The query of a parsed SELECT. Raises: Refused, with the problems in ``text``; SqlError."""
+    """Build the query of a parsed SELECT.
+
+    Raises:
+        StatementRejected: ``text`` has the problems.
+        SqlError: The SELECT has one problem that ends its reading.
+    """
     if isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
     if isinstance(tree, exp.Union):
@@ -76,7 +85,7 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
 
 
 def _union_query(tree: exp.Union, catalog: Catalog, text: Text, sql: str) -> Query:
-    """UNION ALL at the top: one input, all of whose columns go out."""
+    """Build the query of a top-level UNION ALL: one input, whose columns are all outputs."""
     part = part_of(select_flow(tree, catalog, text), UNION)
     outputs = tuple(OutputColumn(column.name, column.expr, column.origin) for column in part.scope.star())
     return Query(part.relation, None, outputs, sql)

@@ -16,7 +16,7 @@ from watersmeet.spec.model import Expr
 
 
 def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bool) -> list[ResolvedColumn]:
-    """What the SELECT puts out, resolved, in order; problems are reported and their items left out."""
+    """Resolve the items of the SELECT list, in order; report problems and leave their items out."""
     items: list[ResolvedColumn] = []
     aliases: dict[str, list[Expr]] = {}
     for number, item in enumerate(select.expressions, 1):
@@ -38,7 +38,7 @@ def select_items(select: exp.Select, scope: Scope, text: Text, *, repeatable: bo
 
 
 def _free_name(name: str, number: int, taken: Mapping[str, int]) -> str:
-    """``name`` with what makes it the only one: ``k#2``."""
+    """Return ``name`` with a suffix that makes it unique: ``k#2``."""
     candidate = f"{name}#{number}"
     return _free_name(candidate, number, taken) if candidate.lower() in taken else candidate
 
@@ -46,10 +46,13 @@ def _free_name(name: str, number: int, taken: Mapping[str, int]) -> str:
 def distinct(
     items: Sequence[ResolvedColumn], select: exp.Select, text: Text, *, by_position: bool = False
 ) -> Sequence[ResolvedColumn]:
-    """The columns of a view or sub-query, which have different names. Raises: SqlError.
+    """Check that the columns of a view or subquery have distinct names and return them.
 
     Args:
-        by_position: their names count for nothing, and are made different.
+        by_position: The caller ignores the names; rename duplicates instead of raising an error.
+
+    Raises:
+        SqlError: Two columns have the same name.
     """
     if by_position:
         times = Counter(item.name.lower() for item in items)
@@ -108,7 +111,9 @@ def _expand_star(item: exp.Expression, star: exp.Star, scope: Scope, text: Text)
 
 
 def spark_name(expr: Expr) -> str:
-    """The name of an expression without alias: ``t`` for ``l.t``, ``(t + 1)`` for ``l.t + 1``.
+    """Return the name of an expression without alias.
+
+    It is ``t`` for ``l.t``, ``(t + 1)`` for ``l.t + 1``.
 
     >>> import sqlglot
     >>> spark_name(sqlglot.parse_one("UPPER(o.name) || 'x'", read="spark"))

@@ -45,7 +45,7 @@ _TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
 
 
 def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[Flow | JoinedView, str | None]:
-    """A FROM item without its joins, and its alias; None where it has no name of its own."""
+    """Parse a FROM item without its joins; return it and its alias, or None if it has no name."""
     if (window := window_in(item)) is not None:
         function = window.args["function"]
         raise text.not_supported(
@@ -141,7 +141,7 @@ def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flo
 
 
 def _rename_flow(flow: Flow | JoinedView, alias: exp.TableAlias, text: Text) -> Flow | JoinedView:
-    """``… AS x (a, b)``."""
+    """Rename the columns of a flow: ``… AS x (a, b)``."""
     names = [column.name for column in alias.args["columns"]]
     if len(names) != len(flow.columns):
         raise text.error(
@@ -156,10 +156,12 @@ def _rename_flow(flow: Flow | JoinedView, alias: exp.TableAlias, text: Text) -> 
 def select_flow(
     query: exp.Expression, catalog: Catalog, text: Text, *, by_position: bool = False
 ) -> Flow | JoinedView:
-    """A view's or sub-query's SELECT over one relation, a UNION ALL of such, or a SELECT that joins.
+    """Parse the SELECT of a view or subquery.
+
+    It is a SELECT over one relation, a UNION ALL of such SELECTs, or a SELECT that joins.
 
     Args:
-        by_position: names of its columns count for nothing.
+        by_position: The caller ignores the names of the columns.
     """
     before = len(text.problems)
     check_clauses(query, text, windowed=is_windowed(query))
@@ -178,7 +180,7 @@ def select_flow(
 
 
 def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
-    """The catalog with the names of the query's WITH clause."""
+    """Return the catalog extended by the names of the query's WITH clause."""
     clause = query.args.get("with_")
     if clause is None:
         return catalog
@@ -249,21 +251,28 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
 
 
 def is_windowed(query: exp.Expression) -> bool:
-    """Is it a SELECT over TUMBLE, HOP or SESSION?"""
+    """Return True if the query is a SELECT over TUMBLE, HOP or SESSION."""
     origin = query.args.get("from_") if isinstance(query, exp.Select) else None
     return origin is not None and window_in(origin.this) is not None
 
 
 def is_summarized(query: exp.Expression) -> bool:
-    """Is it a SELECT whose rows are made of several ones: that groups, or numbers them?"""
+    """Return True if the query is a SELECT that groups or numbers rows.
+
+    Each of its rows depends on several input rows.
+    """
     return is_windowed(query) or is_ranked(query) or is_grouped(query)
 
 
 def grouped_query(
     select: exp.Select, catalog: Catalog, text: Text, sql: str
 ) -> tuple[Query, tuple[Column, ...]]:
-    """A SELECT that groups or numbers rows, and its columns. Raises: Refused, with the problems in ``text``;
-    SqlError."""
+    """Parse a SELECT that groups or numbers rows into a query and its columns.
+
+    Raises:
+        StatementRejected: ``text`` has the problems.
+        SqlError: The SELECT has one problem that ends its reading.
+    """
     if is_windowed(select):
         return parse_aggregation(select, _windows_of(select, catalog, text), text, sql)
     read = reader(catalog, text)
@@ -273,7 +282,11 @@ def grouped_query(
 
 
 def _windows_of(select: exp.Select, catalog: Catalog, text: Text) -> WindowedRows:
-    """What FROM of a SELECT over windows gives. Raises: SqlError."""
+    """Parse the FROM of a SELECT over windows into the windowed rows.
+
+    Raises:
+        SqlError: The FROM has an error, such as a join.
+    """
     item = select.args["from_"].this
     table = window_in(item)
     assert table is not None

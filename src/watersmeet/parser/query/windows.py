@@ -45,9 +45,12 @@ WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
 
 @dataclass(frozen=True)
 class WindowedRows:
-    """Rows of ``relation``, each in its windows. ``named``: what a SELECT over it can mention: the columns of
-    the relation, and window_start and window_end, which stand for themselves, without an input. ``unclear``:
-    those of the two that are columns of the relation, too, and not those of windows beneath."""
+    """Rows of ``relation``, each assigned to its windows.
+
+    ``named``: the columns that a SELECT over it can mention: those of the relation, and window_start
+    and window_end, which have no input. ``unclear``: window_start or window_end, if the relation has
+    a column of that name that is not the bound of an inner window.
+    """
 
     relation: Relation
     named: NamedRelation
@@ -60,7 +63,7 @@ class WindowedRows:
         return Scope((self.named,))
 
     def condition(self, select: exp.Select, text: Text) -> Expr | None:
-        """WHERE; what is wrong with it, and which names say two things, is reported."""
+        """Return the WHERE condition; report its problems and ambiguous names."""
         self._check_names(select, text)
         where = select.args.get("where")
         if where is None or not check_expression(where.this, text, repeatable=True):
@@ -78,7 +81,7 @@ class WindowedRows:
         return condition
 
     def _check_names(self, select: exp.Select, text: Text) -> None:
-        """Names that may mean a column of the rows, or the window's of that name. Each is told once."""
+        """Report names that may mean a column of the rows or a bound of the window, once each."""
         if not self.unclear:
             return
         clauses = [select.args.get(clause) for clause in ("where", "group", "having")]
@@ -99,7 +102,7 @@ class WindowedRows:
                 )
 
     def _unclear_name(self, column: exp.Column) -> str | None:
-        """The name in a column as it is written that may mean two."""
+        """Return the ambiguous name in a column as written, or None."""
         first, *rest = (part.name for part in column.parts)
         if rest and first.lower() == self.named.alias.lower():
             first = rest[0]
@@ -111,7 +114,7 @@ OF_WINDOW = "of_window"
 
 
 def window_in(item: exp.Expression) -> WindowTable | None:
-    """The window function that a FROM item is, with or without TABLE(…) around it."""
+    """Return the window function of a FROM item, with or without TABLE(…) around it, or None."""
     inner = item.this if isinstance(item, exp.Table) else item
     if isinstance(inner, exp.Anonymous) and inner.name.upper() == "TABLE" and len(inner.expressions) == 1:
         inner = inner.expressions[0]
@@ -119,11 +122,14 @@ def window_in(item: exp.Expression) -> WindowTable | None:
 
 
 def apply_window(table: WindowTable, alias: str, read: Reader, text: Text) -> WindowedRows:
-    """What a window function gives. Raises: SqlError.
+    """Apply a window function and return the windowed rows.
 
     Args:
-        alias: of the FROM item, "" without.
-        read: reads the relation that the windows are laid over.
+        alias: The alias of the FROM item; "" if it has none.
+        read: Reads the relation that the function splits into windows.
+
+    Raises:
+        SqlError: The window function has an error.
     """
     flow, own = read(table.this)
     name = alias or own or ("" if isinstance(flow, JoinedView) else table.args["function"].lower())
@@ -152,7 +158,7 @@ def apply_window(table: WindowTable, alias: str, read: Reader, text: Text) -> Wi
 
 
 def _is_of_windows(value: Expr, relation: Relation) -> bool:
-    """Whether a column is the start or end of windows beneath."""
+    """Return True if a column is the start or end of inner windows."""
     if not isinstance(value, exp.Column):
         return False
     own = next((i for i in inputs_of(relation) if i.alias == value.table), None)
@@ -224,7 +230,10 @@ def _window(table: WindowTable, time: Expr, column: Column, text: Text) -> Windo
 
 
 def _size(expr: exp.Expression, function: str, column: Column, text: Text) -> int:
-    """In the time's own unit: an interval for TIMESTAMP and DATE, an integer for integer times."""
+    """Return a size in the time's own unit.
+
+    The size is an interval for TIMESTAMP and DATE, and an integer for integer times.
+    """
     what = "gap" if function == "SESSION" else "size"
     plain = expr.unnest()
     sign = 1
@@ -248,7 +257,10 @@ def _size(expr: exp.Expression, function: str, column: Column, text: Text) -> in
 
 
 def window_type(kind: SqlType) -> SqlType:
-    """The type of window_start and window_end: an end may lie beyond a narrow integer, or within a day."""
+    """Return the type of window_start and window_end.
+
+    A bound may exceed the range of a narrow integer type, or fall within a day.
+    """
     if kind in INTEGERS:
         return BIGINT
     return TIMESTAMP if kind in (DATE, UNKNOWN) else kind

@@ -57,7 +57,7 @@ def _parse_impose_order(parser: Any) -> ImposeOrder:
 
 
 def _parse_listagg(parser: Any) -> exp.Expression:
-    """Without a delimiter Spark has none; sqlglot would write a comma."""
+    """Parse LISTAGG with an empty default delimiter, as in Spark; sqlglot would write a comma."""
     tree: exp.Expression = parser._parse_string_agg()
     call = tree if isinstance(tree, exp.GroupConcat) else tree.find(exp.GroupConcat)
     if call is not None and call.args.get("separator") is None:
@@ -74,7 +74,10 @@ def _is_number(text: str) -> bool:
 
 
 def _keep_call(name: str) -> Callable[[list[Any]], exp.Expression]:
-    """With a pattern, as it is written: sqlglot would leave some patterns out."""
+    """Return a builder that keeps a call with a pattern as written.
+
+    sqlglot would leave some patterns out.
+    """
 
     def build(arguments: list[Any]) -> exp.Expression:
         if len(arguments) == 1 and name == "TO_DATE":
@@ -85,7 +88,10 @@ def _keep_call(name: str) -> Callable[[list[Any]], exp.Expression]:
 
 
 def _parse_if(name: str, if_: Callable[[list[Any]], bool]) -> Callable[[list[Any]], exp.Expression]:
-    """As sqlglot reads it where that says the same; else as it is named."""
+    """Return a builder that uses sqlglot's function if ``if_`` accepts the arguments.
+
+    Otherwise it builds a call by name.
+    """
 
     plain = GrammarParser.FUNCTIONS[name]
 
@@ -115,7 +121,7 @@ def _is_text(argument: Any) -> bool:
 
 
 def _concat(arguments: list[Any]) -> exp.Expression:
-    """Of nothing it is a text of no characters."""
+    """Build a CONCAT; without arguments it is an empty text."""
     if not arguments:
         return exp.Literal.string("")
     node: exp.Expression = GrammarParser.FUNCTIONS["CONCAT"](arguments, dialect=Watersmeet())
@@ -177,7 +183,10 @@ class WatersmeetParser(GrammarParser):
     }
 
     def _parse_hint(self) -> exp.Hint | None:
-        """The text of ``/*+ … */`` and where it starts; `parser.query.hints` reads it."""
+        """Parse ``/*+ … */`` into its text and its start offset.
+
+        `parser.query.hints` reads the text.
+        """
         if not self._match(TokenType.HINT):
             return None
         token = self._prev
@@ -199,7 +208,7 @@ class WatersmeetParser(GrammarParser):
         return column
 
     def parse_impose_order(self) -> ImposeOrder:
-        """What is between the parentheses of IMPOSE_ORDER."""
+        """Parse the arguments of IMPOSE_ORDER between its parentheses."""
         self._match_text_seq("INPUT", "=>")
         relation = self._parse_ordered_relation()
         if not self._match(TokenType.COMMA) or not self._match_text_seq("DESCRIPTOR"):
@@ -211,7 +220,10 @@ class WatersmeetParser(GrammarParser):
         return ImposeOrder(this=relation, column=column, lag=lag)
 
     def parse_window_table(self, name: str) -> WindowTable:
-        """What is between the parentheses of TUMBLE, HOP or SESSION; arguments may be named as Flink's."""
+        """Parse the arguments of TUMBLE, HOP or SESSION between its parentheses.
+
+        Arguments may have Flink's names.
+        """
         self._match_text_seq("DATA", "=>")
         relation = self._parse_ordered_relation()
         partition: list[Any] = []
@@ -248,7 +260,10 @@ class WatersmeetParser(GrammarParser):
         return following is not None and following.text.upper() in ("DESCRIPTOR", "TIMECOL")
 
     def _parse_ordered_relation(self) -> exp.Expression:
-        """``TABLE s``, ``TABLE(s)``, ``TABLE(IMPOSE_ORDER(…))``, ``TABLE(SELECT …)``, ``(SELECT …)``."""
+        """Parse the relation argument of a table function.
+
+        Forms: ``TABLE s``, ``TABLE(s)``, ``TABLE(IMPOSE_ORDER(…))``, ``TABLE(SELECT …)``, ``(SELECT …)``.
+        """
         self._match(TokenType.TABLE)
         wrapped = self._match(TokenType.L_PAREN)
         relation: Any = self._parse_select() if wrapped else None
@@ -261,20 +276,26 @@ class WatersmeetParser(GrammarParser):
         return tree
 
     def _parse_join_parts(self) -> Any:
-        """``LEFT ASOF JOIN`` is ``ASOF LEFT JOIN``."""
+        """Parse ``LEFT ASOF JOIN`` as ``ASOF LEFT JOIN``."""
         method, side, kind = super()._parse_join_parts()
         if method is None and (side or kind) and self._match(TokenType.ASOF):
             method = self._prev
         return method, side, kind
 
     def _parse_wrapped(self, parse_method: Callable[[], Any], optional: bool = False) -> Any:
-        """In MATCH_CONDITION the tolerance may stand, too: several comparisons."""
+        """Parse an expression in parentheses; allow several comparisons in MATCH_CONDITION.
+
+        The additional comparisons state the tolerance.
+        """
         if self._prev and self._prev.token_type is TokenType.MATCH_CONDITION:
             parse_method = self._parse_disjunction
         return super()._parse_wrapped(parse_method, optional)
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
-        """``INTERVAL`` and a value is a literal, read by `types.intervals`; else it may be a name."""
+        """Parse ``INTERVAL`` and a value as a literal, which `types.intervals` reads.
+
+        Without a value, INTERVAL may be a name.
+        """
         token = self._curr
         if token is None or token.token_type is not TokenType.INTERVAL or self._value_at(1) is None:
             index, following = self._index, self._token_at(1)
@@ -319,8 +340,11 @@ class WatersmeetParser(GrammarParser):
         return interval
 
     def _value_at(self, ahead: int) -> tuple[str, int, bool] | None:
-        """A number or a text, with its sign, so many tokens ahead: its text, how many tokens it takes, and
-        whether it is a text. A number behind a sign needs a unit: ``interval - 5`` may be a difference."""
+        """Read the number or text, with its sign, that starts ``ahead`` tokens ahead.
+
+        Return its text, its number of tokens, and True if it is a text; None if there is no such value. A
+        number after a sign needs a unit, because ``interval - 5`` may be a difference.
+        """
         sign = ""
         length = 1
         token = self._token_at(ahead)

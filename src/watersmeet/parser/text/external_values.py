@@ -31,13 +31,14 @@ def has_reference(text: str) -> bool:
 
 
 def fill_references(text: str, report: Report) -> str:
-    """Replace references by what the environment has.
+    """Replace references by values of environment variables.
 
-    A text with a variable whose name says that it is a secret is one, whatever its option is called; of a
-    URL only the parts that are secret in any case. No error shows the variable's value.
+    A text with a variable whose name marks a secret is a secret, whatever the option's name is; of a
+    URL, only the parts that are always secret. No error shows the variable's value.
 
     Args:
-        report: is told of each variable that is not set, and of what names none; the text has nothing there.
+        report: Called for each variable that is not set, and for each reference that names no
+            variable; an empty text replaces both.
 
     >>> os.environ["DOCTEST_HOST"] = "db"
     >>> fill_references("${DOCTEST_HOST}:$5, $${DOCTEST_HOST}", print)
@@ -70,11 +71,11 @@ def fill_references(text: str, report: Report) -> str:
 
 
 def read_value(path: str, report: Report) -> OpaqueSecret:
-    """Read a value that is a file's whole content, but for the end of its last line. It is a secret.
+    """Read a file's whole content, without the last line end, as a secret value.
 
     Args:
-        path: of a UTF-8 file; it may have references, and ``~``.
-        report: is told why it cannot be read; the value is empty then.
+        path: Path of a UTF-8 file; it may contain references, and ``~``.
+        report: Called with the reason if the file cannot be read; the value is empty then.
     """
     problems: list[tuple[str, str, str | None]] = []
     file = fill_references(path, lambda *problem: problems.append(problem))

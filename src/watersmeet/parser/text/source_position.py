@@ -27,7 +27,7 @@ _MAX_CHARACTERS = 100
 
 
 def reserved_name_error(name: str, location: Location | None = None) -> SqlError:
-    """The refusal of a user's name that looks like one of ours."""
+    """Build the error for a user's name that has the engine's reserved prefix."""
     return SqlError(
         f'"{name}": names that begin with {OURS} are reserved for the engine',
         code="reserved-name",
@@ -55,11 +55,14 @@ class Text:
         return Location(line, column, self.source_name)
 
     def around(self, offset: int) -> tuple[Text, int]:
-        """What is written at an offset, and the offset at which that begins."""
+        """Return the text that contains an offset, and the offset at which that text begins."""
         return self, 0
 
     def place(self, where: exp.Expr | int | None) -> Location | None:
-        """The location of an offset, or of the first node below (or else above) that knows its own."""
+        """Return the location of an offset or of a node.
+
+        A node has the location of the first node below it with a known location, or otherwise above it.
+        """
         if where is None or isinstance(where, int):
             return None if where is None else self.at(where)
         start = _start(where)
@@ -76,7 +79,7 @@ class Text:
         self.problems.append(self.error(message, code, where, hint))
 
     def all_problems(self) -> WatersmeetError:
-        """What is to be raised: the one problem, or all in the order of the text."""
+        """Return the error to raise: the only problem, or all problems in the order of the text."""
         in_order = sorted(self.problems, key=_order)
         return in_order[0] if len(in_order) == 1 else SeveralErrors(in_order)
 
@@ -84,7 +87,10 @@ class Text:
         return self.error(f"{what} not supported here", "not-supported", where, hint)
 
     def missing_semicolon(self, offset: int) -> str | None:
-        """A hint, if what could be a statement begins a line here and the one before it has no end."""
+        """Return a hint about a missing semicolon if a statement seems to start at ``offset``.
+
+        A statement seems to start where a keyword begins a line, after another line without an end.
+        """
         line = self.sql.rfind("\n", 0, offset) + 1
         word = _STATEMENT.match(self.sql, offset)
         if word is None or line == 0 or self.sql[line:offset].strip():
@@ -109,7 +115,7 @@ class Text:
         return sum(len(line) + 1 for line in lines) + where.column - 1
 
     def syntax(self, error: ParseError | TokenError) -> SqlError:
-        """A parser's error as ours: its first problem, at the place of the token it stumbled on."""
+        """Convert a parser's error to a SqlError: its first problem, located at the failing token."""
         if isinstance(error, ParseError) and error.errors:
             first = error.errors[0]
             line, column = first.get("line"), first.get("col")
@@ -172,7 +178,10 @@ def _order(error: WatersmeetError) -> tuple[int, int]:
 
 
 def _start(node: exp.Expr) -> int | None:
-    """Where the node's text starts; a node that does not know takes its parent's place, and so on."""
+    """Return the offset at which the node's text starts.
+
+    A node without an offset has that of its nearest ancestor with one; None if there is none.
+    """
     above: exp.Expr | None = node
     while above is not None:
         starts = [child.meta["start"] for child in above.walk() if "start" in child.meta]

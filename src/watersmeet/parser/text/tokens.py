@@ -77,7 +77,10 @@ _NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
 
 
 def statements_of(text: Text) -> list[list[Token]]:
-    """The text's statements, each as its tokens without the semicolon; comments and empty ones are gone."""
+    """Split the text into statements, each as its tokens without the semicolon.
+
+    Drop comments and empty statements.
+    """
     try:
         tokens = Watersmeet().tokenize(text.sql)
     except TokenError as error:
@@ -96,7 +99,7 @@ def statements_of(text: Text) -> list[list[Token]]:
 
 
 def tokens_of(text: Text, start: int, end: int) -> list[Token]:
-    """The tokens of a part of the text, with their places in the whole of it."""
+    """Tokenize a part of the text; tokens have their locations in the whole text."""
     lines = text.sql.count("\n", 0, start)
     before = "\n" * lines + " " * (start - lines)
     try:
@@ -106,7 +109,7 @@ def tokens_of(text: Text, start: int, end: int) -> list[Token]:
 
 
 def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
-    """One statement or expression as a tree."""
+    """Parse one statement or expression into a tree."""
     refuse_foreign(text, tokens)
     _check_words(text, tokens)
     try:
@@ -129,8 +132,10 @@ _CLOSES = (TokenType.COMMA, TokenType.R_PAREN)
 
 
 def _check_words(text: Text, tokens: Sequence[Token]) -> None:
-    """Words of SQL where a value is wanted, which the parser passes over: columns of such names need quotes.
-    Raises: SqlError."""
+    """Raise SqlError if a keyword stands where SQL needs a value; the parser would skip it.
+
+    Columns with such names need quotes.
+    """
     for before, token, behind in zip(tokens, tokens[1:], tokens[2:], strict=False):
         passed_over = token.token_type is TokenType.ALIAS or (
             token.token_type in (TokenType.ALL, TokenType.DISTINCT) and behind.token_type in _CLOSES
@@ -155,7 +160,7 @@ class TokenCursor:
 
     @property
     def offset(self) -> int:
-        """Where the next token starts; behind the last one at the end."""
+        """Offset at which the next token starts; at the end, the offset after the last token."""
         return self.tokens[-1].end + 1 if self.at_end else self.tokens[self.index].start
 
     def peek(self, ahead: int = 0) -> Token | None:
@@ -163,8 +168,10 @@ class TokenCursor:
         return self.tokens[index] if index < len(self.tokens) else None
 
     def _matched(self, words: tuple[str, ...]) -> int | None:
-        """How many tokens read like these words (``PRIMARY KEY`` is one token); None if they do not. Words in
-        quotes are no keywords."""
+        """Return the number of tokens that match these words, or None if they do not match.
+
+        ``PRIMARY KEY`` is one token. Quoted words are not keywords.
+        """
         left, ahead = list(words), 0
         while left:
             token = self.peek(ahead)
@@ -196,7 +203,7 @@ class TokenCursor:
         return token
 
     def name(self, what: str) -> str:
-        """A name, quoted or not."""
+        """Read a name, quoted or not."""
         token = self.peek()
         quoted = token is not None and token.token_type is TokenType.IDENTIFIER
         plain = token is not None and token.token_type not in _NO_NAMES and _is_word(token.text)
@@ -206,14 +213,14 @@ class TokenCursor:
         return token.text
 
     def take_dotted_name(self, what: str) -> str:
-        """A name with dots in it: ``spark.sql.x``, ``schema.orders``; a string counts as well."""
+        """Read a name with dots: ``spark.sql.x``, ``schema.orders``; a string is accepted, too."""
         token = self.peek()
         if token is not None and token.token_type is TokenType.STRING:
             return self.take().text
         return self.name(what) + self.fields(what)
 
     def fields(self, what: str = "a field") -> str:
-        """What follows a name with dots: ``.x.y``, or nothing."""
+        """Read the dotted suffix of a name: ``.x.y``, or an empty text."""
         written = ""
         while self.accept("."):
             written += f".{self.name(what)}"
@@ -234,15 +241,15 @@ class TokenCursor:
         return read_value(self.string("the path of a file"), self.report_at(offset))
 
     def fill(self, value: str, offset: int) -> str:
-        """The value with what ``${NAME}`` means in it. Problems are added to the text's."""
+        """Replace each ``${NAME}`` in the value; add problems to those of the text."""
         return fill_references(value, self.report_at(offset))
 
     def report_at(self, offset: int) -> Report:
-        """What adds a problem at an offset to the text's."""
+        """Return a function that adds a problem at an offset to the text."""
         return lambda message, code, hint: self.text.problem(message, code, offset, hint)
 
     def until_comma(self) -> list[Token]:
-        """The tokens up to the next comma or closing parenthesis of this level."""
+        """Read the tokens up to the next comma or closing parenthesis of this nesting level."""
         depth, taken = 0, []
         while (token := self.peek()) is not None:
             if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):

@@ -51,7 +51,10 @@ from watersmeet.types.sql_type import (
 
 
 def type_named(written: str) -> SqlType:
-    """The type that a text is. Raises: SqlError for what is no type that a column can be declared with.
+    """Parse a type from a text.
+
+    Raises:
+        SqlError: A column cannot be declared with this type.
 
     >>> type_named("varchar(10)"), type_named("map<string, array<long>>")
     (SqlType('STRING'), SqlType('MAP<STRING, ARRAY<BIGINT>>'))
@@ -72,8 +75,11 @@ Call = tuple[str, int | None, Sequence[Expr] | None]
 
 
 def call_as_written(node: exp.Func) -> Call | None:
-    """A function's name as Spark gets it, how many arguments, and which, in their order, where that is plain;
-    None for what is no plain call."""
+    """Return a function's name in Spark, the number of its arguments, and the arguments.
+
+    The number or the arguments are None if they are not certain. Return None if the node is not a
+    plain call.
+    """
     if isinstance(node.parent, exp.Dot) and node.arg_key == "expression":
         return None
     if isinstance(node, exp.Anonymous):
@@ -107,8 +113,10 @@ def call_as_written(node: exp.Func) -> Call | None:
 
 
 def _commas(tokens: list[Token]) -> list[Token] | None:
-    """Those between the arguments, of the tokens from the parenthesis on; None if more follows, or there is a
-    grammar."""
+    """Return the commas between the arguments, given the tokens from the parenthesis on.
+
+    Return None if text follows the call, or if its arguments have a grammar of keywords.
+    """
     depth, commas = 0, []
     for number, token in enumerate(tokens):
         kind = token.token_type
@@ -138,7 +146,10 @@ _NO_VARIABLES = (exp.Column, exp.ColumnDef, exp.Alias, exp.PropertyEQ)
 
 
 def variable_type(node: exp.Identifier, kind: Kind) -> SqlType:
-    """Of a parameter of the nearest lambda that has one of that name; unknown for what is none."""
+    """Return the type of a lambda parameter, of the nearest lambda with that name.
+
+    Return UNKNOWN if the identifier is not a lambda parameter.
+    """
     parent = node.parent
     if isinstance(parent, _NO_VARIABLES) or (isinstance(parent, exp.Dot) and node.arg_key == "expression"):
         return UNKNOWN
@@ -207,7 +218,7 @@ _CONDITIONS = (exp.Connector, exp.Predicate, exp.Not, exp.Boolean)
 
 
 def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], SqlType]) -> SqlType:
-    """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell."""
+    """Return the Spark type of a resolved expression; `UNKNOWN` if only Spark knows it."""
     return Types(column_type).of(expr)
 
 
@@ -322,7 +333,10 @@ class Types:
         return UNKNOWN if key is None or value is None else map_of(key, value)
 
     def _ordered(self, node: exp.WithinGroup) -> SqlType:
-        """``function(…) WITHIN GROUP (ORDER BY value)``: of the value."""
+        """Return the type of ``function(…) WITHIN GROUP (ORDER BY value)``.
+
+        It is the function's result type for ``value``.
+        """
         order = node.expression
         own = [self.argument(part) for part in node.this.iter_expressions()]
         value = self.argument(order.expressions[0].this if isinstance(order, exp.Order) else order)
@@ -349,7 +363,7 @@ class Types:
 
 
 def _type_within(node: exp.Expr, base: SqlType) -> SqlType:
-    """Of ``x[…]`` or ``x.field``, of a value of that type."""
+    """Return the type of ``x[…]`` or ``x.field``, where ``x`` has the type ``base``."""
     if isinstance(node, exp.Dot):
         name = node.expression
         return (field_type(base, name.name) if isinstance(name, exp.Identifier) else None) or UNKNOWN
@@ -370,7 +384,7 @@ def _interval(node: exp.Interval) -> SqlType:
 
 
 def null_of(kind: SqlType) -> exp.Cast:
-    """A NULL of that type."""
+    """Return a NULL of that type."""
     return _null_of(kind).copy()
 
 
@@ -380,7 +394,7 @@ def _null_of(kind: SqlType) -> exp.Cast:
 
 
 def number_type(literal: exp.Expr) -> SqlType:
-    """Of a number as it is written, with its sign, if there is one; `UNKNOWN` of all else."""
+    """Return the type of a number literal, with its sign if it has one; `UNKNOWN` otherwise."""
     if not isinstance(literal, exp.Literal) or literal.is_string:
         return UNKNOWN
     try:
@@ -397,7 +411,7 @@ def type_of_data_type(kind: exp.Expr) -> SqlType:
 
 @cache
 def _plain_type(name: exp.DType) -> SqlType:
-    """Of a type that is nothing but its name."""
+    """Return the type that consists only of its name."""
     return _written_type(exp.DataType(this=name).sql("spark"))
 
 
@@ -409,8 +423,10 @@ def _written_type(text: str) -> SqlType:
 
 
 def union_type(a: SqlType, b: SqlType) -> SqlType | None:
-    """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: no text
-    becomes anything else, no DECIMAL loses digits, and of times DATE alone becomes a TIMESTAMP.
+    """Return the common type of two types in a UNION ALL, as in Spark.
+
+    Return None if the user has to cast them: a text has no common type with another type, no DECIMAL
+    loses digits, and of the time types only DATE is converted, to TIMESTAMP.
 
     >>> from watersmeet.types.sql_type import DOUBLE, FLOAT, INT, decimal
     >>> union_type(INT, BIGINT), union_type(INT, FLOAT), union_type(DOUBLE, decimal(8, 2))
@@ -431,8 +447,9 @@ def union_type(a: SqlType, b: SqlType) -> SqlType | None:
 
 
 def field_type(kind: SqlType, name: str) -> SqlType | None:
-    """The type of that field of a value; of an ARRAY those of its elements, of a MAP its value. None: it has
-    none.
+    """Return the type of a field of a value, or None if it has no such field.
+
+    On an ARRAY, the field is that of its elements; on a MAP, its value.
 
     >>> field_type(type_named("ARRAY<STRUCT<a: INT>>"), "A"), field_type(type_named("STRUCT<a: INT>"), "b")
     (SqlType('ARRAY<INT>'), None)

@@ -50,7 +50,11 @@ _INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp
 
 
 def column_of(name: str, expr: exp.Expr, column: Callable[[exp.Column], Column | None]) -> Column:
-    """The column that an expression is given to. ``column``: that which a name in it means."""
+    """Return the column that stores the value of an expression.
+
+    Args:
+        column: Returns the column that a name in the expression refers to.
+    """
 
     def own_type(node: exp.Column) -> SqlType:
         own = column(node)
@@ -83,7 +87,7 @@ def _stored_type(expr: exp.Expr, column_type: ColumnType) -> SqlType:
 
 
 def _replace_with_typed(node: exp.Expression, column_type: Callable[[exp.Column], SqlType]) -> exp.Expression:
-    """The node itself, or a NULL of its type where sqlglot would not know it or differ from Spark."""
+    """Return the node, or a NULL of its type where sqlglot's type is unknown or not Spark's."""
     kind = None
     if isinstance(node, exp.Column):
         kind = column_type(node)
@@ -101,8 +105,11 @@ def _replace_with_typed(node: exp.Expression, column_type: Callable[[exp.Column]
 
 
 def _is_mistyped(node: exp.Binary) -> bool:
-    """A difference of times is an interval, a number of times an interval one, too, and DATE plus hours a
-    TIMESTAMP: not what sqlglot says."""
+    """Return True if sqlglot infers a type other than Spark's for this operation on times.
+
+    In Spark, a difference of times is an interval, a multiple of an interval is an interval, and DATE
+    plus hours is a TIMESTAMP.
+    """
     if isinstance(node, exp.Mul | exp.Div):
         return any(side.find(exp.Interval) is not None for side in (node.this, node.expression))
     kinds = [_type_of_node(side) for side in (node.this, node.expression)]
@@ -135,7 +142,7 @@ def _aggregate_type(node: exp.Expr, column_type: ColumnType) -> SqlType:
 
 
 def _type_of_number(node: exp.Expr, column_type: ColumnType) -> SqlType:
-    """The type of an argument: `infer_type`, and arithmetic with DECIMALs."""
+    """Return the type of an argument: `_stored_type`, extended by arithmetic with DECIMALs."""
     plain = node.unnest()
     operator = _OPERATORS.get(type(plain))
     kind = _stored_type(plain, column_type)

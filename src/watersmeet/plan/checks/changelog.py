@@ -15,8 +15,11 @@ from watersmeet.spec.model import Expr, Input, OutputColumn
 
 
 def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanError]:
-    """What is not run, or not yet, where rows may be taken back. ``outputs``: of a query whose results may
-    be."""
+    """Return one error per feature that a query with retractions does not support.
+
+    Args:
+        outputs: Output columns of a query whose results may be retracted.
+    """
     return _not_run_yet(tree) + [
         PlanError(
             f'{name}() in the column "{output.name}" returns a different value each time, so in'
@@ -30,7 +33,11 @@ def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanErr
 
 
 def _unsteady(expr: Expr) -> str | None:
-    """The first function in it that gives another value when it is computed again."""
+    """Return the first function in `expr` that gives another value when it is computed again.
+
+    Returns:
+        The name in lower case, or None if every function is deterministic.
+    """
     for node in expr.find_all(exp.Func):
         name = node.name if isinstance(node, exp.Anonymous) else type(node).sql_name()
         signature = signature_of(name)
@@ -75,7 +82,11 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
 
 
 def _mixed_changes_input(tree: Tree) -> Input | None:
-    """The one input of a query, if it puts streams of changes together with the rows of joins."""
+    """Return the only input of a query if it unites streams of changes with rows of joins.
+
+    Returns:
+        The input, or None for every other query.
+    """
     i = tree.query.relation
     if not isinstance(i, Input) or i.is_table or not i.stages:
         return None

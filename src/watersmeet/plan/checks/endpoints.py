@@ -33,7 +33,7 @@ SIDE_OUTPUT_SETTINGS = ("late_output", "broken_output", "shed_output", "progress
 
 
 def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
-    """What is wrong with the options of sources, and with types of columns; each named once."""
+    """Check the options and column types of all sources; report each problem once."""
     errors: list[WatersmeetError] = []
     for source, table in _read(queries):
         if source.traits.files:
@@ -47,7 +47,7 @@ def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
 
 
 def check_endpoints(job: Job) -> list[WatersmeetError]:
-    """What is wrong with what a job reads and writes."""
+    """Check everything that a job reads and writes, and return the errors."""
     queries = [insert.query for insert in job.inserts]
     written = written_sinks(job)
     sinks = [sink for sink in written if sink.traits.files]
@@ -86,8 +86,10 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
 
 
 def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
-    """Whether files of the checkpoint would be among those that the job reads, or others read of it. What is
-    beneath a name with a dot or an underscore at its beginning readers pass over."""
+    """Return errors if checkpoint files would lie among files that the job reads or writes.
+
+    Readers skip paths below a name that begins with a dot or an underscore, so those are allowed.
+    """
     place = Path(os.path.abspath(os.path.expanduser(directory))).parts
     read = [source for source, _ in _read(insert.query for insert in job.inserts)]
     named = [
@@ -115,7 +117,7 @@ def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
 
 
 def _unknown_side_outputs(job: Job) -> list[PlanError]:
-    """Rows beside those of queries go to sinks of the job."""
+    """Return an error per side output whose sink the job does not declare."""
     declared = {sink.name for sink in (*job.sinks, *(insert.sink for insert in job.inserts))}
     return [
         PlanError(
@@ -130,7 +132,10 @@ def _unknown_side_outputs(job: Job) -> list[PlanError]:
 
 
 def _by_one_key(job: Job) -> list[PlanError]:
-    """Each INSERT says of a key what it knows: another's row of the key would be taken away by it."""
+    """Return an error per sink with a PRIMARY KEY that several INSERTs write to.
+
+    Each INSERT knows only its own rows of a key, so it would delete another INSERT's row of that key.
+    """
     return [
         PlanError(
             f'{len(names)} INSERTs write to "{sink.name}", which has a PRIMARY KEY:'
@@ -145,7 +150,10 @@ def _by_one_key(job: Job) -> list[PlanError]:
 
 
 def _names_of_changes(job: Job) -> list[PlanError]:
-    """Tables by a key have no number of changes, so nothing else may go by these names."""
+    """Return an error per output column of a keyed sink that has the name of a change column.
+
+    Sinks with a PRIMARY KEY have no columns for the number of changes, so these names are reserved.
+    """
     return [
         PlanError(
             f'the column name "{output.name}" ({output.origin}) is reserved in "{insert.sink.name}",'
@@ -162,7 +170,10 @@ def _names_of_changes(job: Job) -> list[PlanError]:
 
 
 def _shared_progress_output(job: Job) -> list[PlanError]:
-    """The rows of ticks have columns of their own, and come after all others of their tick."""
+    """Return an error if the sink of `progress_output` also receives other rows.
+
+    Progress rows have their own columns and arrive after all other rows of their tick.
+    """
     name = job.run.get("progress_output")
     users = [insert.name for insert in job.inserts if insert.sink.name == name]
     users += [setting for setting in SIDE_OUTPUT_SETTINGS[:-1] if job.run.get(setting) == name]
@@ -178,7 +189,10 @@ def _shared_progress_output(job: Job) -> list[PlanError]:
 
 
 def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
-    """Of the sink of an INSERT; with the first, of those for rows that are set aside."""
+    """Return the warnings for the sink of an INSERT.
+
+    The first INSERT of the job also carries the warnings for sinks that only receive side outputs.
+    """
     aside = [
         sink for sink in written_sinks(job) if all(other.sink.name != sink.name for other in job.inserts)
     ]
@@ -187,7 +201,10 @@ def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
 
 
 def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
-    """Topics that ``insert`` writes and the job reads, which is at times what is wanted."""
+    """Return a warning per topic that `insert` writes and the job reads.
+
+    This is a warning and not an error because some jobs want such a loop.
+    """
     if not insert.sink.traits.log:
         return ()
     topics, servers = set(topics_in(insert.sink.options)), set(servers_in(insert.sink.options))
@@ -201,7 +218,7 @@ def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
 
 
 def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
-    """Each source once, and whether it is read as a table."""
+    """Return each source once, with True if the job reads it as a table."""
     sources = {
         (branch.name, i.as_of or branch.compared): branch
         for query in queries
@@ -213,7 +230,7 @@ def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
 
 
 def written_sinks(job: Job) -> list[Sink]:
-    """The sinks of INSERTs and those for rows beside theirs, each once."""
+    """Return the sinks of INSERTs and of side outputs, each once."""
     beside = {job.run.get(name) for name in SIDE_OUTPUT_SETTINGS}
     sinks = [insert.sink for insert in job.inserts if not insert.is_index]
     sinks += [sink for sink in job.sinks if sink.name in beside]
@@ -221,17 +238,24 @@ def written_sinks(job: Job) -> list[Sink]:
 
 
 def _overlap(source: Source, sink: Sink) -> bool:
-    """Whether one path is the other, or lies beneath it; a source's may have wildcards."""
+    """Return True if the path of the source equals, contains or lies in the path of the sink.
+
+    The path of the source may contain wildcards.
+    """
     written = path_parts(path_of(sink.options))
     read = [path_parts(path) for path in alternatives(path_of(source.options))]
     return bool(written) and any(parts and _match(parts, written) for parts in read)
 
 
 def _is_within(place: tuple[str, ...], above: tuple[str, ...]) -> bool:
-    """Or the same; ``above`` may have wildcards."""
+    """Return True if `place` equals `above` or lies in it; `above` may contain wildcards."""
     return len(place) >= len(above) and _match(above, place)
 
 
 def _match(read: tuple[str, ...], written: tuple[str, ...]) -> bool:
-    """As far as both go."""
+    """Return True if both paths match as far as the shorter one reaches.
+
+    Args:
+        read: Path that may contain wildcards.
+    """
     return all(one == other or fnmatchcase(other, one) for one, other in zip(read, written, strict=False))

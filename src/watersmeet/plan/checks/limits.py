@@ -30,7 +30,7 @@ _HINT = "remove at_limit, so that the limit stops the job, or run the query in a
 
 
 def check_some_limit(job: Job) -> list[PlanError]:
-    """There is a limit at which rows are shed, if they are to be."""
+    """Return an error if the job sheds rows at a limit but sets no limit."""
     options = job.options
     limits = (getattr(options, limit) for limit in (*SHEDDING, *SHEDDING_OF_JOB))
     if not options.at_limit.sheds or any(limit is not None for limit in limits):
@@ -50,7 +50,11 @@ def check_some_limit(job: Job) -> list[PlanError]:
 
 
 def check_shedding(nodes: Sequence[NodePlan], query: str, options: Options) -> list[PlanError]:
-    """Of the nodes of a query with ``at_limit`` that says which rows are to be shed."""
+    """Return an error per reason why the nodes of a query cannot shed rows at a limit.
+
+    The check applies only if `at_limit` sheds rows and a limit is set for the query, the job or a
+    source.
+    """
     of_all = any(getattr(options, limit) is not None for limit in (*SHEDDING, *SHEDDING_OF_JOB))
     if not options.at_limit.sheds or not (of_all or limited_sources(nodes)):
         return []
@@ -61,8 +65,11 @@ def check_shedding(nodes: Sequence[NodePlan], query: str, options: Options) -> l
 
 
 def check_shed_together(queries: Sequence[QueryPlan]) -> list[PlanError]:
-    """Of rows that several joins keep together the oldest are told by their times: so these are all of one
-    unit."""
+    """Return an error per limit that covers rows with times of different units.
+
+    With `at_limit` = shed_oldest, times decide which rows are the oldest across several joins, so all
+    times must have one unit.
+    """
     options = queries[0].options if queries else Options()
     if options.at_limit is not AtLimit.SHED_OLDEST:
         return []
@@ -89,8 +96,13 @@ def _setting(options: Options) -> str:
 
 
 def _in_time(node: NodePlan, column: str) -> bool | None:
-    """Whether a time of the first side, and with it those it is compared with, is a TIMESTAMP or DATE. None:
-    nobody has declared its type."""
+    """Return True if a time column of the first side is a TIMESTAMP or DATE.
+
+    The times that it is compared with have the same unit.
+
+    Returns:
+        None if no declaration gives the type of the column.
+    """
     (side, *_) = node.sides
     of_inputs = [
         (i, column if side.feed is None else column.removeprefix(f"{i.alias}.")) for i in side.inputs
@@ -111,7 +123,7 @@ def _shedding_problems(node: NodePlan, options: Options) -> Iterator[str]:
 
 @singledispatch
 def _problems(node: NodePlan, options: Options) -> Iterator[str]:
-    """Of a node of which rows are final."""
+    """Yield the reason why a node with final rows cannot shed rows."""
     yield f"retains rows for {node.noun}, but only rows of stream joins can be shed"
 
 
@@ -120,7 +132,7 @@ def _problems(node: NodePlan, options: Options) -> Iterator[str]:
 @_problems.register(ReusedPlan)
 @_problems.register(DeltaPlan)
 def _no_problems(node: NodePlan, options: Options) -> Iterator[str]:
-    """It keeps none."""
+    """Yield nothing, because the node retains no rows."""
     yield from ()
 
 
@@ -166,7 +178,10 @@ def _(node: ArrangePlan, options: Options) -> Iterator[str]:
 
 
 def check_per_key_of_changes(options: Options, tree: Tree) -> list[PlanError]:
-    """Rows are counted per key as they come; of those that may be taken back, tasks know only after."""
+    """Return an error if `max_rows_per_key` is set and rows can be retracted.
+
+    Rows are counted per key on arrival; tasks learn only later which rows are retracted.
+    """
     if options.max_rows_per_key is None or not any(part.changes for part in tree.every):
         return []
     return [
@@ -180,8 +195,11 @@ def check_per_key_of_changes(options: Options, tree: Tree) -> list[PlanError]:
 
 
 def check_per_key_of_delta(delta: DeltaJoin | NoDelta, options: Options, *, changes: bool) -> list[PlanError]:
-    """Rows between the look-ups of a delta join are not kept, and one copy of a side may be held by several
-    keys. Of ``changes`` nothing is said here: they are refused anyway."""
+    """Return an error if `max_rows_per_key` is set for a delta join.
+
+    A delta join does not retain the rows between its look-ups, and several keys may hold one copy of a
+    side. Queries with `changes` give no error here because another check rejects them.
+    """
     if options.max_rows_per_key is None or changes or not isinstance(delta, DeltaJoin):
         return []
     return [
@@ -194,7 +212,10 @@ def check_per_key_of_delta(delta: DeltaJoin | NoDelta, options: Options, *, chan
 
 
 def check_per_key(nodes: Sequence[NodePlan], query: str, options: Options) -> list[PlanError]:
-    """Rows are kept, and none of them by a key by which they could be counted."""
+    """Return an error if `max_rows_per_key` is set and no retained row has a key to count by.
+
+    The result is empty if the query retains no rows or at least some of its rows by key.
+    """
     keyed = [node.keeps_by_key for node in nodes]
     if options.max_rows_per_key is None or True in keyed or False not in keyed:
         return []
@@ -212,7 +233,10 @@ def check_per_key(nodes: Sequence[NodePlan], query: str, options: Options) -> li
 
 
 def check_source_limits(job: Job) -> list[PlanError]:
-    """Of a UNION ALL the rows of all branches are kept together."""
+    """Return an error per source with a limit that is a branch of a UNION ALL.
+
+    The rows of all branches of a UNION ALL are stored together.
+    """
     united = {
         (source.name, i.alias)
         for insert in job.inserts

@@ -89,12 +89,13 @@ def refuse_whole_table(table: Input, node: JoinNode, side: Side) -> PlanError:
 
 
 def refuse_changing_table(rows: str, names: str, times: str, table: Input) -> PlanError:
-    """Refuse a join of a stream with a table that changes.
+    """Build the error for a join of a stream with a changing table.
 
     Args:
-        rows: the stream, or the join beneath, whose rows would be kept: in words.
-        names: its inputs; ``times``: their event times, in words.
-        table: the other side.
+        rows: Description of the stream, or of the join below, whose rows state would retain.
+        names: Its inputs.
+        times: Description of the event times of these inputs.
+        table: The other side.
     """
     return PlanError(
         f'{STREAM_WITH_CHANGES}: a row of the table "{table.alias}" may arrive at any time, so rows of'
@@ -156,7 +157,7 @@ def quote_dotted_name(name: str) -> str:
 
 
 def check_query(outputs: Sequence[OutputColumn], sink: Sink, options: Options, tree: Tree) -> list[PlanError]:
-    """What is wrong with a query whatever it joins."""
+    """Check everything in a query that does not depend on its kind of join."""
     inputs = JoinInputs(tree.inputs, time_zone=options.time_zone)
     return [
         *_check_final_output(tree),
@@ -169,7 +170,10 @@ def check_query(outputs: Sequence[OutputColumn], sink: Sink, options: Options, t
 
 
 def _check_final_output(tree: Tree) -> list[PlanError]:
-    """Where final rows are wanted, rows that may be taken back come to windows that close."""
+    """Return an error if final rows are requested but the query's rows can be retracted.
+
+    Final results need windows that close over all rows that can be retracted.
+    """
     taken_back = [i for part in tree.every if not part.changes for i in changing(part.query.inputs)]
     if not taken_back:
         return []
@@ -188,7 +192,7 @@ _WINDOWS = "; or group over windows, whose results are final when they close"
 
 
 def _check_tables_as_streams(inputs: JoinInputs) -> list[PlanError]:
-    """Tables that are named like streams."""
+    """Return an error per table that the query reads as a stream."""
     errors = []
     for i in inputs.in_order:
         source = next(
@@ -227,7 +231,7 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
 
 
 def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinInputs) -> list[PlanError]:
-    """Names of users that would be taken for others."""
+    """Return an error per user-defined name that collides with a reserved name."""
     errors = [
         PlanError(
             f'the alias "{i.alias}" is reserved: #1, #2, … are the names of joins',

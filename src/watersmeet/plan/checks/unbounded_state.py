@@ -56,7 +56,7 @@ from watersmeet.types.intervals import is_calendar
 
 @dataclass(frozen=True)
 class Outflow:
-    """What leaves a query or stage: the keys of which watermarks do."""
+    """Keys whose watermarks leave a query or stage, and the errors of the check."""
 
     keys: frozenset[str]
     errors: tuple[PlanError, ...]
@@ -70,13 +70,14 @@ def check_bounded(
     in_delta: Collection[int] = (),
     delta_keys: Collection[str] = (),
 ) -> Outflow:
-    """One error per side of a join whose rows would be kept for ever; of an input, or of a join beneath.
+    """Return an error per input or join side whose rows state would retain without limit.
 
     Args:
-        conjuncts: all of the query.
-        stages: what leaves those beneath its inputs, by (alias, branch).
-        in_delta: the joins that are run as a delta join, which was only chosen if it keeps none for ever;
-            ``delta_keys``: by which of its watermark keys rows go.
+        conjuncts: All conjuncts of the query.
+        stages: Outflow of the stages below its inputs, by (alias, branch).
+        in_delta: Joins that run as a delta join. The planner chooses a delta join only if it retains no
+            rows without limit.
+        delta_keys: Watermark keys that the delta join evicts rows by.
     """
     inputs = tuple(i for draft in drafts for i in draft.join_inputs.in_order if not i.as_of)
     all_inputs = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
@@ -108,8 +109,14 @@ class _Problems:
 
 @dataclass(frozen=True)
 class _ArrivingKeys:
-    """What comes to a node. ``coming``, ``tight``: per side the keys whose watermark comes, by the query's
-    rule and by the rule ``tight``. ``bounds``: of the node's sides; ``inputs``, ``conjuncts``: of the query.
+    """Watermark keys that reach a node.
+
+    Attributes:
+        bounds: Bounds of the sides of the node.
+        coming: Keys with a watermark per side, by the watermark rule of the query.
+        tight: Keys with a watermark per side, by the rule `tight`.
+        join_inputs: Inputs of the query.
+        conjuncts: Conjuncts of the query.
     """
 
     draft: Draft
@@ -122,8 +129,11 @@ class _ArrivingKeys:
 
 @singledispatch
 def _check(node: QueryNode, given: _ArrivingKeys, problems: _Problems) -> None:
-    """Whether all that a kind of node keeps is released some day. Raises: TypeError for one of which nobody
-    has said it."""
+    """Check that a node eventually releases every row that it retains.
+
+    Raises:
+        TypeError: No check is registered for this kind of node.
+    """
     raise TypeError(f"how rows of {type(node).__name__} are released")
 
 
@@ -131,7 +141,7 @@ def _check(node: QueryNode, given: _ArrivingKeys, problems: _Problems) -> None:
 @_check.register(PassNode)
 @_check.register(LookupNode)
 def _(node: QueryNode, given: _ArrivingKeys, problems: _Problems) -> None:
-    """Nothing is kept."""
+    """Check nothing, because the node retains no rows."""
 
 
 @_check.register(IndexNode)
@@ -139,7 +149,7 @@ def _(node: QueryNode, given: _ArrivingKeys, problems: _Problems) -> None:
 @_check.register(TableNode)
 @_check.register(UpsertNode)
 def _(node: QueryNode, given: _ArrivingKeys, problems: _Problems) -> None:
-    """A table's rows are kept until they are deleted."""
+    """Check nothing, because state retains rows of a table until the table deletes them."""
 
 
 @_check.register(GroupNode)
@@ -206,7 +216,10 @@ def _check_table_sides(node: JoinNode, side: Side) -> list[PlanError] | None:
 def _available(
     draft: Draft, side: Side, put_out: Mapping[int, set[str]], stages: Mapping[tuple[str, int], Outflow]
 ) -> set[str]:
-    """The keys of a side that have a watermark there: of a UNION ALL, on every branch."""
+    """Return the keys of a side that have a watermark there.
+
+    A key of a UNION ALL needs a watermark on every branch.
+    """
     child = draft.node.side(side)
     if not isinstance(child, Input):
         return put_out[child.number]
@@ -225,7 +238,7 @@ def _available(
 def _emitted_keys(
     node: QueryNode, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
 ) -> set[str]:
-    """The keys whose watermark a node puts out: here of one that lets them pass."""
+    """Return the keys whose watermark a node emits; the default passes every key through."""
     return _passed_keys(node, coming)
 
 
@@ -237,7 +250,7 @@ def _passed_keys(node: QueryNode, coming: Mapping[Side, set[str]]) -> set[str]:
 def _(
     node: JoinNode, bounds: Sequence[Bound], coming: Mapping[Side, set[str]], rule: WatermarkRule
 ) -> set[str]:
-    """By the rule ``limit`` only those with a bound."""
+    """Return the keys whose watermark a join emits; by the rule `limit`, only keys with a bound."""
     keys = _passed_keys(node, coming)
     if node.is_asof or rule is WatermarkRule.TIGHT:
         return keys
@@ -253,7 +266,10 @@ def _(
 
 
 def _unbounded_asof_right(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
-    """Rows of the right side of an ASOF join go as the watermark of the left time rises; does it?"""
+    """Return an error if the right rows of an ASOF join would never be evicted.
+
+    They are evicted as the watermark of the left time rises, so the other side must provide it.
+    """
     times = draft.parts.times[0]
     key = name_of(times.left)
     if side is Side.LEFT or key in other:
@@ -270,7 +286,7 @@ def _unbounded_asof_right(draft: Draft, side: Side, other: set[str]) -> list[Pla
 
 
 def _by_limit(draft: Draft, side: Side, bound: Bound) -> PlanError:
-    """Rows that a bound would release, had the watermark it goes by left the join beneath."""
+    """Build the error for rows whose bound needs a watermark that the join below does not emit."""
     names = " with ".join(i.alias for i in draft.node.inputs(side))
     others = " with ".join(i.alias for i in draft.node.inputs(side.other))
     return PlanError(
@@ -285,7 +301,7 @@ _TIGHT = "SET watermark_rule = tight: it joins the same rows"
 
 
 def _unclosed_windows_error(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
-    """Windows over a time whose watermark a join beneath does not put out."""
+    """Build the error for windows over a time whose watermark a join below does not emit."""
     return PlanError(
         f"{node.window.kind.value} windows over {name_of(time)} would never close: the join"
         " below does not emit a watermark for it",
@@ -306,7 +322,7 @@ def _unbounded_groups_error(stream: Input) -> PlanError:
 
 
 def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: str) -> PlanError:
-    """Rows of a join that the next one would keep for ever."""
+    """Build the error for rows of a join that the next join would retain without limit."""
     names = " with ".join(i.alias for i in draft.node.inputs(side))
     times = ", ".join(name_of((i.alias, c)) for i in draft.node.inputs(side) for c in i.event_times)
     others = ", ".join(i.alias for i in draft.node.inputs(side.other))
@@ -408,7 +424,7 @@ def _hint(i: Input, inputs: JoinInputs, join: Join) -> str:
 
 
 def _place(join: Join) -> str:
-    """Where a condition of a join is to be written."""
+    """Return the clause in which the user must write a condition of a join."""
     if join.clause is Clause.USING:
         return "an ON condition, instead of USING"
     if join.clause is Clause.EXISTS:
@@ -425,7 +441,10 @@ def _to_add(join: Join, bound: str) -> str:
 
 
 def _describe_scope(i: Input) -> str:
-    """Where an input of a view or sub-query stands: there it has its own alias, above it only columns."""
+    """Describe where an input of a view or subquery is declared.
+
+    Inside the view it has its own alias; above the view only its columns are visible.
+    """
     view, _, alias = i.alias.rpartition(".")
     above, _, branch = view.rpartition(".")
     if above and branch.isdigit():
@@ -434,7 +453,11 @@ def _describe_scope(i: Input) -> str:
 
 
 def example_distance(evicted: Ref, by: Ref, inputs: JoinInputs) -> str | None:
-    """A distance of two event times, as SQL text; None: they are of different kinds."""
+    """Return an example distance between two event times as SQL text.
+
+    Returns:
+        None if the two times are of different kinds.
+    """
     units = {inputs.unit(evicted), inputs.unit(by)}
     if units == {Unit.INTEGER}:
         return "10"
@@ -444,10 +467,13 @@ def example_distance(evicted: Ref, by: Ref, inputs: JoinInputs) -> str | None:
 
 
 def unbounded_reason(conjunct: Conjunct, i: Input, inputs: JoinInputs, joined: Collection[str]) -> str | None:
-    """Why a conjunct that mentions ``i`` and a time bounds nothing; None: no need to say.
+    """Return the reason why a conjunct with `i` and a time bounds nothing.
 
     Args:
-        joined: the inputs that the join of ``i`` has at either side.
+        joined: The inputs on both sides of the join of `i`.
+
+    Returns:
+        None if there is nothing to report.
     """
     mentioned = refs(conjunct.expr)
     aliases = inputs.mentioned(conjunct.expr)
@@ -495,7 +521,11 @@ def _reason(
 def _time_pair_problem(
     expr: exp.Expression, aliases: Sequence[str], i: Input, inputs: JoinInputs, joined: Collection[str]
 ) -> str | None:
-    """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
+    """Return the reason why a comparison of times of several inputs does not bound rows of `i`.
+
+    Returns:
+        None if the comparison is not the problem.
+    """
     own = JoinInputs(tuple(inputs.input(alias) for alias in aliases), time_zone=inputs.time_zone)
     parts, errors = classify([Conjunct(expr)], own)
     if not parts.times and not errors:

@@ -36,8 +36,10 @@ _Column = tuple[str, str]
 
 
 def has_one_row_per(query: Query, key: Collection[str]) -> bool:
-    """Whether no two rows of the result have the same values, none of them NULL, in these columns of it.
-    False: nothing says so."""
+    """Return True if no two result rows have the same non-NULL values in the columns `key`.
+
+    False means that uniqueness cannot be proved.
+    """
     types = _types(query)
     told = _columns(_uncast(output.expr, types) for output in query.outputs if output.name in key)
     if query.aggregation is None:
@@ -46,21 +48,31 @@ def has_one_row_per(query: Query, key: Collection[str]) -> bool:
 
 
 def input_has_one_row_per(i: Input, key: Collection[str]) -> bool:
-    """The same of an input as it stands in a query."""
+    """Return True if no two rows of an input have the same non-NULL values in the columns `key`.
+
+    The result refers to the input as it appears in a query. False means that uniqueness cannot be
+    proved.
+    """
     following = _KnownColumns(i, None, {(i.alias, column.name): column.type for column in i.columns})
     following.add([(i.alias, name) for name in key])
     return i.alias in following.rows
 
 
 def _types(query: Query) -> dict[_Column, SqlType]:
-    """Of the columns that outputs mention: those of inputs, or of groups, which have no alias."""
+    """Return the types of the columns that outputs mention, by (alias, column).
+
+    These are columns of inputs, or columns of groups, which have an empty alias.
+    """
     if query.aggregation is not None:
         return {("", column.name): column.type for column in query.aggregation.columns}
     return {(i.alias, column.name): column.type for i in query.inputs for column in i.columns}
 
 
 def _uncast(expr: Expr, types: Mapping[_Column, SqlType]) -> Expr:
-    """The column itself of a whole number as a text, or in a type that holds as many: no two become one."""
+    """Return the column below a cast of an integer to text or to a wider integer type.
+
+    Such a cast maps no two values to one. Every other expression is returned unchanged.
+    """
     if not isinstance(expr, exp.Cast) or not _is_column(expr.this):
         return expr
     was, is_now = types.get((expr.this.table, expr.this.name)), expr.args["to"].sql("spark")
@@ -71,9 +83,15 @@ def _uncast(expr: Expr, types: Mapping[_Column, SqlType]) -> Expr:
 
 
 def _groups_are_known(query: Query, groups: Aggregation, told: Collection[str]) -> bool:
-    """``told``: names of keys and of the window's ends. A start (or end) and keys make a window: sessions of
-    equal keys do not overlap. A number and the columns of its partition make a row, and so do the keys of all
-    rows that are numbered."""
+    """Return True if the columns `told` identify one group.
+
+    A window start or end together with the keys identifies a window, because sessions of equal keys do
+    not overlap. In a ranking, a row number and the partition columns identify a row, and so do the
+    keys of all rows that are numbered.
+
+    Args:
+        told: Names of keys and of the start and end of the window.
+    """
     if groups.window is not None and not {WINDOW_START, WINDOW_END} & set(told):
         return False
     following = _KnownColumns.of(query)
@@ -99,8 +117,14 @@ def _rows_are_known(query: Query, told: Collection[_Column]) -> bool:
 
 @dataclass
 class _KnownColumns:
-    """What follows from columns that are known, and so not NULL: of rows of ``relation`` that pass
-    ``condition``. ``rows``: aliases of which the row is known; ``columns``: others."""
+    """Columns of which one known, non-NULL value follows from other known columns.
+
+    The conclusions hold for rows of `relation` that pass `condition`.
+
+    Attributes:
+        rows: Aliases of inputs whose row is identified.
+        columns: Other known columns.
+    """
 
     relation: Relation
     condition: Expr | None
@@ -119,7 +143,7 @@ class _KnownColumns:
         return cls(query.relation, query.where, types)
 
     def add(self, columns: Collection[_Column]) -> None:
-        """And all that follows."""
+        """Add known columns and everything that follows from them."""
         self.columns |= set(columns)
         self.follow()
 
@@ -131,8 +155,12 @@ class _KnownColumns:
             pass
 
     def _walk(self, part: Relation, *, padded: bool = False) -> None:
-        """Rules of a part. ``padded``: where there is no row of it, all of its columns are NULL: then neither
-        a constant nor a group of all rows is always there."""
+        """Add the rules of one part of the relation.
+
+        Args:
+            padded: All columns are NULL where the part has no row, so neither a constant nor a group of all
+                rows is always present.
+        """
         if isinstance(part, Input):
             self.rules.append(lambda: self._row(part, padded=padded))
             return
@@ -148,7 +176,11 @@ class _KnownColumns:
             self.rules.append(lambda: self._met(part, kept, other))
 
     def _row(self, i: Input, *, padded: bool) -> bool:
-        """The row of an input is known by its key."""
+        """Mark the row of an input as identified if its key is known.
+
+        Returns:
+            True if this adds a conclusion.
+        """
         if i.alias in self.rows or i.as_of or len(i.branches) != 1:
             return False
         (branch,) = i.branches
@@ -172,8 +204,13 @@ class _KnownColumns:
         return is_told
 
     def _met(self, join: Join, kept: Relation, other: Relation) -> bool:
-        """Of an outer join: rows of ``kept`` meet one row of ``other`` at most, if what they say of it makes
-        it known; then it is, where they are."""
+        """Mark rows of `other` as identified if each row of `kept` matches at most one of them.
+
+        The rule belongs to an outer join. It applies once all rows of `kept` are identified.
+
+        Returns:
+            True if this adds a conclusion.
+        """
         missing = [i.alias for i in visible_inputs(other) if i.alias not in self.rows]
         aliases = [i.alias for i in visible_inputs(kept)]
         if not missing or not self.rows.issuperset(aliases):
@@ -186,7 +223,10 @@ class _KnownColumns:
         return True
 
     def _equal(self, condition: Expr | None, *, padded: bool = False) -> list[Callable[[], bool]]:
-        """Rules of equalities that hold for every row: where one side is known, so is the other."""
+        """Build the rules of equalities that hold for every row.
+
+        If one side is known, the other is known too.
+        """
         rules = []
         for conjunct in conjuncts_of(condition):
             sides = _sides(conjunct.expr)
@@ -200,7 +240,11 @@ class _KnownColumns:
         return rules
 
     def _make_rule(self, column: _Column, other: _Column | None) -> Callable[[], bool]:
-        """``other``: what the column is equal to; None: a constant."""
+        """Build a rule that marks `column` as known.
+
+        Args:
+            other: The column that it equals; None if it equals a constant.
+        """
 
         def rule() -> bool:
             if column in self.columns or (other is not None and not self.has(other)):
@@ -211,12 +255,18 @@ class _KnownColumns:
         return rule
 
     def _fixes_value(self, column: exp.Column, literal: exp.Literal) -> bool:
-        """One value of the column is equal to the literal; of texts several are equal to one number."""
+        """Return True if exactly one value of the column equals the literal.
+
+        Several texts may equal one number.
+        """
         kind = self.types.get((column.table, column.name))
         return literal.is_string or (kind is not None and kind.is_number)
 
     def _is_alike(self, one: exp.Column, other: exp.Column) -> bool:
-        """Of one type: of others several values may be equal to one ('1' and '01' to 1)."""
+        """Return True if both columns have one known type.
+
+        With different types several values may equal one: '1' and '01' both equal 1.
+        """
         types = [self.types.get((column.table, column.name)) for column in (one, other)]
         return types[0] is not None and types[0] == types[1]
 

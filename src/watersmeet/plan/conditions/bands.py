@@ -56,7 +56,13 @@ class Ends:
 
     @classmethod
     def where(cls, op: Operator, low: int, high: int) -> Ends:
-        """What ``difference + e op 0`` says of the difference, for an e that is anywhere from low to high."""
+        """Return the ends of the difference for which ``difference + e op 0`` may hold.
+
+        Args:
+            op: A comparison operator.
+            low: Smallest value of e.
+            high: Largest value of e.
+        """
         step = 1 if op in ("<", ">") else 0  # strict is one unit tighter
         least = -high if op in (">", ">=", "=") else None
         most = -low if op in ("<", "<=", "=") else None
@@ -65,15 +71,15 @@ class Ends:
         )
 
     def mirror(self) -> Ends:
-        """The ends of ``left - right``."""
+        """Return the ends of ``left - right``."""
         return Ends(*mirror_ends(self.lower, self.upper), *mirror_ends(self.closed_lower, self.closed_upper))
 
     def closed(self) -> Ends:
-        """Those of the comparison with strict read as closed."""
+        """Return the ends in which strict comparisons are read as closed."""
         return Ends(self.closed_lower, self.closed_upper, self.closed_lower, self.closed_upper)
 
     def within(self, other: Ends) -> Ends:
-        """What both say together."""
+        """Intersect these ends with `other`."""
         return Ends(
             _choose_present(max, self.lower, other.lower),
             _choose_present(min, self.upper, other.upper),
@@ -118,7 +124,7 @@ class IntervalPart:
 
 
 def bands_of(parts: Iterable[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
-    """One band per pair of columns and measure, in the order in which they are first mentioned."""
+    """Build one band per pair of columns and measure, in order of first mention."""
     together: dict[tuple[Measured, Measured], list[IntervalPart]] = {}
     for part in parts:
         left, right = (Measured(inputs.column_name(ref), part.measure) for ref in part.refs)
@@ -131,18 +137,21 @@ def bands_of(parts: Iterable[IntervalPart], inputs: JoinInputs) -> tuple[ExactBa
 
 
 def common_ends(parts: Iterable[IntervalPart]) -> Ends:
-    """What conjuncts over one pair of columns say together."""
+    """Intersect the ends of all conjuncts over one pair of columns."""
     return reduce(Ends.within, (part.ends for part in parts), Ends())
 
 
 def comparisons_of(parts: Iterable[IntervalPart]) -> tuple[TimeComparison, ...]:
-    """The conjuncts as written, each once."""
+    """Return the comparisons as written, each once."""
     return tuple(dict.fromkeys(part.comparison for part in parts if part.comparison is not None))
 
 
 def slack_of(parts: Iterable[IntervalPart]) -> int:
-    """Within what distance of the ends of int64 arithmetic may saturate: by one even without a constant, for
-    ``a < b`` is looked up as ``a + 1 <= b``."""
+    """Return the distance from the ends of int64 within which arithmetic may saturate.
+
+    The distance is at least 1, even without a constant, because ``a < b`` is looked up as
+    ``a + 1 <= b``. It is 0 if there are no parts.
+    """
     return min(max((max(part.span, 1) for part in parts), default=0), MAX_TIME)
 
 
@@ -176,12 +185,15 @@ BandPart = IntervalPart | RealPart
 
 
 def is_decided(part: BandPart) -> bool:
-    """Whether the band decides its conjunct; else that is a residual."""
+    """Return True if the band decides its conjunct; otherwise the conjunct is a residual."""
     return (part.band if isinstance(part, RealPart) else part).comparison is not None
 
 
 def value_bands(parts: Sequence[BandPart], inputs: JoinInputs) -> Bands:
-    """The bands of a join: of exact ones one per pair of columns, of others one per conjunct."""
+    """Build the bands of a join.
+
+    Exact parts give one band per pair of columns, other parts one band per conjunct.
+    """
     exact = [part for part in parts if isinstance(part, IntervalPart)]
     inexact = [part for part in exact if not part.is_exact]
     return Bands(
@@ -196,7 +208,10 @@ def value_bands(parts: Sequence[BandPart], inputs: JoinInputs) -> Bands:
 
 
 def _contradictory_texts(parts: Sequence[IntervalPart]) -> tuple[str, ...]:
-    """The texts of conjuncts that contradict each other; some of one pair may count in other units."""
+    """Return the texts of conjuncts that contradict each other.
+
+    Conjuncts over one pair of columns may count in different units.
+    """
     by_refs: dict[tuple[Ref, Ref], list[IntervalPart]] = {}
     for part in parts:
         by_refs.setdefault(part.refs, []).append(part)
@@ -210,12 +225,15 @@ def _contradictory_texts(parts: Sequence[IntervalPart]) -> tuple[str, ...]:
 
 
 def _number(part: IntervalPart, end: int) -> Fraction:
-    """An end as a number, whatever it is counted in."""
+    """Return an end as a number, independent of its unit."""
     return Fraction(end, 10**part.measure.places)
 
 
 def text_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> IntervalPart | None:
-    """A comparison of texts of both sides, or None where it is none: candidates by the first bytes."""
+    """Return the band of a comparison of text columns of both sides, or None if it is none.
+
+    The first bytes of the texts select the candidates.
+    """
     left, right = conjunct.expr.this.unnest(), conjunct.expr.expression.unnest()
     if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
         return None
@@ -233,7 +251,11 @@ def text_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> IntervalP
 
 
 def number_part(conjunct: Conjunct, op: Operator, inputs: JoinInputs) -> BandPart | None:
-    """A conjunct over numbers that are not all integers, or None where it is no band."""
+    """Return the band of a conjunct over numbers that are not all integers.
+
+    Returns:
+        None if the conjunct is no band.
+    """
     left, right = sum_of(conjunct.expr.this, inputs), sum_of(conjunct.expr.expression, inputs)
     if left is None or right is None or set(left.terms) & set(right.terms):
         return None
@@ -265,7 +287,7 @@ class _Numbers:
     types: tuple[NumberType, NumberType]
 
     def keeps_places(self) -> bool:
-        """Whether no decimal in it has so many digits that places are rounded off."""
+        """Return True if no decimal has too many digits, so that Spark rounds off no places."""
         whole = max(number.whole or 0 for number in self.types)
         while self.size >= 10**whole:
             whole += 1
@@ -286,7 +308,11 @@ class _Numbers:
         return self.left.size + self.right.size
 
     def exact(self) -> IntervalPart | None:
-        """Decimals and integers, counted in the last place of any of them."""
+        """Return the exact part for decimals and integers, counted in the finest last place.
+
+        Returns:
+            None if a number is real or has too many digits.
+        """
         places = self._places()
         if self.left.has_real or self.right.has_real or self.size * 10**places >= 10**DIGITS:
             return None
@@ -316,7 +342,7 @@ class _Numbers:
         )
 
     def real(self) -> RealPart:
-        """Anything else, by doubles near the values."""
+        """Return the inexact part for all other numbers, which uses doubles close to the values."""
         bits = min((number.bits for number in self.types if number.is_real), default=53)
         single = all(number.bits == 24 for number in self.types)
         constant, size = float(self.constant), float(self.size)
@@ -418,7 +444,7 @@ class Link:
     high: int = MAX_TIME
 
     def then(self, further: Link) -> Link:
-        """The chain of this link and of one that bounds its ``by``."""
+        """Combine this link with one that bounds its ``by`` into one chain."""
 
         def cut(value: int) -> int:
             return min(max(value - self.c, self.low), self.high)
@@ -438,7 +464,10 @@ Links = dict[tuple[Ref, Ref], Link]
 
 
 def time_bands(times: Sequence[IntervalPart], inputs: JoinInputs) -> tuple[ExactBand, ...]:
-    """One band per pair of columns, the most selective first: closed before half open, then the narrowest."""
+    """Build one band per pair of columns, the most selective first.
+
+    Closed bands precede half-open ones; among closed bands the narrowest is first.
+    """
     return tuple(sorted(bands_of(times, inputs), key=_width))
 
 
@@ -449,7 +478,10 @@ def _width(band: ExactBand) -> tuple[int, int]:
 
 
 def links_of(times: Sequence[IntervalPart]) -> Links:
-    """The bounds as written, strict ones as closed; for one pair the smallest c."""
+    """Return the bounds as written, with strict ones read as closed.
+
+    Each pair of columns has the link with the smallest c.
+    """
     links: Links = {}
     for part in times:
         # lower <= right - left  is  right >= left - (-lower)
@@ -476,7 +508,11 @@ def _is_plain(comparison: TimeComparison, evicted: Side) -> bool:
 
 
 def _shift(expr: TimeExpr) -> tuple[TimeColumn, int] | None:
-    """The column and what is added to it; None: it is something else."""
+    """Split an expression into a time column and the constant added to it.
+
+    Returns:
+        None if the expression has another form.
+    """
     match expr:
         case TimeColumn():
             return expr, 0
@@ -504,7 +540,7 @@ def inverted_pairs(links: Links) -> list[tuple[Ref, Ref]]:
 
 
 def merge_links(links: Sequence[Links]) -> Links:
-    """The links of several joins; for one pair the smallest c."""
+    """Merge the links of several joins; each pair of columns retains the smallest c."""
     result: Links = {}
     for of_join in links:
         for (evicted, by), link in of_join.items():
@@ -513,14 +549,15 @@ def merge_links(links: Sequence[Links]) -> Links:
 
 
 def close_links(links: Links, nullable: frozenset[Ref] | None = None) -> Links:
-    """``links`` with what follows from chains of them (Floyd and Warshall).
+    """Add the links that follow from chains of ``links`` (Floyd and Warshall).
+
+    Where a chain contradicts itself, its sums have no minimum; chains then pass through each column
+    once. Cost: O(k³) for k columns, once for equal links, because all joins of a query may have the
+    same ones.
 
     Args:
-        nullable: times that may be NULL where the bounds are used; no link of a chain may be ``by`` one of
-            those. None: none may.
-
-    Where a chain contradicts itself, sums of it have no least value: then chains go through each column once.
-    Cost: O(k³) for k columns, once for the same links: all joins of a query may have the same.
+        nullable: Times that may be NULL where the bounds apply; no link of a chain may be ``by`` one of
+            them. None: no time may be NULL.
     """
     return dict(closure_of(tuple(links.items()), nullable))
 
@@ -563,11 +600,13 @@ def _merge_texts(one: str, two: str) -> str:
 
 
 def bounds_of(links: Links, inputs: JoinInputs, nullable: frozenset[Ref] | None = None) -> tuple[Bound, ...]:
-    """The postpone map of a join, between its two sides, in the query's order of the evicted columns.
+    """Build the eviction bounds between the two sides of a join.
+
+    The bounds are in the query's order of the evicted columns.
 
     Args:
-        links: of all joins whose conditions hold for its matches.
-        nullable: see `close_links`.
+        links: Links of all joins whose conditions hold for the matches of this join.
+        nullable: See `close_links`.
     """
     here = {i.alias for i in inputs.in_order}
     bounds = [

@@ -65,7 +65,7 @@ class ConditionParts:
 
 
 def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[ConditionParts, list[PlanError]]:
-    """The parts of a condition, and what is wrong with its types."""
+    """Classify conjuncts into the parts of a condition, and return errors about their types."""
     times: list[IntervalPart] = []
     keys: list[KeyPart] = []
     one_sided: list[tuple[Side, Conjunct]] = []
@@ -122,7 +122,10 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Conditi
 
 
 def _by_halves(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
-    """The conjuncts that stand for one with `abs`, if rows are found by both; else the one."""
+    """Split a conjunct with `abs` into two halves if both halves can find rows.
+
+    Otherwise return the conjunct unchanged.
+    """
     halves = halves_of_abs(conjunct)
     if not halves or len(inputs.sides(conjunct.expr)) < 2:
         return (conjunct,)
@@ -139,7 +142,7 @@ def _by_halves(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
 
 
 def _with_types(error: PlanError, conjunct: Conjunct, inputs: JoinInputs) -> PlanError:
-    """The error with the types of the columns that the conjunct mentions."""
+    """Add the types of the columns that the conjunct mentions to an error."""
     types = ", ".join(f"{name_of(ref)} is {inputs.column(ref).type}" for ref in refs(conjunct.expr))
     return PlanError(f"{error.message} ({types})", code=error.code, hint=error.hint)
 
@@ -152,7 +155,11 @@ def _difference(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
 
 
 def _pair(difference: LinearForm, inputs: JoinInputs) -> tuple[Ref, Ref] | None:
-    """(column with sign +1, column with sign −1), one of each side, when nothing else is left."""
+    """Return (column with sign +1, column with sign −1), one of each side.
+
+    Returns:
+        None if anything else remains in the difference.
+    """
     if sorted(difference.terms.values()) != [-1, 1]:
         return None
     plus, minus = sorted(difference.terms, key=lambda ref: -difference.terms[ref])
@@ -169,7 +176,11 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, inputs: JoinInputs) -
 
 
 def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinInputs) -> BandPart | None:
-    """A band of integers or times by the difference, of other numbers by their sums."""
+    """Build a band by the difference for integers and times, or by sums for other numbers.
+
+    Returns:
+        None if the conjunct is no band.
+    """
     if type(conjunct.expr) not in OPERATORS or isinstance(conjunct.expr, exp.NullSafeEQ):
         return None
     if difference is None or difference.unit in (Unit.NUMBER, Unit.OTHER):

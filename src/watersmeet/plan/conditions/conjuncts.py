@@ -30,12 +30,16 @@ class Conjunct:
 
     @cached_property
     def text(self) -> str:
-        """What the user wrote, as Spark SQL. Plans that are only tried do not ask for it."""
+        """Text that the user wrote, as Spark SQL; plans that are only tried do not compute it."""
         return text_of(self.expr if self.written is None else self.written)
 
 
 def split_as_written(condition: Expr | None) -> list[Expr]:
-    """The conjuncts as they stand in the text: a BETWEEN is one. None for None."""
+    """Split a condition into its conjuncts as written; a BETWEEN stays one conjunct.
+
+    Returns:
+        An empty list for None.
+    """
     match condition:
         case None:
             return []
@@ -47,7 +51,7 @@ def split_as_written(condition: Expr | None) -> list[Expr]:
 
 
 def split(condition: Expr | None) -> tuple[Conjunct, ...]:
-    """The conjuncts of ``condition``, in the order of the text; none for None."""
+    """Split ``condition`` into its conjuncts in text order; return none for None."""
     return tuple(conjunct for own in split_as_written(condition) for conjunct in cut_between(Conjunct(own)))
 
 
@@ -64,7 +68,7 @@ def cut_between(conjunct: Conjunct) -> tuple[Conjunct, ...]:
 
 
 def join_all(conditions: list[Expr]) -> Expr | None:
-    """The AND of ``conditions``; None when there is none."""
+    """Combine ``conditions`` with AND; return None if there are none."""
     if not conditions:
         return None
     result: Expr = _parenthesize(conditions[0])
@@ -74,13 +78,13 @@ def join_all(conditions: list[Expr]) -> Expr | None:
 
 
 def _parenthesize(condition: Expr) -> Expr:
-    """In parentheses where AND would bind tighter."""
+    """Add parentheses where AND would bind tighter."""
     copy = condition.copy()
     return exp.Paren(this=copy) if isinstance(copy, exp.Or | exp.And) else copy
 
 
 def text_of(expr: Expr) -> str:
-    """``expr`` as Spark SQL text."""
+    """Return ``expr`` as Spark SQL text."""
     if isinstance(expr, exp.Column) and expr.comments is None:
         name, table, *others = expr.this, *(expr.args.get(part) for part in ("table", "db", "catalog"))
         if isinstance(name, exp.Identifier) and name.comments is None and not any(others):
@@ -93,7 +97,7 @@ def text_of(expr: Expr) -> str:
 
 @lru_cache(4096)
 def _column_text(name: str, quoted: bool, table: str | None, table_quoted: bool) -> str:
-    """Of a column, of which a plan asks hundreds of times."""
+    """Return the SQL text of a column, for plans that request it hundreds of times."""
     column = exp.Column(
         this=exp.Identifier(this=name, quoted=quoted),
         table=None if table is None else exp.Identifier(this=table, quoted=table_quoted),
@@ -123,7 +127,7 @@ class _UndecidedCondition(Exception):
 
 
 def constant_is_true(expr: Expr) -> bool | None:
-    """Whether a condition of constants is TRUE; None when that is not known before the job runs.
+    """Return True if a constant condition is TRUE, or None if only a run can decide it.
 
     >>> import sqlglot
     >>> [constant_is_true(sqlglot.parse_one(text)) for text in ("1 < 2", "NULL AND TRUE", "1 / 0 = 1")]

@@ -18,9 +18,12 @@ from watersmeet.spec.model import Branch, Expr
 
 @dataclass(frozen=True)
 class SideConditions:
-    """What is asked of one input's rows alone, over its bare columns.
+    """Conditions on the rows of one input alone, over its bare columns.
 
-    ``filters``: rows that fail are dropped; ``one_sided``: rows that fail can match nothing, but are padded.
+    Attributes:
+        filters: Rows that fail are dropped.
+        one_sided: Rows that fail match nothing, but are padded.
+        matchable: False if no row of the input can match.
     """
 
     filters: tuple[Expr, ...]
@@ -29,8 +32,11 @@ class SideConditions:
 
 
 def flag_of(branch: Branch, conditions: SideConditions, columns: Mapping[str, Expr]) -> Expr | None:
-    """The flag of ``branch``'s rows over its source's columns; None when every row without NULLs that matter
-    is a candidate."""
+    """Build the flag of the rows of ``branch`` over the columns of its source.
+
+    Returns:
+        None if every row without a relevant NULL is a candidate.
+    """
     filters = [over_source(e, columns) for e in conditions.filters]
     one_sided = [over_source(e, columns) for e in conditions.one_sided]
     above = [] if branch.above is None else [branch.above]
@@ -58,7 +64,7 @@ def _not_true(conditions: Sequence[Expr]) -> Expr:
 
 
 def over_source(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
-    """``expr`` over an input's bare columns, as one over the columns of the branch's source."""
+    """Rewrite ``expr`` from bare columns of an input to columns of the branch's source."""
 
     def replace(node: Expr) -> Expr:
         if not isinstance(node, exp.Column):

@@ -42,7 +42,7 @@ _WIDEST_DECIMAL = decimal(38, 18)
 
 
 def annotate_expression(expr: Expr, inputs: JoinInputs) -> Expr:
-    """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
+    """Return a copy of ``expr`` with types on its nodes, from the declared types of its columns."""
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
         column.type = _data_type(inputs.column((column.table, column.name)).type)
@@ -59,13 +59,13 @@ def annotate_expression(expr: Expr, inputs: JoinInputs) -> Expr:
 
 
 def _data_type(type_: SqlType) -> exp.DataType:
-    """A type as sqlglot has it, who knows nothing of NULL's and of collations."""
+    """Convert a type to sqlglot; the NULL type and collated types become UNKNOWN."""
     return _build_type("UNKNOWN" if type_.is_void or type_.is_collated else str(type_)).copy()
 
 
 @lru_cache(1024)
 def _build_type(name: str) -> exp.DataType:
-    """A plan asks for the types of its few columns hundreds of times."""
+    """Build a sqlglot type, cached because a plan needs each type hundreds of times."""
     return exp.DataType.build(name, dialect="spark")
 
 
@@ -77,10 +77,10 @@ def _literal_type(literal: exp.Literal) -> SqlType:
 
 
 def type_of(expr: Expr, inputs: JoinInputs) -> SqlType | None:
-    """The Spark type of ``expr``, or None when it is not known.
+    """Return the Spark type of ``expr``, or None if it is unknown.
 
-    Only columns and casts are known exactly. A computed number is given the widest type of its kind: cast to
-    that, it is what it is, whatever Spark makes of the computation.
+    Only columns and casts have an exactly known type. A computed number gets the widest type of its
+    kind: a cast to that type preserves its value, whatever type Spark computes it in.
     """
     if isinstance(expr, exp.Column):
         return _capitalize_fields(inputs.column((expr.table, expr.name)).type)
@@ -92,15 +92,17 @@ def type_of(expr: Expr, inputs: JoinInputs) -> SqlType | None:
 
 
 def _widest(type_: SqlType) -> SqlType:
-    """Of a number the widest type of its kind."""
+    """Return the widest type of the kind of a number; return other types unchanged."""
     if type_.is_decimal:
         return _WIDEST_DECIMAL
     return BIGINT if type_.is_integer else DOUBLE if type_.is_real else type_
 
 
 def _capitalize_fields(type_: SqlType) -> SqlType:
-    """With the names of fields in capitals, which casts of keys have: what stored state belongs to is told by
-    those casts."""
+    """Return the type with field names in capitals, as in the casts of keys.
+
+    These casts identify the query that stored state belongs to.
+    """
     if type_.fields:
         return struct(
             [
@@ -112,10 +114,10 @@ def _capitalize_fields(type_: SqlType) -> SqlType:
 
 
 def key_type_text(expr: Expr, type_: SqlType) -> str:
-    """The text of a key's type: of a cast as it is written there.
+    """Return the text of the type of a key; for a cast, the text as written there.
 
-    A DECIMAL is cast to its one spelling where it has another (``DECIMAL(8, 2)``), and what stored state
-    belongs to is told by those casts.
+    A DECIMAL with another spelling is cast to its one spelling (``DECIMAL(8, 2)``). These casts
+    identify the query that stored state belongs to.
     """
     if isinstance(expr, exp.Cast) and type_ not in PLAIN:
         return expr.to.sql(dialect="spark").upper().strip()
@@ -123,12 +125,16 @@ def key_type_text(expr: Expr, type_: SqlType) -> str:
 
 
 def is_declared(expr: Expr) -> bool:
-    """The type of ``expr`` stands in the text or in the declaration."""
+    """Return True if the query text or a declaration gives the type of ``expr``."""
     return isinstance(expr, exp.Column | exp.Cast)
 
 
 def one_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """The type in which the two sides of a key are compared; None: Spark does not, or Spark alone does."""
+    """Return the type in which the two sides of a key are compared.
+
+    Returns:
+        None if Spark does not compare them, or only Spark can.
+    """
     if left == right:
         return left
     common = common_type(left, right)
@@ -159,7 +165,7 @@ class Equality:
 
 
 def keys_of(parts: Sequence[KeyPart], inputs: JoinInputs) -> tuple[tuple[Equality, ...], list[PlanError]]:
-    """The keys, each once, and those whose types cannot be compared."""
+    """Return the keys, each once, and errors for keys whose types cannot be compared."""
     keys: list[Equality] = []
     errors: list[PlanError] = []
     seen: set[tuple[str, str, bool]] = set()
@@ -205,7 +211,10 @@ def _one_type(part: KeyPart, inputs: JoinInputs) -> tuple[PlanError | None, Expr
 def _one_nested_type(
     part: KeyPart, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]
 ) -> tuple[PlanError | None, Expr, Expr]:
-    """Of ARRAYs and STRUCTs; where only fields' names are unlike, they are compared as they come."""
+    """Cast two ARRAY or STRUCT keys to one type, or return an error if they cannot be compared.
+
+    If only field names differ, the keys are compared unchanged.
+    """
     types = left[1].nullable, right[1].nullable
     if not is_compared(*types):
         wrong = _wrong(
@@ -221,8 +230,11 @@ def _one_nested_type(
 
 
 def _moved_date(expr: Expr, inputs: JoinInputs) -> tuple[Expr, SqlType | None]:
-    """``expr`` and its type; of a DATE plus or minus an interval Spark's: a DATE if the interval's units are
-    days and weeks, which is said by a cast, and else a TIMESTAMP, though it be whole days long."""
+    """Return ``expr`` and its type, with the type of Spark for a DATE plus or minus an interval.
+
+    The type is a DATE, stated by a cast, if the units of the interval are days and weeks. Otherwise it
+    is a TIMESTAMP, even if the interval is whole days long.
+    """
     plain = expr.unnest()
     if isinstance(plain, (exp.Add, exp.Sub)):
         for date, step in ((plain.this, plain.expression), (plain.expression, plain.this)):
@@ -234,10 +246,11 @@ def _moved_date(expr: Expr, inputs: JoinInputs) -> tuple[Expr, SqlType | None]:
 
 
 def _known_type(expr: Expr, inputs: JoinInputs) -> SqlType | None:
-    """The type of a key: exact of what tasks compute, but of numbers the widest of their kind does.
+    """Return the type of a key, or None if it is unknown.
 
-    Of a DECIMAL of unknown digits none: in the widest type it could be rounded. Keys of unknown types are
-    compared as they come, and refused if they come as different ones.
+    The type is exactly what tasks compute, but for numbers it is the widest type of their kind. A
+    DECIMAL with an unknown number of digits has no known type, because the widest type could round it.
+    Keys of unknown types are compared as they arrive, and rejected if they arrive with different types.
     """
     type_ = type_of(expr, inputs)
     if is_declared(expr):
@@ -258,7 +271,7 @@ def _wrong(message: str) -> PlanError:
 
 
 def bare(expr: Expr) -> Expr:
-    """``expr`` with the aliases taken off its columns."""
+    """Return ``expr`` without the aliases of its columns."""
     return expr.transform(
         lambda node: (
             exp.Column(this=exp.to_identifier(node.name, quoted=True))

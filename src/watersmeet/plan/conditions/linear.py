@@ -64,7 +64,7 @@ class Sum:
 
 
 def number_type(type_: SqlType) -> NumberType | None:
-    """Of a declared type; None: it is no number."""
+    """Return the number type of a declared type, or None if it is no number."""
     if type_.is_integer:
         return NumberType(_DIGITS[type_.bits])
     if type_.is_decimal:
@@ -73,7 +73,7 @@ def number_type(type_: SqlType) -> NumberType | None:
 
 
 def sum_of(expr: Expr, inputs: JoinInputs) -> Sum | None:
-    """``expr`` as a sum, or None where it is something else."""
+    """Return ``expr`` as a sum, or None if it is no sum."""
     match expr:
         case exp.Paren():
             return sum_of(expr.this, inputs)
@@ -93,7 +93,7 @@ def sum_of(expr: Expr, inputs: JoinInputs) -> Sum | None:
 
 
 def literal(text: str) -> Sum | None:
-    """A number as it is written; None: it is no plain one."""
+    """Parse a number literal, or return None if it is no plain number."""
     try:
         number = read_number(text, negative=True)
     except NumberError:
@@ -232,7 +232,11 @@ def add(left: LinearForm | None, right: LinearForm | None, sign: Sign, expr: Exp
 
 
 def _unit_of_sum(left: LinearForm, right: LinearForm, sign: Sign, expr: Expr) -> Unit | None:
-    """What a sum (or difference) counts, by the rules of Spark SQL; None where it is not linear."""
+    """Return the unit of a sum or difference by the rules of Spark SQL.
+
+    Returns:
+        None if the expression is not linear.
+    """
     a, b = left.unit, right.unit
     if Unit.OTHER in (a, b):
         return None
@@ -294,7 +298,7 @@ def combine(left: LinearForm, right: LinearForm, sign: Sign, unit: Unit) -> Line
 
 
 def widen_form(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearForm:
-    """A form to which the time zone adds something between ``low`` and ``high``."""
+    """Add to a form the range of a time-zone shift between ``low`` and ``high``."""
     return replace(
         form,
         low=form.low + low,
@@ -306,7 +310,7 @@ def widen_form(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearFo
 
 
 def multiply(left: LinearForm | None, right: LinearForm | None, expr: Expr) -> LinearForm | None:
-    """Constants among themselves, and ±1 as a factor."""
+    """Return the product of two constants, or of a form and ±1; None for any other product."""
     if left is None or right is None:
         return None
     if left.is_constant and right.is_constant:
@@ -381,7 +385,11 @@ _MONDAY = 3 * DAY_US
 
 
 def linear_form(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
-    """The linear form of ``expr``, or None. Raises PlanError[wrong-types]."""
+    """Return the linear form of ``expr``, or None if it has none.
+
+    Raises:
+        PlanError: [wrong-types] The types cannot be combined.
+    """
     match expr:
         case exp.Paren():
             return linear_form(expr.this, inputs)
@@ -433,7 +441,11 @@ def _count_units(expr: Expr, unit: Unit, size: int, inputs: JoinInputs) -> Linea
 
 
 def _units_between(name: str, start: Expr, end: Expr, inputs: JoinInputs) -> LinearForm | None:
-    """Whole units between two times on the clock of the job's zone, rounded towards zero."""
+    """Return the whole units between two times on the clock of the job's zone, rounded to zero.
+
+    Returns:
+        None if the unit is not supported or an operand is no time.
+    """
     size = unit_us(name)
     if size is None or size not in _BETWEEN:
         return None
@@ -445,7 +457,10 @@ def _units_between(name: str, start: Expr, end: Expr, inputs: JoinInputs) -> Lin
 
 
 def _unix_timestamp(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
-    """Seconds since 1970, rounded towards zero; of a TIMESTAMP_NTZ those on the wall."""
+    """Return the seconds since 1970, rounded towards zero; None if the operand is no time.
+
+    A TIMESTAMP_NTZ counts seconds of the wall clock.
+    """
     operand = linear_form(expr, inputs)
     if operand is None or not operand.unit.is_time:
         return None
@@ -455,7 +470,7 @@ def _unix_timestamp(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
 
 
 def _instant(form: LinearForm, inputs: JoinInputs) -> LinearForm:
-    """A time as an instant: midnight, of a DATE, on the zone's clock."""
+    """Convert a time to an instant; a DATE becomes midnight on the zone's clock."""
     if not form.wall or inputs.time_zone == UTC:
         return replace(form, wall=False) if form.wall else form
     own = zone(inputs.time_zone)
@@ -463,7 +478,7 @@ def _instant(form: LinearForm, inputs: JoinInputs) -> LinearForm:
 
 
 def _wall(form: LinearForm, inputs: JoinInputs) -> LinearForm:
-    """A time as the zone's clock shows it."""
+    """Convert a time to the wall clock of the zone."""
     if form.wall or inputs.time_zone == UTC:
         return form if form.wall else replace(form, wall=True)
     own = zone(inputs.time_zone)
@@ -471,7 +486,10 @@ def _wall(form: LinearForm, inputs: JoinInputs) -> LinearForm:
 
 
 def _over_changes(form: LinearForm | None, inputs: JoinInputs) -> LinearForm | None:
-    """Of what Spark counts on the zone's clock: between two instants the clock may be changed."""
+    """Widen a form that Spark computes on the zone's clock by the largest change of that clock.
+
+    The clock may change between two instants. None stays None.
+    """
     if form is None or inputs.time_zone == UTC:
         return form
     own = zone(inputs.time_zone)
@@ -482,7 +500,10 @@ def _over_changes(form: LinearForm | None, inputs: JoinInputs) -> LinearForm | N
 def _sum(
     left: LinearForm | None, right: LinearForm | None, sign: Literal[1, -1], expr: Expr, inputs: JoinInputs
 ) -> LinearForm | None:
-    """Days are added, and two times subtracted, on the clock of the job's zone."""
+    """Add or subtract two forms.
+
+    Days are added, and two times subtracted, on the clock of the job's time zone.
+    """
     if left is None or right is None:
         return None
     if left.unit.is_time and right.unit.is_time:
@@ -500,7 +521,7 @@ def _sum(
 
 
 def difference_form(left: LinearForm, right: LinearForm, expr: Expr, inputs: JoinInputs) -> LinearForm | None:
-    """``left - right`` for a comparison, or None where the two do not count the same."""
+    """Return ``left - right`` for a comparison, or None if their units differ."""
     if left.unit.is_time and right.unit.is_time:
         if left.wall is not right.wall:
             left, right = _instant(left, inputs), _instant(right, inputs)
@@ -580,7 +601,7 @@ def _truncate_time(operand: LinearForm | None, unit: str, inputs: JoinInputs) ->
 
 
 def _linear_addition(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
-    """timestampadd(unit, n, time); date_add(date, n)."""
+    """Return the linear form of ``timestampadd(unit, n, time)`` or ``date_add(date, n)``."""
     operand, count = linear_form(expr.this, inputs), linear_form(expr.expression, inputs)
     size = unit_us(expr.text("unit") or "DAY")
     if operand is None or count is None or size is None or not operand.unit.is_time:

@@ -32,8 +32,11 @@ _SUMS = (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Neg, exp.Cast)
 
 
 def sums_of(condition: Expr, inputs: JoinInputs, measure: Measure) -> tuple[IntegerSum, ...]:
-    """The sums of a conjunct that some values of its columns, counted by ``measure``, bring out of their
-    type."""
+    """Return the sums of a conjunct that can overflow their type for some column values.
+
+    Args:
+        measure: Unit in which column values are counted.
+    """
     return tuple(dict.fromkeys(_sums(condition, inputs, measure)))
 
 
@@ -70,13 +73,13 @@ def _ends(bits: int, scale: int = 1) -> tuple[int, int]:
 
 
 def _declared_range(ref: Ref, inputs: JoinInputs) -> tuple[int, int]:
-    """The least and the greatest value that a column can have."""
+    """Return the smallest and the largest value that a column can have."""
     bits = inputs.column(ref).type.bits
     return _ends(bits) if bits else (MIN_TIME, MAX_TIME)
 
 
 def _bits(expr: Expr, inputs: JoinInputs) -> int | None:
-    """The width of an integer in Spark; None: it is none."""
+    """Return the width of an integer in Spark, or None if the expression is no integer."""
     match expr:
         case exp.Paren():
             return _bits(expr.this, inputs)

@@ -32,10 +32,13 @@ from watersmeet.spec.model import Expr, Input, JoinKind
 
 @dataclass
 class PlacedConditions:
-    """Where the conjuncts are asked.
+    """Conjuncts by the place that evaluates them.
 
-    ``joins``: in a join, by its number; ``inputs``: of an input's rows, by alias; ``sides``: of the rows that
-    come from a join beneath, by (number, side); ``after``: of the query's rows.
+    Attributes:
+        joins: Conjuncts of a join, by its number.
+        inputs: Conjuncts on the rows of an input, by alias.
+        sides: Conjuncts on the rows that come from a join below, by (number, side).
+        after: Conjuncts on the rows of the query.
     """
 
     joins: dict[int, list[Conjunct]] = field(default_factory=lambda: defaultdict(list))
@@ -51,8 +54,11 @@ class PlacedConditions:
 
 
 def place(nodes: Sequence[QueryNode], where: Expr | None, having: Expr | None = None) -> PlacedConditions:
-    """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
-    what is computed of groups."""
+    """Place all conjuncts of the joins of a query and of its WHERE, those of lower joins first.
+
+    Args:
+        having: Condition on the values computed for groups.
+    """
     conditions = PlacedConditions()
     above = {
         child.number: (node.number, side)
@@ -88,7 +94,11 @@ def _place_in_side(conjunct: Conjunct, node: QueryNode, side: Side, conditions: 
 
 @singledispatch
 def _push_down(node: QueryNode, conjunct: Conjunct, conditions: PlacedConditions) -> bool:
-    """Place a filter of the node's rows in the node or beneath; False: it has to stay above."""
+    """Place a filter on the rows of a node in the node or below it.
+
+    Returns:
+        False if the filter has to stay above.
+    """
     raise TypeError(f"where filters of {type(node).__name__} go")
 
 

@@ -46,7 +46,7 @@ class Residual:
 
 
 class ResidualFields(TypedDict):
-    """What plans say of a residual; see `MatchPlan`."""
+    """Fields that plans store for a residual; see `MatchPlan`."""
 
     residual: Expr | None
     residual_exact: Tree | None
@@ -66,10 +66,10 @@ def residual_fields(residual: Residual | None) -> ResidualFields:
 
 
 def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Residual | None, list[PlanError]]:
-    """The AND of ``conjuncts``, ready to run; and the conjuncts that nobody can compute twice alike.
+    """Build the AND of ``conjuncts``, and return errors for nondeterministic conjuncts.
 
-    One conjunct that tasks do not compute gives the whole to Spark: which of them fails on a value, and which
-    keeps it from that, is decided by their order.
+    If tasks cannot compute one conjunct, Spark computes the whole residual. The order of conjuncts
+    decides which one fails on a value and which one prevents that failure.
     """
     errors = [error for c in conjuncts if (error := find_unsteady(c, ON_BOTH, ON_ONE)) is not None]
     whole = join_all([c.expr for c in conjuncts])
@@ -88,7 +88,7 @@ def residual_of(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> tuple[Resi
 
 
 def to_joined_names(expr: Expr) -> Expr:
-    """``expr`` with ``alias.column`` as one quoted name, as the join's result has it."""
+    """Replace ``alias.column`` with one quoted name, as in the result of the join."""
     return expr.transform(
         lambda node: (
             exp.column(exp.to_identifier(joined_name(node.table, node.name), quoted=True))
@@ -105,10 +105,11 @@ ON_ONE = "compute it from one input, as a column of a view, and compare the colu
 def compile_for_tasks(
     conjunct: Conjunct, inputs: JoinInputs, where: str = ON_BOTH, hint: str = ON_ONE
 ) -> TypedTree | PlanError:
-    """What tasks compute of an expression over rows that Spark does not see, or why they cannot.
+    """Compile an expression over rows that Spark does not see, or return the error.
 
     Args:
-        where: what it stands in; ``hint``: what to do.
+        where: Description of the place of the expression, for the error.
+        hint: What the user should do.
     """
     problem = find_unsteady(conjunct, where, hint)
     if problem is not None:
@@ -122,7 +123,7 @@ def compile_for_tasks(
 
 
 def find_unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
-    """What may give another value when it is computed again, or is no expression over rows."""
+    """Return an error if an expression is nondeterministic or no expression over rows."""
     expr, text = conjunct.expr, conjunct.text
     if expr.find(exp.Query) is not None:
         return PlanError(

@@ -79,7 +79,7 @@ def _rewritten(conjunct: Expr) -> list[Conjunct]:
 
 
 def _without_shared(condition: exp.Or) -> list[Conjunct]:
-    """What all branches of an OR ask, and then the OR without it."""
+    """Extract the conjuncts that all branches of an OR share, followed by the OR without them."""
     branches: list[Sequence[Conjunct]] = []
     shared: set[str] | None = None
     for branch in _branches(condition):
@@ -105,7 +105,7 @@ def _branches(condition: exp.Or) -> list[Expr]:
 
 
 def _negated(condition: Expr) -> list[Conjunct] | None:
-    """The conjuncts of ``NOT condition``; None where NOT stays where it is."""
+    """Return the conjuncts of ``NOT condition``, or None if NOT stays in place."""
     condition = cast(Expr, condition.unnest())
     if isinstance(condition, exp.Not):
         return _parts(condition.this)
@@ -121,7 +121,7 @@ def _negated(condition: Expr) -> list[Conjunct] | None:
 
 
 def _name(condition: Expr) -> str:
-    """What a condition is recognised by, from whichever side it is written."""
+    """Return a name that identifies a condition independent of the order of its sides."""
     condition = cast(Expr, condition.unnest())
     kind = _MIRRORED.get(type(condition))
     if kind is None:

@@ -23,7 +23,7 @@ from watersmeet.spec.model import Input
 
 
 def plan_delta(chain: NodeChain, delta: DeltaJoin, leaving: Collection[str]) -> list[NodePlan]:
-    """The nodes of the delta join; what is wrong is written into the chain."""
+    """Plan the nodes of the delta join, and append errors to the chain."""
     roles: Roles = {}
     planned = []
     for path in delta.paths:
@@ -41,12 +41,12 @@ def plan_delta(chain: NodeChain, delta: DeltaJoin, leaving: Collection[str]) -> 
 
 
 def _keys_in_order(join: JoinPlan) -> JoinPlan:
-    """In one order, whatever path asks: by it rows are hashed."""
+    """Sort the keys of a join so that every path hashes by them in one order."""
     return replace(join, keys=tuple(sorted(join.keys, key=lambda key: key.columns.right)))
 
 
 def _equalities(join: JoinPlan, draft: Draft, found_by: frozenset[str]) -> Equalities:
-    """Those of a look-up by which rows may be found, with the inputs that they come from."""
+    """Return the equalities by which a look-up may find rows, with their source inputs."""
     parts = [
         (frozenset(alias for alias, _ in refs(equality.left)), key.column(Side.RIGHT))
         for key, equality in zip(join.keys, draft.keys, strict=True)
@@ -62,7 +62,10 @@ class _PathChain(NodeChain):
     roles: Roles = field(default_factory=dict)
 
     def own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
-        """As in any chain, but what is computed has one name in all paths."""
+        """Return the column of one side of an equality.
+
+        A computed column has one name in all paths.
+        """
         expr, i = equality.expr(side), draft.node.side(side)
         assert isinstance(i, Input)
         if isinstance(expr, exp.Column) and not draft.join_inputs.is_event_time((expr.table, expr.name)):

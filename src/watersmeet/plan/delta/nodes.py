@@ -34,12 +34,15 @@ _STEPS = 1_000
 
 
 def provisional(root: int, step: int) -> int:
-    """Of a node that comes before node ``root``, after all that come before that one."""
+    """Return the provisional number of a node that sorts before node ``root``.
+
+    It sorts after all nodes that precede the root.
+    """
     return _ADDED + root * _STEPS + step
 
 
 def in_order(nodes: Sequence[NodePlan]) -> tuple[NodePlan, ...]:
-    """The nodes, each after those beneath it, with their places as numbers."""
+    """Sort the nodes so that each follows the nodes below it, and renumber them by position."""
     ordered = sorted(nodes, key=_place)
     numbers = {node.number: place for place, node in enumerate(ordered)}
     if all(number == place for number, place in numbers.items()):
@@ -119,11 +122,13 @@ def delta_nodes(
     roles: Roles,
     stage_of: Callable[[Input], OfStage],
 ) -> tuple[list[NodePlan], list[PlanError]]:
-    """The nodes, the last of which has the number of the root of the joins, and what is wrong with them.
+    """Build the nodes of a delta join, and return errors.
+
+    The last node has the number of the root of the joins.
 
     Args:
-        planned: of the paths, in order.
-        stage_of: what plans the stages of an input.
+        planned: The planned paths, in order.
+        stage_of: Plans the stages of an input.
     """
     errors: list[PlanError] = []
     own: list[SidePlan] = []
@@ -191,7 +196,7 @@ def delta_nodes(
 
 
 def _coming(side: SidePlan, beneath: int, path: int) -> SidePlan:
-    """Rows of a path on their way to its next look-up."""
+    """Return the side of rows of a path on their way to its next look-up."""
     assert side.feed is not None
     name = f"{node_alias(beneath)}.{path + 1}"
     return replace(side, name=name, feed=replace(side.feed, node=beneath, path=path))
@@ -223,7 +228,7 @@ class _ArrangedInputs:
                 self.place(join, keys)
 
     def place(self, join: JoinPlan, keys: Columns) -> _Place:
-        """Where a join looks rows of its right side up, by ``keys``."""
+        """Return the place where a join looks up rows of its right side by ``keys``."""
         alias = join.right.name
         how = Arranged(keys, join.indexes(Side.RIGHT), _key(join, keys))
         asked = alias, keys, () if keys else how.indexes  # by a key few rows are left: one order does for all

@@ -38,7 +38,10 @@ Sources = frozenset[str]
 
 @dataclass(frozen=True)
 class Equalities:
-    """Those of a look-up of the input ``alias``, in the order of its columns: each of one of its columns."""
+    """Equalities of a look-up of the input ``alias``, in the order of its columns.
+
+    Each part covers one column of the input.
+    """
 
     alias: str
     parts: tuple[tuple[Sources, str], ...]
@@ -58,7 +61,7 @@ class Equalities:
 
 
 def hashed_by(lookups: Sequence[Equalities], one_row: OneRow) -> list[Columns]:
-    """Per look-up, of all paths in the query's order, the columns by which it finds rows."""
+    """Return the columns by which each look-up finds rows, for all paths in the query's order."""
     least = [_of_one_row(asked, one_row) or asked.columns for asked in lookups]
     alone: dict[str, dict[Sources, Columns]] = {}
     for asked, columns in zip(lookups, least, strict=True):
@@ -81,7 +84,11 @@ def hashed_by(lookups: Sequence[Equalities], one_row: OneRow) -> list[Columns]:
 
 
 def _of_one_row(asked: Equalities, one_row: OneRow) -> Columns:
-    """Those without which there could be several rows; none: there may be several anyway."""
+    """Return a minimal set of columns that identifies one row.
+
+    Returns:
+        An empty tuple if several rows may match anyway.
+    """
     columns = asked.columns
     if not one_row(asked.alias, columns):
         return ()
@@ -93,7 +100,10 @@ def _of_one_row(asked: Equalities, one_row: OneRow) -> Columns:
 
 
 def _of_one_source(asked: Equalities, alone: dict[Sources, Columns]) -> Columns | None:
-    """Of the sources by which alone some path finds rows the one with most columns, then the first."""
+    """Return the columns of the best source by which alone some path finds rows.
+
+    The best source has the most columns; among equals, the first one wins.
+    """
     sources = asked.by_source
     if len(sources) < 2:
         return None
@@ -115,15 +125,17 @@ class Counts:
     keys: tuple[CountedKey, ...] = ()
 
     def rank(self, alias: str, columns: Collection[str]) -> tuple[float, int]:
-        """The less, the earlier an input is looked up by these columns: (rows of a key, rows). Fractions of
-        a row that tenths do not tell are none."""
+        """Return (rows per key, rows) of a look-up by these columns.
+
+        Inputs with a lower rank are looked up earlier. Rows per key are rounded to tenths.
+        """
         own = [key for key in self.keys if key.alias == alias]
         per_key = [round(key.rows_per_key, 1) for key in own if key.keys and set(key.keys) <= set(columns)]
         rows = max((key.rows for key in own), default=0)
         return min(per_key, default=float(rows)), rows
 
     def of(self, alias: str, keys: Collection[str]) -> CountedKey | None:
-        """What was counted of one key."""
+        """Return the counts of one key, or None if it has none."""
         asked = tuple(keys)
         return next((key for key in self.keys if key.alias == alias and key.keys == asked), None)
 
@@ -149,9 +161,13 @@ MIN_INPUTS = 3
 
 @dataclass(frozen=True)
 class Path:
-    """How the changes of ``start`` come to results: look-ups of the others, in order. ``drafts``: of the node
-    of its changes, then of one join per look-up. ``found_by``: per look-up, the inputs before it whose rows
-    say where to look; what rows of others before it say is asked of what is found there."""
+    """Look-ups of the other inputs, in order, that turn changes of ``start`` into results.
+
+    Attributes:
+        drafts: Draft of the node of the changes, then of one join per look-up.
+        found_by: Per look-up, the earlier inputs whose rows select its key. Conditions on rows of other
+            earlier inputs are evaluated on the rows found.
+    """
 
     start: Input
     tree: Tree
@@ -179,7 +195,10 @@ class DeltaJoin:
         return tuple(path.start for path in self.paths)
 
     def has_one_row_per(self, alias: str, columns: Collection[str]) -> bool:
-        """Whether values of these columns make a row of an input known; False: nothing says so."""
+        """Return True if values of these columns identify one row of an input.
+
+        False means that uniqueness cannot be proved.
+        """
         return any(i.alias == alias and input_has_one_row_per(i, columns) for i in self.inputs)
 
     @property
@@ -188,7 +207,7 @@ class DeltaJoin:
         return frozenset(key for path in self.paths for key in self.keys_of(path))
 
     def keys_of(self, path: Path) -> set[str]:
-        """The times of the path's input that each of the other streams bounds."""
+        """Return the times of the path's input that each of the other streams bounds."""
         keys = {name_of((path.start.alias, column)) for column in path.start.event_times}
         others = [i for i in path.order if not i.is_table]
         for other in others:
@@ -196,7 +215,10 @@ class DeltaJoin:
         return keys if others else set()
 
     def bounds_of(self, path: Path, other: Input) -> tuple[Bound, ...]:
-        """By which times of ``other`` rows of the path's input go: whatever follows from all conditions."""
+        """Return the bounds by which times of ``other`` evict rows of the path's input.
+
+        The bounds include everything that follows from all conditions.
+        """
         draft = path.drafts[1 + path.order.index(other)]
         own = {name_of((path.start.alias, column)) for column in path.start.event_times}
         by = {name_of((other.alias, column)) for column in other.event_times}
@@ -216,12 +238,13 @@ NO_DELTA = NoDelta()
 def delta_join(
     tree: Tree, conditions: PlacedConditions, asked: PlanChoice, *, changes: bool, counts: Counts = NO_COUNTS
 ) -> DeltaJoin | NoDelta:
-    """The joins of a query (or stage) that are run as a delta join.
+    """Plan the joins of a query or stage as a delta join, or return the reason why not.
 
     Args:
-        asked: the query's choice. By itself (`PlanChoice.AUTO`) it is taken where ``changes`` are joined, and
+        asked: Choice of the query. `PlanChoice.AUTO` selects a delta join if ``changes`` are joined and
             each look-up has an equality.
-        counts: of what is kept of the inputs; keys by which no path finds rows without them are none.
+        counts: Counts of the retained rows of the inputs. Keys by which no path finds rows without
+            these counts are ignored.
     """
     if asked is PlanChoice.CASCADE:
         return NO_DELTA
@@ -255,25 +278,25 @@ def delta_join(
 
 
 def choose_strategy(tree: Tree, of_job: PlanChoice) -> PlanChoice:
-    """How the query (or stage) is to be run: as a hint says, the outermost of several, or the job."""
+    """Return the plan choice of the outermost hint, or of the job if there is no hint."""
     hints = (node.plan for node in reversed(tree.nodes))
     return next((hint for hint in hints if hint is not None), of_job)
 
 
 def _topmost_inner_join(tree: Tree) -> QueryNode | None:
-    """The topmost join of the inner ones."""
+    """Return the topmost of the inner joins, or None if there is none."""
     cores = [node for node in tree.nodes if _joins_inputs(node)]
     return max(cores, key=lambda node: len(node.beneath), default=None)
 
 
 def _joins_inputs(node: QueryNode) -> bool:
-    """It and all joins beneath are inner ones, of inputs that are no tables as of the tick."""
+    """Return True if the node and all joins below are inner joins without tables as of the tick."""
     below = (child.as_of if isinstance(child, Input) else not _joins_inputs(child) for child in node.children)
     return node.is_inner and not any(below)
 
 
 def _leaves(node: QueryNode) -> tuple[Input, ...]:
-    """The inputs beneath, in the query's order."""
+    """Return the inputs below a node, in the query's order."""
     below = ((child,) if isinstance(child, Input) else _leaves(child) for child in node.children)
     return tuple(i for inputs in below for i in inputs)
 
@@ -289,8 +312,13 @@ def _order(
     wanted: dict[str, set[frozenset[str]]],
     counts: Counts = NO_COUNTS,
 ) -> tuple[list[Input], tuple[frozenset[str], ...]]:
-    """In which order the path of ``start`` looks the others up, and per look-up the inputs whose rows say
-    where to look. ``wanted``: per alias the keys, as texts, by which paths look it up; this path's are added.
+    """Choose the order in which the path of ``start`` looks up the other inputs.
+
+    Args:
+        wanted: Keys, as texts, by which paths look up each alias; this call adds the keys of its path.
+
+    Returns:
+        The order and, per look-up, the inputs whose rows select its key.
     """
     left, order = [i for i in inputs if i is not start], list[Input]()
     while left:
@@ -313,8 +341,11 @@ def _order(
 def _move_single_rows_early(
     start: Input, order: Sequence[Input], conjuncts: Sequence[Conjunct]
 ) -> tuple[list[Input], tuple[frozenset[str], ...]]:
-    """The order, with inputs of which there is one row at most as early as that is so. The others are looked
-    up by what they were: what an input that comes earlier now equates them with may be in many rows."""
+    """Move inputs with at most one row per look-up as early as this holds.
+
+    The other look-ups retain their sources, because a key from an input that now comes earlier may
+    match many rows.
+    """
     early = list[tuple[Input, frozenset[str]]]()
     for number, i in enumerate(order):
         had = frozenset({start.alias, *(other.alias for other in order[:number])})
@@ -329,7 +360,7 @@ def _move_single_rows_early(
 
 
 def _key_columns(i: Input, had: Collection[str], conjuncts: Sequence[Conjunct]) -> list[str]:
-    """Its columns that are equal to something of ``had``."""
+    """Return the columns of an input that equal an expression over ``had``."""
     asked = [c.expr for c in conjuncts if _links(c.expr, {*had}, i.alias)]
     sides = [_sides(expr, i.alias) for expr in asked if isinstance(expr, exp.EQ | exp.NullSafeEQ)]
     return [str(own.name) for own, _ in filter(None, sides) if isinstance(own, exp.Column)]
@@ -340,13 +371,13 @@ def _aliases(expr: Expr) -> set[str]:
 
 
 def _links(expr: Expr, had: set[str], alias: str) -> bool:
-    """It can be asked when ``alias`` joins those that are there, and not before."""
+    """Return True if the condition can be evaluated once ``alias`` joins ``had``, not before."""
     mentioned = _aliases(expr)
     return alias in mentioned and bool(mentioned & had) and mentioned <= had | {alias}
 
 
 def _sides(expr: Expr, alias: str) -> tuple[Expr, Expr] | None:
-    """(the side of ``alias`` alone, the other) of a comparison."""
+    """Split a comparison into the side of ``alias`` alone and the other side, or return None."""
     if not isinstance(expr, _COMPARED):
         return None
     for own, other in ((expr.this, expr.expression), (expr.expression, expr.this)):
@@ -363,7 +394,7 @@ def _strength(expr: Expr, alias: str) -> int:
 
 
 def _key_text(expr: Expr, alias: str) -> str | None:
-    """The side of ``alias`` of an equality."""
+    """Return the side of ``alias`` of an equality as text, or None."""
     sides = _sides(expr, alias)
     if sides is None or not isinstance(expr, exp.EQ | exp.NullSafeEQ):
         return None
@@ -373,7 +404,7 @@ def _key_text(expr: Expr, alias: str) -> str | None:
 def _path(
     tree: Tree, start: Input, order: Iterable[Input], conjuncts: Sequence[Conjunct]
 ) -> tuple[Path | None, str]:
-    """The path, its conditions taken apart; or why there is none."""
+    """Build the path and classify its conditions, or return the reason why there is none."""
     numbers = count()
     part: Relation = start
     node: QueryNode = ChangesNode(next(numbers), (start,), (start,), time_zone=tree.time_zone)
@@ -400,7 +431,7 @@ def _path(
 def _place_conditions(
     nodes: Sequence[QueryNode], start: Input, conjuncts: Sequence[Conjunct]
 ) -> PlacedConditions:
-    """Each conjunct where the last of its inputs is looked up."""
+    """Place each conjunct at the look-up of the last of its inputs."""
     conditions = PlacedConditions()
     had = [{start.alias}]
     for node in nodes[1:]:
@@ -416,7 +447,7 @@ def _place_conditions(
 
 
 def _lookup_problems(drafts: Sequence[Draft]) -> Iterator[str]:
-    """Why tasks cannot look rows up so."""
+    """Yield the reasons why tasks cannot look up rows this way."""
     for draft in drafts:
         if not draft.matchable:
             yield "nothing can match"
@@ -430,7 +461,11 @@ def _lookup_problems(drafts: Sequence[Draft]) -> Iterator[str]:
 
 
 def _unbounded_reason(delta: DeltaJoin) -> str:
-    """Why rows of a stream would be kept for ever; empty: they are not."""
+    """Return the reason why rows of a stream would be retained without limit.
+
+    Returns:
+        An empty text if state is bounded.
+    """
     for path in delta.paths:
         if path.start.is_table:
             continue
@@ -448,11 +483,11 @@ def _unbounded_reason(delta: DeltaJoin) -> str:
 def plan_told(
     tree: Tree, delta: DeltaJoin | NoDelta, asked: PlanChoice, arrangements: Sequence[ArrangePlan]
 ) -> Iterator[str]:
-    """Of a query, or stage, that joins three inputs or more.
+    """Explain the strategy of a query or stage that joins three or more inputs.
 
     Args:
-        asked: what its hint, or the job, says.
-        arrangements: of the query, with its stages.
+        asked: Choice of its hint, or of the job.
+        arrangements: Arrangements of the query, with its stages.
     """
     by = "by auto" if asked is PlanChoice.AUTO else "as asked"
     if isinstance(delta, DeltaJoin):

@@ -79,7 +79,10 @@ from watersmeet.spec.time_zones import UTC
 
 
 def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> str:
-    """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query.
+    """Explain the queries of a job, one after the other; the text ends with a newline.
+
+    Args:
+        measured: Measurements of a run, per query.
 
     >>> from watersmeet import explain, parse_job, plan_job
     >>> print(explain(plan_job(parse_job('''
@@ -100,8 +103,11 @@ def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) 
 def explain_query(
     query: QueryPlan, measured: MeasuredQuery | None = None, queries: Sequence[QueryPlan] = ()
 ) -> str:
-    """One query: where rows come from, how they meet, for how long they are kept, what goes out.
-    ``queries``: all of the job."""
+    """Explain one query: its inputs, its joins, the retention of rows, and the emitted rows.
+
+    Args:
+        queries: All queries of the job.
+    """
     query = query.alone
     inputs = [line for side in query.sides for line in _input(query, side)]
     title = f'Query "{query.name}" into {sink_name(query.sink)}'
@@ -155,7 +161,7 @@ def explain_query(
 
 @singledispatch
 def _sections(node: NodePlan, query: QueryPlan) -> Sections:
-    """What there is to say of a node; this of one that keeps nothing."""
+    """Return the sections of a node; this default is for a node that retains nothing."""
     return [
         ("Retention", ["none: each row is emitted in the tick in which it arrives"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
@@ -241,7 +247,7 @@ def _lag(lag: int | None, in_time: bool) -> str:
 
 
 def _shedding(query: QueryPlan) -> Iterator[str]:
-    """Which rows are shed, and at which limits none are."""
+    """Yield the limits at which rows are shed, and which rows; then limits without shedding."""
     options, oldest = query.options, query.options.at_limit is AtLimit.SHED_OLDEST
     if options.max_rows is not None or options.max_bytes is not None:
         which = "the oldest" if oldest else "those of the heaviest keys"
@@ -265,7 +271,7 @@ def _shedding(query: QueryPlan) -> Iterator[str]:
 
 
 def _met_tables(query: QueryPlan) -> list[Source]:
-    """The tables that rows meet as of their tick."""
+    """Return the tables that rows join as of their tick."""
     return [node.source for node in query.alone.every(LookupPlan)]
 
 

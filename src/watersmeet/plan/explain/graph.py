@@ -115,7 +115,7 @@ class Graph:
 
 
 def graph_of(plan: JobPlan) -> Graph:
-    """The graph of a plan."""
+    """Build the graph of a plan."""
     read = {source.name: source for source in plan.sources}
     read |= {node.source.name: node.source for _, node in plan.compared}  # as a whole, again and again
     ids = {name: f"s{number}" for number, name in enumerate(read)}
@@ -181,7 +181,11 @@ _Shape = tuple[str, tuple[str, ...]]
 
 @singledispatch
 def _shape(node: NodePlan, query: QueryPlan) -> _Shape | None:
-    """Of a node its kind and lines; None: it does nothing that could be drawn but to drop rows."""
+    """Return the kind and the lines of a node.
+
+    Returns:
+        None if the node only drops rows, so there is nothing to draw.
+    """
     return None
 
 
@@ -221,7 +225,7 @@ def _(node: RankPlan, query: QueryPlan) -> _Shape:
 
 @_shape.register
 def _(node: ArrangePlan, query: QueryPlan) -> _Shape:
-    """With its steps, which are not drawn."""
+    """Return the shape of a delta join, which includes its steps; the steps are not drawn."""
     lookups = [lookup for step in query.every(DeltaPlan) for lookup in step.lookups]
     if not lookups:
         return STORED, ("kept by", *(arranged.key for arranged in node.arranged))
@@ -231,7 +235,7 @@ def _(node: ArrangePlan, query: QueryPlan) -> _Shape:
 
 @singledispatch
 def _table(node: NodePlan) -> tuple[str, ...] | None:
-    """The table that a node looks rows up in; None: it looks up in none."""
+    """Return the table that a node looks rows up in, or None if it looks up none."""
     return None
 
 
@@ -283,7 +287,7 @@ def _join(join: MatchPlan) -> Iterator[str]:
 
 
 def _windows(node: WindowedPlan, *, is_root: bool) -> Iterator[str]:
-    """HAVING of the last ones is part of the query's filter."""
+    """Yield the lines of windows; HAVING of the root is part of the query's filter."""
     yield f"{window_name(node)} over {node.time_key}"
     yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
     yield from _group_lines(node, is_root=is_root)
@@ -305,7 +309,10 @@ _SHAPES = {STORED: "[({})]", INPUT: "[{}]", JOIN: "{{{{{}}}}}", GROUPS: "[[{}]]"
 
 
 def mermaid(plan: JobPlan) -> str:
-    """The flowchart; a source that several queries read is drawn once. Ends with a newline."""
+    """Render the plan as a Mermaid flowchart that ends with a newline.
+
+    A source that several queries read appears once.
+    """
     graph = graph_of(plan)
     lines = ["flowchart LR", *(f"  {_node(source)}" for source in graph.sources)]
     for query in graph.queries:
@@ -330,7 +337,10 @@ def _edge(edge: Edge) -> str:
 
 
 def _label(texts: Iterable[str]) -> str:
-    """A quoted label of several lines. Whatever may mean something to Mermaid is written as its number."""
+    """Build a quoted label of several lines.
+
+    Characters that may be special to Mermaid appear as numeric codes.
+    """
     return '"' + "<br/>".join(_SAFE.sub(_escape_character, text) for text in texts if text) + '"'
 
 

@@ -27,7 +27,7 @@ from watersmeet.spec.model import Expr, WindowKind
 
 
 def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
-    """What there is to say of windows and groups; HAVING of the last node is the query's filter."""
+    """Return the sections of windows and groups; HAVING of the root is the query's filter."""
     is_root = node is query.root
     return [
         ("Windows", [_window(node)]),
@@ -42,7 +42,7 @@ def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
 
 
 def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
-    """What there is to say of windows whose rows come and go until they close."""
+    """Return the sections of windows whose rows can be retracted until they close."""
     is_root = node is query.root
     when = "then, final" if node.is_final else "until then"
     calls = [plain(call.text) for call in node.calls if looks_at_values(call)]
@@ -67,7 +67,7 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
 
 
 def window_name(node: WindowedPlan) -> str:
-    """``TUMBLE of 10 min``."""
+    """Return the name of the window, such as ``TUMBLE of 10 min``."""
 
     def shown(value: int) -> str:
         return distance(value, key_in_time(node, node.time_key))
@@ -79,7 +79,7 @@ def window_name(node: WindowedPlan) -> str:
 
 
 def as_written(query: QueryPlan, expr: Expr) -> Expr:
-    """An expression over the query's rows, keys and aggregates of which are named after what they are."""
+    """Rewrite an expression over the query's rows so that keys and aggregates appear as written."""
     root = query.root
     if not isinstance(root, GroupedPlan):
         return expr
@@ -124,8 +124,10 @@ def _window_state(node: AggregatePlan) -> str:
 
 
 def pane_name(node: WindowedPlan) -> str:
-    """For what of the time there is a row of partial aggregates: ``window``, ``pane of 1 min``; of sessions
-    ``time``."""
+    """Return the name of the time slice that has one row of partial aggregates.
+
+    Examples: ``window``, ``pane of 1 min``; for sessions ``time``.
+    """
     if node.kind is WindowKind.SESSION:
         return "time"
     if node.pane == node.size:
@@ -153,7 +155,7 @@ def _spread(node: WindowedPlan) -> str:
 
 
 def group_sections(node: GroupPlan, query: QueryPlan) -> Sections:
-    """What there is to say of groups; HAVING of the last node is the query's filter."""
+    """Return the sections of groups; HAVING of the root is the query's filter."""
     having = node.having if node is not query.root else None
     return [
         ("Grouped by", [plain(text) for text in node.key_texts] or ["nothing: one group, of all rows"]),
@@ -166,7 +168,7 @@ def group_sections(node: GroupPlan, query: QueryPlan) -> Sections:
 
 
 def table_sections(node: TablePlan, query: QueryPlan) -> Sections:
-    """What there is to say of a table that is joined with nothing."""
+    """Return the sections of a table that the query joins with nothing."""
     kept = ", ".join(map(format_column_name, node.side.kept))
     late = ", or a delete of it would be late" if node.side.event_times else ""
     return [
@@ -194,7 +196,7 @@ def _group_state(node: GroupPlan) -> Iterator[str]:
 
 
 def ranking_sections(node: RankPlan, query: QueryPlan) -> Sections:
-    """What there is to say of the first rows of partitions."""
+    """Return the sections of a ranking: the first rows of partitions."""
     partitions = ranking_partitions(node)
     spread = "by ranges of the hash of the partitions' columns"
     return [

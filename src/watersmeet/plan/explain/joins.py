@@ -38,7 +38,10 @@ from watersmeet.spec.model import JoinKind
 
 
 def band_lines(join: MatchPlan) -> Iterator[str]:
-    """One line per end of a band; of one in floating point about, and how it is decided."""
+    """Yield one line per end of a band, with the way in which the condition is decided.
+
+    The ends of a floating-point band are approximate.
+    """
     lines: list[tuple[str, str]] = []
     for exact in join.values.exact:
         how = ", by the first bytes, decided as written" if exact.left.measure == TEXT else ""
@@ -80,7 +83,7 @@ def _is_time(join: MatchPlan, name: str) -> bool:
 
 
 def nearest_lines(join: JoinPlan, asof: AsofRule) -> Iterator[str]:
-    """Which row is the nearest."""
+    """Yield the lines that define the nearest row."""
     right = join.right.title
     _, column = _times(join)
     which = "latest" if asof.latest else "earliest"
@@ -92,7 +95,7 @@ def nearest_lines(join: JoinPlan, asof: AsofRule) -> Iterator[str]:
 
 
 def retention_line(join: JoinPlan, asof: AsofRule, side: Side) -> str:
-    """For how long rows of a side are kept."""
+    """Return the line that states how long rows of a side are retained."""
     return _left_retention(join, asof) if side is Side.LEFT else _right_retention(join, asof)
 
 
@@ -141,7 +144,7 @@ def _format_offset(asked: str, by: int, in_time: bool) -> str:
 
 
 def spread_lines(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
-    """The way it goes; where that is one task alone and a hint would help, the hint."""
+    """Yield how a join is spread over tasks; for a single task, also a hint that would help."""
     if join.broadcast is not None:
         yield from (_broadcast_changes if join.changes else _broadcast)(join, join.broadcast)
     elif join.keys:
@@ -201,12 +204,15 @@ def _broadcast_changes(join: JoinPlan, side: Side) -> Iterator[str]:
 
 
 def _hint(join: JoinPlan, side: Side) -> str:
-    """As it is written in the SELECT that has the join."""
+    """Return the BROADCAST hint as the user writes it in the SELECT that has the join."""
     return f"/*+ BROADCAST({join.side(side).name.rsplit('.', 1)[-1]}) */"
 
 
 def _suggestion(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
-    """Which side to broadcast: an input; of two the one that keeps less, as far as that can be said."""
+    """Yield the suggestion to broadcast one side of the join.
+
+    The side has to be an input. Of two inputs it is the one that retains less, where that is known.
+    """
     both = next(both for node, both in side_forecasts(query) if node is join)
     inputs = {side: forecast for side, forecast in zip(Side, both, strict=True) if forecast.side.feed is None}
     if not inputs:
@@ -226,7 +232,7 @@ def _suggestion(query: QueryPlan, join: JoinPlan) -> Iterator[str]:
 
 
 def _rows(forecast: SideForecast) -> float | None:
-    """How many are kept at most, by declared rates."""
+    """Return the maximum number of retained rows by declared rates, or None if unknown."""
     return forecast.rows(forecast.rate) if forecast.rate is not None and forecast.in_time else None
 
 
@@ -234,7 +240,7 @@ def _rows(forecast: SideForecast) -> float | None:
 
 
 def join_sections(join: JoinPlan, query: QueryPlan) -> Sections:
-    """What there is to say of a join."""
+    """Return the sections of a join."""
     sides = (join.left, join.right)
     return [
         ("Keys", list(key_lines(join)) or [f"none: matches are looked up by {_looked_up_by(join)} alone"]),
@@ -256,7 +262,7 @@ def join_sections(join: JoinPlan, query: QueryPlan) -> Sections:
 
 
 def key_lines(join: MatchPlan) -> Iterator[str]:
-    """The equalities, one per line."""
+    """Yield the equalities, one per line."""
     for key in join.keys:
         left, right = (qualify_key(text_of(key.expr(side)), join.side(side)) for side in Side)
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
@@ -282,7 +288,7 @@ def _postpone_map(join: JoinPlan) -> Iterator[str]:
 
 
 def horizon_lines(join: JoinPlan, lateness: int) -> Iterator[str]:
-    """The rule of lateness by the join, with its figures."""
+    """Yield the lines of the rule `lateness = join`, with its figures."""
     if join.horizon is None:
         return
     (left, right), reach = join.horizon.keys, join.horizon.reach
@@ -335,7 +341,7 @@ def _recheck_lines(join: JoinPlan) -> Iterator[str]:
 
 
 def residual_line(join: MatchPlan) -> str:
-    """The residual condition, and why Spark computes it, if it does."""
+    """Return the residual condition and, if Spark computes it, the reason."""
     assert join.residual is not None
     text = plain(text_of(join.residual))
     if join.residual_exact is not None:
@@ -359,7 +365,7 @@ def _arrangement(join: JoinPlan, side: Side) -> str:
 
 
 def arrangement_sections(node: ArrangePlan, query: QueryPlan) -> Sections:
-    """What is kept of the inputs, how, and for how long; and the paths that look it up."""
+    """Return the sections of arrangements: their paths, the retained rows, how, and how long."""
     kept = [side for side in node.sides if side.copy_of is None]
     return [
         ("Paths (one per input that changes)", list(_paths(node, query))),
@@ -386,7 +392,10 @@ def arrangement_sections(node: ArrangePlan, query: QueryPlan) -> Sections:
 
 
 def _paths(node: ArrangePlan, query: QueryPlan) -> Iterator[str]:
-    """``a -> b (before) -> c (after)`` per path: whose rows a look-up meets, as of when."""
+    """Yield ``a -> b (before) -> c (after)`` per path.
+
+    The line names the inputs that a path looks up, and as of when.
+    """
     steps = [step for step in query.every(DeltaPlan) if step.arrangements == node.number]
     if not steps:  # an index is looked up by others
         return
@@ -433,7 +442,7 @@ def _format_cardinality(key: CountedKey | None) -> str:
 
 
 def step_sections(node: DeltaPlan, query: QueryPlan) -> Sections:
-    """By what each path finds its partners in this step."""
+    """Return the lines that state how each path finds its matches in this step."""
     lines = []
     for name, lookup in zip(node.path_names, node.lookups, strict=True):
         texts = [*key_lines(lookup.join)]

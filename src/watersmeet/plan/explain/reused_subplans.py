@@ -9,7 +9,7 @@ from watersmeet.plan.model.job import QueryPlan
 
 
 def reuse_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]:
-    """What others make for the query, and what it makes for others."""
+    """Yield what other queries make for this query, and what it makes for others."""
     for taken in query.taken:
         yield f"{_node_label(query, taken.number)}: {taken.query} makes and keeps them"
     makes: dict[int, list[str]] = {}
@@ -23,7 +23,7 @@ def reuse_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]
 
 
 def _shared_input_lines(query: QueryPlan, queries: Sequence[QueryPlan]) -> Iterator[str]:
-    """Inputs of delta joins that one query keeps for several."""
+    """Yield the inputs of delta joins that one query retains for several."""
     keeps: dict[str, list[str]] = {}
     for other in queries:
         for side in (side for node in other.nodes for side in node.sides):

@@ -37,7 +37,7 @@ from watersmeet.spec.model import WindowKind
 
 
 def limit_lines(query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None) -> Iterator[str]:
-    """Of the limits that each node of a query has."""
+    """Yield one line per limit of each node of a query."""
     for node, limits in node_limits(query, measured):
         name = "" if len(query.nodes) == 1 else f"{node_name(query, node)}: "
         for expected in limits:
@@ -45,13 +45,15 @@ def limit_lines(query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = 
 
 
 def job_limit_lines(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> Iterator[str]:
-    """Of the limits of sources and of the whole job."""
+    """Yield one line per limit of the sources and of the whole job."""
     yield from map(_format_limit, job_limits(plan, measured))
 
 
 def with_limit_warnings(plans: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
-    """The queries with a warning for each limit that does not hold by declared rates; those of sources and of
-    the job are the first query's."""
+    """Add a warning to the queries for each limit that does not hold by declared rates.
+
+    The first query carries the warnings for the sources and for the job.
+    """
     queries = []
     for query in plans:
         limits = [expected for _, of_node in node_limits(query.alone) for expected in of_node]
@@ -87,7 +89,7 @@ _MUCH_LONGER = 2
 
 
 def forecast_basis(run: MeasuredQuery, sides: Iterable[SideForecast]) -> str:
-    """What the forecasts are made from."""
+    """Describe the measurements that the forecasts are based on."""
     if run.problem is not None:
         return f"nothing is measured: {run.problem}"
     if not run.sides:
@@ -98,7 +100,7 @@ def forecast_basis(run: MeasuredQuery, sides: Iterable[SideForecast]) -> str:
 
 
 def now_line(forecast: SideForecast) -> Iterator[str]:
-    """What is kept of a side as of the last tick."""
+    """Yield the rows and bytes that a side retains as of the last tick."""
     measured = forecast.measured
     if measured is not None:
         rows = "1 row" if measured.retained == 1 else f"{number_of(measured.retained)} rows"
@@ -107,7 +109,7 @@ def now_line(forecast: SideForecast) -> Iterator[str]:
 
 
 def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
-    """Of a side whose rows stay far longer than its bound and the lags make them."""
+    """Yield advice for a side that retains rows far longer than its bound and the lags explain."""
     measured, bound = forecast.measured, forecast.bound
     if measured is None or not measured.retained or bound is None or forecast.timed_by is None:
         return
@@ -164,7 +166,11 @@ class _ForecastSide:
 
 
 def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> Sections:
-    """A forecast of rows and bytes, and advice; ``measured``: by a run."""
+    """Return a forecast of rows and bytes, with advice.
+
+    Args:
+        measured: Measurements of a run.
+    """
     run = MeasuredQuery() if measured is None else measured
     sides = [
         _ForecastSide(
@@ -200,7 +206,7 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
 
 
 def shared_lines(query: QueryPlan) -> Iterator[str]:
-    """Which inputs keep their rows together with others of the job."""
+    """Yield the inputs that store their rows together with other inputs of the job."""
     for side in query.sides:
         own = f"{query.name}/{side.name}"
         others = [name for name in side.sharers if name != own]
@@ -287,7 +293,7 @@ def _bound_name(of: _ForecastSide) -> str:
 
 
 def _last_of_each_key(of: _ForecastSide) -> Iterator[str]:
-    """Of rows that an ASOF join looks for, at any distance."""
+    """Yield the retention of rows that an ASOF join finds at any distance."""
     forecast = of.forecast
     one = "one row of each key" if of.join.keys else "one row"
     if forecast.behind is None:
@@ -299,7 +305,10 @@ def _last_of_each_key(of: _ForecastSide) -> Iterator[str]:
 
 
 def _lag_or_delay(of: _ForecastSide) -> str:
-    """What makes the watermark that releases the side's rows stay behind: the lag alone, or more."""
+    """Return "lag" or "delay": what holds back the watermark that releases the rows of a side.
+
+    It is "lag" if the declared lag alone explains the distance.
+    """
     bound = of.forecast.bound
     lags = [
         lag
@@ -324,7 +333,7 @@ def _size(query: QueryPlan, forecast: SideForecast) -> str:
 
 
 def _rows(forecast: SideForecast, stretch: int) -> str:
-    """How many rows of so much event time there are, and what they take."""
+    """Format the number of rows in a stretch of event time, and their size."""
     measured_rate = forecast.rows_per_unit
     rate = ASSUMED_RATE / 1_000_000 if measured_rate is None else measured_rate
     rows = rate * stretch
@@ -343,7 +352,10 @@ def _rows(forecast: SideForecast, stretch: int) -> str:
 
 
 def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
-    """Of all inputs, when the rate of every one is declared or measured; of joined rows if it is measured."""
+    """Yield the total size of all inputs if every rate is declared or measured.
+
+    Joined rows count only if they are measured.
+    """
     rows = [side for side in sides if side.panes is None]
     counted = [side for side in rows if not side.side.feeds or side.expected is not None]
     row_counts = [side.expected for side in counted]
@@ -398,7 +410,11 @@ def _advice(of: _ForecastSide) -> Iterator[str]:
 
 
 def _share(forecast: SideForecast) -> str:
-    """How much of a side's bytes is because a watermark is behind, where a rate is measured."""
+    """Return the part of a side's bytes that a slow watermark causes.
+
+    Returns:
+        An empty text if no rate is measured.
+    """
     if forecast.pace is None or forecast.expected is None or not forecast.kept or forecast.behind is None:
         return ""
     total = forecast.expected * forecast.row.bytes
@@ -406,5 +422,5 @@ def _share(forecast: SideForecast) -> str:
 
 
 def _is_open(band: ExactBand, own: Side) -> bool:
-    """Whether the band never releases rows of that side."""
+    """Return True if the band never releases rows of that side."""
     return (band.upper if own is Side.LEFT else band.lower) is None

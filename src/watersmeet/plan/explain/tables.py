@@ -23,7 +23,7 @@ from watersmeet.spec.records.changes import computed_of_changes
 
 
 def lookup_sections(join: LookupPlan, _: QueryPlan) -> Sections:
-    """What there is to say of it."""
+    """Return the sections of a look-up in a table."""
     alias, source = join.table.name, join.source
     conditions = [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]
     return [
@@ -56,7 +56,7 @@ def lookup_sections(join: LookupPlan, _: QueryPlan) -> Sections:
 
 
 def place_of(source: Source) -> str:
-    """The connector, and where the table is as far as that may be shown."""
+    """Return the connector and, as far as it may be shown, the location of the table."""
     named = {name.lower(): value for name, value in source.options.items()}
     where = next((named[name] for name in ("path", "dbtable") if name in named), None)
     return source.connector if where is None else f"{source.connector} {where}"
@@ -86,7 +86,11 @@ def _fate(join: LookupPlan) -> str:
 
 
 def describe_changes(source: Source) -> str | None:
-    """How the records of a source tell changes by themselves; None: they do not."""
+    """Describe how the records of a source express changes.
+
+    Returns:
+        None if they express no changes.
+    """
     if not (source.traits.log or source.traits.files):
         return None
     records = records_of(source.options)
@@ -113,7 +117,7 @@ def computed_lines(source: Source) -> Iterator[str]:
 
 
 def _strip_guards(expr: Expr) -> Expr:
-    """Without what only says for which rows, and that NULL is not TRUE."""
+    """Strip the parts of an expression that only select its rows or turn NULL into FALSE."""
     if isinstance(expr, exp.Case) and expr.args.get("default") is None and len(expr.args["ifs"]) == 1:
         return _strip_guards(expr.args["ifs"][0].args["true"])
     if isinstance(expr, exp.Coalesce) and expr.expressions == [exp.false()]:
@@ -122,7 +126,7 @@ def _strip_guards(expr: Expr) -> Expr:
 
 
 def upsert_sections(node: UpsertPlan, _: QueryPlan) -> Sections:
-    """What there is to say of it."""
+    """Return the sections of an upsert."""
     key, name = node.primary_key, node.side.title
     branch = node.side.sources[0][1]
     made = {
@@ -146,7 +150,7 @@ def upsert_sections(node: UpsertPlan, _: QueryPlan) -> Sections:
 
 
 def compared_lines(source: Source) -> Iterator[str]:
-    """How a source changes that is compared."""
+    """Yield how changes are found in a source that is compared with its former contents."""
     every_us = source.traits.refresh_us if source.refresh_us is None else source.refresh_us
     how_often = f"every {duration(every_us)}" if every_us else "in every tick"
     yield f"changes: what it held before is compared with what it holds, looked at {how_often}"
@@ -158,7 +162,7 @@ def compared_lines(source: Source) -> Iterator[str]:
 
 
 def snapshot_sections(node: SnapshotPlan, _: QueryPlan) -> Sections:
-    """What there is to say of it."""
+    """Return the sections of a snapshot."""
     name, key = node.side.title, node.primary_key
     columns = ", ".join(node.side.kept)
     by = "a row's hash" if key is None else "the key's hash"

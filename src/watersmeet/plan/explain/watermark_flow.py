@@ -16,7 +16,7 @@ from watersmeet.types.sql_type import DATE
 
 
 def flow_lines(query: QueryPlan) -> Iterator[str]:
-    """One line per watermark key; how far behind the clock it is at most stands in parentheses."""
+    """Yield one line per watermark key, with its maximum delay to the clock in parentheses."""
     leaving = flows(query)
     keys = [side.watermark_key(column) for side in query.sides for column in side.event_times]
     width = max(map(len, keys), default=0)
@@ -30,7 +30,7 @@ def flow_lines(query: QueryPlan) -> Iterator[str]:
 def _steps(
     query: QueryPlan, side: SidePlan, key: str, leaving: list[dict[str, WatermarkLag]]
 ) -> Iterator[str]:
-    """What becomes of a watermark from node to node, as far as it goes by that key."""
+    """Yield the changes of a watermark from node to node, as far as it keeps that key."""
     node = next(node for node in query.nodes if side in node.sides)
     while True:
         came = incoming(query, node, leaving)
@@ -54,7 +54,7 @@ def _steps(
 def _node_steps(
     node: NodePlan, query: QueryPlan, key: str, came: WatermarkLag, left: WatermarkLag | None
 ) -> Iterator[str]:
-    """What a node makes of the watermark of ``key``; a node that only puts out says nothing."""
+    """Yield how a node changes the watermark of ``key``; yield nothing if it only emits it."""
     return iter(())
 
 
@@ -81,7 +81,10 @@ def _(
 
 
 def _watermark_origin(query: QueryPlan, side: SidePlan, place: int, column: str) -> str:
-    """Where W of an input comes from: its sources' lags, what leaves its stages."""
+    """Describe the origin of the watermark of an input.
+
+    The origins are the lags of its sources and the outputs of its stages.
+    """
     parts = [_source(query, side, place, column)] if side.sources else []
     parts += [
         f"{dict(feed.event_times)[column]} of {node_name(query, query.nodes[feed.node])}"
@@ -152,7 +155,11 @@ def _horizon_words(join: JoinPlan, left: WatermarkLag) -> str:
 def _delay_by_retention(
     query: QueryPlan, node: NodePlan, key: str, came: WatermarkLag, left: WatermarkLag, *, is_limit: bool
 ) -> str:
-    """A watermark that goes on behind the rows that the node keeps; ``is_limit``: by their limit alone."""
+    """Describe a watermark that follows the rows that a node retains.
+
+    Args:
+        is_limit: The watermark follows only the limit of these rows.
+    """
     name, in_time = node_name(query, node), key_in_time(node, key)
     if left.held_by is None:
         if left.at_most is None and came.at_most is not None:

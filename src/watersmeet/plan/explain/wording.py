@@ -34,7 +34,7 @@ _STEPS = (
 
 
 def duration(us: int) -> str:
-    """``us`` microseconds in words.
+    """Format ``us`` microseconds with units.
 
     >>> duration(5_400_000_000), duration(0), duration(-1_500_000)
     ('1 h 30 min', '0 s', '-1 s 500 ms')
@@ -50,7 +50,9 @@ def duration(us: int) -> str:
 
 
 def rounded_up(us: int) -> str:
-    """``us`` microseconds, not negative, in the two greatest units that it has; never less than it is.
+    """Format ``us`` microseconds, not negative, rounded up to its two largest units.
+
+    The result is never less than ``us``.
 
     >>> rounded_up(90_061_000_001), rounded_up(41_900_000), rounded_up(59_999_999)
     ('1 d 2 h', '41 s 900 ms', '1 min')
@@ -62,12 +64,12 @@ def rounded_up(us: int) -> str:
 
 
 def distance(value: int, in_time: bool) -> str:
-    """A distance of event times: a duration, or a plain number where times are integers."""
+    """Format a distance of event times: a duration, or a plain number for integer times."""
     return duration(value) if in_time else str(value)
 
 
 def format_shift(name: str, by: int, in_time: bool) -> str:
-    """``name + by`` in words, the sign in front of the distance.
+    """Format ``name + by`` with the sign before the distance.
 
     >>> format_shift("l.t", -3, in_time=False), format_shift("l.t", 0, in_time=True)
     ('l.t - 3', 'l.t')
@@ -96,7 +98,7 @@ def lay_out_sections(sections: Sections) -> list[str]:
 
 @singledispatch
 def title_of(node: NodePlan) -> str:
-    """What the node makes of what."""
+    """Return the title of a node: the titles of its sides."""
     return " and ".join(side.title for side in node.sides)
 
 
@@ -139,7 +141,10 @@ def _(node: RankPlan) -> str:
 
 
 def node_name(query: QueryPlan, node: NodePlan) -> str:
-    """What a node is called in lists: ``join 2``; where there is one alone, ``join``."""
+    """Return the name of a node in lists: ``join 2``, or ``join`` if it is the only node.
+
+    A node without a noun is the ``output``.
+    """
     if not node.noun:
         return "output"
     return node.noun if len(query.nodes) == 1 else f"{node.noun} {node.number + 1}"
@@ -157,7 +162,7 @@ def sink_name(sink: Sink) -> str:
 
 
 def plain(text: str) -> str:
-    """Joined names without their quotes: `o.item` is o.item."""
+    """Remove the quotes from joined names: `o.item` becomes o.item."""
     return text.replace("`", "")
 
 
@@ -167,7 +172,10 @@ def is_timed(i: Input, column: str) -> bool:
 
 
 def qualify_key(text: str, side: SidePlan) -> str:
-    """A key over bare columns, with the alias in front where it is one column, else beside it."""
+    """Add the alias to a key over bare columns.
+
+    A single column gets the alias as a prefix, ``a.x``; any other key gets it as a label.
+    """
     name = text.replace("`", "")
     if side.feed is not None:
         return name
@@ -175,7 +183,7 @@ def qualify_key(text: str, side: SidePlan) -> str:
 
 
 def number_of(value: float) -> str:
-    """With commas; a fraction only of small numbers.
+    """Format a number with commas; only small numbers have a fraction.
 
     >>> number_of(1234.5), number_of(99.25), number_of(0.0125)
     ('1,234', '99.2', '0.013')
@@ -186,7 +194,7 @@ def number_of(value: float) -> str:
 
 
 def size_of(value: float) -> str:
-    """Bytes.
+    """Format a size in bytes.
 
     >>> size_of(2_460_000_000), size_of(17)
     ('2.5 GB', '17 bytes')

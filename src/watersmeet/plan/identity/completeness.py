@@ -58,13 +58,14 @@ def completeness(
     seen: Mapping[str, Watermark],
     missing: Mapping[int, Missing],
 ) -> Completeness:
-    """Of a query that goes on with its state.
+    """Compute which rows are missing from a changed query that resumes with its state.
 
     Args:
-        wider: what its joins accept that they did not accept before.
-        gone: per side and event-time column, rows with lesser times were released.
-        seen: per key of an input, ``alias.column``, the greatest time that its rows had; none: it had none.
-        missing: per node, what was missing already, for the query was changed before.
+        wider: What the joins accept now and did not accept before.
+        gone: Per side and event-time column, the time below which rows were released.
+        seen: Per key of an input, ``alias.column``, the largest time of its rows. A key without a
+            value had no rows.
+        missing: Per node, what was already missing because the query was changed before.
     """
     told = Completeness()
     for node in query.nodes:
@@ -81,7 +82,7 @@ def completeness(
 
 
 def _drop_redundant(ways: Iterable[Times]) -> Missing:
-    """Without those in which nothing is missing, and those of which another one says as much of no fewer."""
+    """Drop ways in which nothing is missing, and ways that another way includes."""
     left: list[Times] = []
     for way in ways:
         if NEVER in way.values() or any(_is_implied_by(way, other) for other in left):
@@ -92,12 +93,15 @@ def _drop_redundant(ways: Iterable[Times]) -> Missing:
 
 
 def _is_implied_by(way: Times, other: Times) -> bool:
-    """Whether all rows of the one way are of the other one, too, which tells of the same times."""
+    """Return True if all rows of `way` are also rows of `other`, with the same time columns."""
     return way.keys() == other.keys() and all(time <= other[key] for key, time in way.items())
 
 
 class _NodeCompleteness:
-    """What is missing at one node, and of what leaves it; what is missing of nodes beneath is told."""
+    """Rows that are missing at one node and in its output.
+
+    The rows missing from nodes below are already in `told`.
+    """
 
     def __init__(
         self,
@@ -116,12 +120,12 @@ class _NodeCompleteness:
         return _missing_after(self._node, self, brought)
 
     def refuse(self, why: str) -> Missing:
-        """Nothing can be said."""
+        """Record the reason why the missing rows are unknown, and return an empty result."""
         self._told.problems.append(why)
         return ()
 
     def _brought(self, side: SidePlan) -> Missing:
-        """By event times of a side, which rows beneath are missing."""
+        """Return the rows missing from nodes below, by event times of a side."""
         ways: list[Times] = []
         for feed in side.feeds:
             keys = dict(feed.event_times) or {column: column for column in side.event_times}
@@ -157,8 +161,11 @@ class _NodeCompleteness:
     def _without_partners(
         self, join: JoinPlan, side: SidePlan, other: SidePlan, brought: Missing
     ) -> Iterator[tuple[Times, Times]]:
-        """Which rows of ``other`` are not there, gone or missing from beneath; and below which times of
-        ``side`` they may have had partners, if that can be told."""
+        """Yield the absent rows of ``other`` and the times of ``side`` that may have matched them.
+
+        Rows of ``other`` are absent because they were released or are missing from below. Rows of ``side``
+        below these times may have had partners, as far as that is known.
+        """
         of_other = self._gone.get((join.number, other.name), {})
         for column, limit in of_other.items():
             key = other.watermark_key(column)
@@ -174,8 +181,11 @@ class _NodeCompleteness:
         return self._wider is not None and (bound.evicted, bound.by) in self._wider.bounds
 
     def _holds(self, join: JoinPlan, bound: Bound, other: SidePlan) -> bool:
-        """Whether a bound says something of all rows of ``other``: in a pair the time that it is about may be
-        NULL if it only follows from others."""
+        """Return True if a bound holds for all rows of ``other``.
+
+        If the bounded time may be NULL in a joined row, a bound that only follows from others does not
+        hold.
+        """
         if bound.evicted not in {other.watermark_key(column) for column in other.nullable}:
             return True
         bands = ((band.left.column, band.right.column) for band in join.bands)
@@ -185,8 +195,11 @@ class _NodeCompleteness:
         ]
 
     def _partners(self, side: SidePlan, limited: Iterable[tuple[Bound, Watermark]], other: SidePlan) -> Times:
-        """Rows of ``side`` can only have a partner that is not there where each of these bounds lets them:
-        one of them is enough to tell. It is that of the least time of the first column."""
+        """Return the times below which rows of ``side`` may have an absent partner.
+
+        Every bound has to allow such a partner, so one bound is enough. The result uses the first column
+        with a bound, and the smallest time among its bounds.
+        """
         told: Times = {}
         for bound, limit in limited:
             column = next((c for c in side.event_times if side.watermark_key(c) == bound.by), None)
@@ -201,8 +214,11 @@ class _NodeCompleteness:
         return told
 
     def _retained_times(self, join: JoinPlan) -> Iterator[Times]:
-        """Of results of two rows that were both there, and were only compared by the old condition; and of
-        rows without a match that may have had such a partner."""
+        """Yield the times of results whose rows only the old condition compared.
+
+        These are pairs of two rows that were both in state, and rows without a match that may have had such
+        a partner.
+        """
         there = {
             side.watermark_key(column): shift(greatest, 1)
             for side in join.sides
@@ -222,8 +238,11 @@ class _NodeCompleteness:
             yield pair
 
     def _retained_below(self, join: JoinPlan) -> Iterator[tuple[Times, Times]]:
-        """Per way in which the join accepts more, and per side and column: rows of lesser times may have a
-        partner that was there with them, and was only compared by the old condition."""
+        """Yield a pair of times, one per side, for each way in which the join accepts more.
+
+        Rows with smaller times may have a partner that was in state with them and that only the old
+        condition compared.
+        """
         assert self._wider is not None
         if not self._wider.other and all(self._is_of_times(join, end) for end in self._wider.ends):
             for end in self._wider.ends:
@@ -238,13 +257,16 @@ class _NodeCompleteness:
         return self._partners(side, ((b, after[b.evicted]) for b in bounds), other)
 
     def _is_of_times(self, join: JoinPlan, end: End) -> bool:
-        """Whether the greatest times that were seen say who may lie beyond an end that has moved."""
+        """Return True if the largest times seen bound the rows beyond an end that has moved."""
         columns = ((join.left, end.left), (join.right, end.right))
         return not join.rechecks and all(measured.column in side.event_times for side, measured in columns)
 
     def _times_beyond(self, join: JoinPlan, side: SidePlan, end: End) -> Times:
-        """A column of ``side``, and a time: rows of no lesser ones have no partner between the old end and
-        the new one among the rows that were seen."""
+        """Return a column of ``side`` and a time that bounds rows with partners beyond the old end.
+
+        Rows at or above this time have no partner, among the rows seen, between the old end and the new
+        one.
+        """
         is_left = side is join.left
         own, others = (end.left, end.right) if is_left else (end.right, end.left)
         greatest = self._seen(join.right if is_left else join.left, others.column)
@@ -253,7 +275,11 @@ class _NodeCompleteness:
         return {own.column: shift(greatest, 1 + end.new if end.upper else end.old)}
 
     def _greatest(self, side: SidePlan, column: str) -> Watermark | None:
-        """The greatest time that was seen; None: nobody knows, for other joins make the rows."""
+        """Return the largest time seen in a column.
+
+        Returns:
+            None if it is unknown, because other joins make the rows.
+        """
         key = side.watermark_key(column)
         alias = next(i.alias for i in side.inputs if key.startswith(f"{i.alias}."))
         if any(own.stages for own in self._query.sides if own.name == alias):
@@ -261,7 +287,7 @@ class _NodeCompleteness:
         return self._greatest_times.get(key, NEVER)
 
     def _seen(self, side: SidePlan, column: str) -> Watermark:
-        """The greatest time that was seen, where that is known."""
+        """Return the largest time seen in a column for which it is known."""
         greatest = self._greatest(side, column)
         assert greatest is not None
         return greatest
@@ -278,7 +304,11 @@ def _raise_times(times: Times, others: Times) -> None:
 
 @singledispatch
 def _missing_after(node: NodePlan, at: _NodeCompleteness, brought: Mapping[str, Missing]) -> Missing:
-    """By the keys that leave a node, which rows are missing; ``brought``: the same of its sides."""
+    """Return the rows missing from the output of a node, by the keys that leave it.
+
+    Args:
+        brought: The missing rows of its sides.
+    """
     missing = any(brought.values())
     return at.refuse(f"{node.noun or 'what is above it'} needs all rows of a join") if missing else ()
 
@@ -315,7 +345,11 @@ SHED = ", but for what shed rows would have met,"
 
 
 def format_completeness(query: QueryPlan, told: Completeness) -> str:
-    """What it means, for people; begins with a semicolon."""
+    """Format the completeness of a query for users; the text begins with a semicolon.
+
+    Returns:
+        An empty text if the results are complete.
+    """
     if not told.complete_from:
         return ""
     shown = shown_times(query, told.complete_from)
@@ -335,7 +369,7 @@ def format_completeness(query: QueryPlan, told: Completeness) -> str:
 
 
 def shown_times(query: QueryPlan, times: Mapping[str, Watermark]) -> dict[str, str]:
-    """Watermark keys and times, for people."""
+    """Format watermark keys and times for users."""
     numbers = {
         f"{i.alias}.{column.name}"
         for side in query.sides

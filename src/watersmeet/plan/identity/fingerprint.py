@@ -232,7 +232,7 @@ def stored_names(kind: type) -> StoredNames:
 
 
 def stored_text(value: Any) -> str:
-    """Spell a value of a plan as ``repr`` does, with stored names in place of the code's."""
+    """Format a value of a plan as ``repr`` does, with stored names instead of names in the code."""
     if isinstance(value, tuple):
         return f"({', '.join(map(stored_text, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Enum):
@@ -261,10 +261,10 @@ _VERSION_OF_CHANGES = 4
 def fingerprint_of(
     nodes: Sequence[NodePlan], options: Options, paths: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """32 hexadecimal digits; the same for the same text whatever the platform or run.
+    """Return 32 hexadecimal digits that are equal for equal content on every platform and run.
 
     Args:
-        paths: per source, by name, another path than it has.
+        paths: Per source name, a path that replaces the path of the source.
     """
     content = content_of(nodes, options)
     for branch in (b for node in content["nodes"] for side in node["sides"] for b in side["branches"]):
@@ -276,7 +276,10 @@ def fingerprint_of(
 
 
 def content_of(nodes: Sequence[NodePlan], options: Options) -> dict[str, Any]:
-    """That of which the fingerprint is a digest. ``nodes``: one description for each, in their order."""
+    """Build the content whose digest is the fingerprint.
+
+    Its ``nodes`` has one description per node, in order.
+    """
     origins = origins_of(nodes)
     content: dict[str, Any] = {
         "version": _VERSION_OF_CHANGES if any(node.changes for node in nodes) else _VERSION,
@@ -289,7 +292,10 @@ def content_of(nodes: Sequence[NodePlan], options: Options) -> dict[str, Any]:
 
 
 def table_fingerprint(table: SidePlan, keys: Sequence[KeyPlan]) -> str:
-    """A digest of what is read of a table and how it is held, whatever its content. No secret is in it."""
+    """Return a digest of what a table reads and how its rows are stored, without their contents.
+
+    The digest contains no secret.
+    """
     origins = side_origins(table)
     content = {
         "side": _side(table, origins),
@@ -313,8 +319,10 @@ def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[st
 
 
 def _meaning(joins: Iterable[JoinPlan], origins: Mapping[str, Origins]) -> dict[str, object]:
-    """What the columns are made of that conditions ask for, where their names do not say it: a view may give
-    its names to others."""
+    """Return the origins of the columns that conditions need, where names do not identify them.
+
+    A view may give its names to other columns.
+    """
     means = {
         joined_name(own.name, name): origins[own.name][name].digest
         for join in joins
@@ -328,7 +336,10 @@ def _meaning(joins: Iterable[JoinPlan], origins: Mapping[str, Origins]) -> dict[
 
 
 def _is_given_by_key(join: JoinPlan, side: Side, name: str) -> bool:
-    """Whether a column is computed for a key, of columns that sources have by the names that the key says."""
+    """Return True if a column is computed for a key from columns that the key names.
+
+    Each source has to have these columns by the same names.
+    """
     own = join.side(side)
     written = [key.expr(side) for key in join.keys if key.column(side) == name and is_computed(name)]
     columns = [column.name for expr in written for column in expr.find_all(exp.Column)]
@@ -336,7 +347,7 @@ def _is_given_by_key(join: JoinPlan, side: Side, name: str) -> bool:
 
 
 def _is_own(side: SidePlan, column: str) -> bool:
-    """Whether a column of a side is one of each source of its input, by its own name."""
+    """Return True if each source of the input has the column of a side by its own name."""
     for i in side.inputs:
         name = column if side.feed is None else column.removeprefix(f"{i.alias}.")
         places = [place for place, own in enumerate(i.columns) if own.name == name]
@@ -348,7 +359,7 @@ def _is_own(side: SidePlan, column: str) -> bool:
 
 
 def _condition_columns(join: JoinPlan, side: Side) -> Iterator[str]:
-    """The columns of a side that a join's condition asks for."""
+    """Yield the columns of a side that the condition of a join needs."""
     yield from (key.column(side) for key in join.keys)
     yield from (band.measured(side).column for band in (*join.bands, *join.values.every))
     own = join.side(side)
@@ -357,7 +368,11 @@ def _condition_columns(join: JoinPlan, side: Side) -> Iterator[str]:
 
 @singledispatch
 def _by_kind(node: NodePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """What a kind of node keeps, by sides' names. Raises: TypeError for one of which nobody has said it."""
+    """Return what the state of a kind of node depends on, by names of its sides.
+
+    Raises:
+        TypeError: No description is registered for this kind of node.
+    """
     raise TypeError(f"what state of {type(node).__name__} depends on")
 
 
@@ -368,7 +383,7 @@ def _(node: PassPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 
 @_by_kind.register
 def _(node: ReusedPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """Nobody asks: a fingerprint is that of the query with all its nodes."""
+    """Return a placeholder; a fingerprint covers the query with all its nodes, so no caller uses it."""
     return {"kind": "REST"}
 
 
@@ -379,7 +394,10 @@ def _(node: LookupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 
 @_by_kind.register
 def _(node: UpsertPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """How long deletes are remembered may change: it only says when they are forgotten."""
+    """Return the content of an upsert, without the time for which deletes are remembered.
+
+    That time may change, because it only decides when deletes are forgotten.
+    """
     key, rows = node.primary_key, origins[node.side.name]
     return {
         "kind": "UPSERT",
@@ -407,7 +425,10 @@ def _(node: GroupPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 
 @_by_kind.register
 def _(node: RankPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """What is kept does not depend on order and number, but what is taken back has to be what was put out."""
+    """Return the content of a ranking, which includes its order and limit.
+
+    The stored rows do not depend on them, but retractions have to equal the rows emitted before.
+    """
     rows, columns = origins[node.side.name], dict(node.keys)
     ranking = node.ranking
     return {
@@ -420,7 +441,7 @@ def _(node: RankPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 
 @_by_kind.register
 def _(node: AggregatePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """Of the aggregates: whether they are had from rows or from partial ones."""
+    """Return the content of windows, which states whether aggregates come from rows or partial aggregates."""
     rows = origins[node.side.name]
     return {
         "partial": not node.keeps_rows,
@@ -466,7 +487,10 @@ def _(node: ArrangePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 
 @_by_kind.register
 def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
-    """Nothing is kept by it; that the condition is another one shows by it."""
+    """Return the content of a delta join step.
+
+    The step retains nothing; the content shows that its condition has changed.
+    """
     lookups = []
     for lookup in node.lookups:
         join = lookup.join
@@ -535,7 +559,10 @@ def _feed(feed: FeedPlan, origins: Origins) -> dict[str, object]:
 
 
 def _database_table(source: Source) -> list[str]:
-    """Which table of a database it is, as written; where that is may change."""
+    """Return the table or query of a database source as written, without its location.
+
+    The location of the database may change.
+    """
     return [
         f"{key.lower()}={value}"
         for key, value in sorted(source.options.items())
@@ -548,7 +575,7 @@ def _digests(origins: Origins, columns: Iterable[str]) -> list[str]:
 
 
 def _reads(source: Source) -> list[str]:
-    """What the source reads, and how its records tell rows."""
+    """Return what the source reads and how its records identify rows."""
     named = {key.lower(): value for key, value in source.options.items()}
     change = source.change_column
     said = (
@@ -568,6 +595,9 @@ def _describe_change(source: Source, change: ChangeColumn) -> str:
 
 
 def _inserts(change: ChangeColumn) -> tuple[str, ...]:
-    """The words for inserts; the usual ones as states have them from before updates were among them."""
+    """Return the words for inserts.
+
+    The usual words are spelled as in states from versions in which they did not include updates.
+    """
     usual, more = change.inserts[: len(INSERTS)], change.inserts[len(INSERTS) :]
     return INSERTS if usual == INSERTS and set(more) <= set(UPDATES) else change.inserts

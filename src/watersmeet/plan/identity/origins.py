@@ -28,8 +28,13 @@ from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
 
 @dataclass(frozen=True)
 class Origin:
-    """``digest``: 32 hexadecimal digits. ``text``: what the column is, for people. ``named``: its name says
-    it, for it is a source's column by its own name."""
+    """Origin of a column.
+
+    Attributes:
+        digest: 32 hexadecimal digits.
+        text: Description of the column for users.
+        named: The column has the name of a source's column, which identifies it.
+    """
 
     digest: str
     text: str
@@ -41,7 +46,7 @@ Origins = Mapping[str, Origin]
 
 
 def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
-    """Per node, by number, and side or table, by name: of all columns that the side is given."""
+    """Return the origins of all columns of each side or table, by (node number, name)."""
     leaving: list[Origins] = []
     all_origins: dict[tuple[int, str], Origins] = {}
     of_inputs: dict[str, Origins] = {}
@@ -58,7 +63,11 @@ def origins_of(nodes: Sequence[NodePlan]) -> dict[tuple[int, str], Origins]:
 
 
 def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origins:
-    """Of one side. ``rows_of_nodes``: per node, of the columns that leave it."""
+    """Return the origins of the columns of one side.
+
+    Args:
+        rows_of_nodes: Per node, the origins of the columns that leave it.
+    """
     if side.feed is not None:
         return _feed_origins(side.feed, rows_of_nodes)
     types = {column.name: str(column.identity_type) for column in side.input.columns}
@@ -79,13 +88,13 @@ def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origi
 
 
 def digest_of(content: object) -> str:
-    """Of what JSON can say: the same for the same content, whatever the platform or run."""
+    """Return the digest of a JSON value, equal for equal content on every platform and run."""
     text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _read(branch: BranchPlan) -> Origins:
-    """Of the columns that come from a source."""
+    """Return the origins of the columns that come from a source."""
     types = {column.name: str(column.type) for column in branch.source.columns}
     return {
         name: Origin(
@@ -103,14 +112,14 @@ def _read(branch: BranchPlan) -> Origins:
 
 
 def _feed_origins(feed: FeedPlan, rows_of_nodes: Sequence[Origins]) -> Origins:
-    """Of the columns that come from a node beneath."""
+    """Return the origins of the columns that come from a node below."""
     rows = rows_of_nodes[feed.node]
     origins = {name: rows[column] for name, column in feed.copied}
     return origins | {name: _computed_origin(expr, rows) for name, expr in feed.computed}
 
 
 def _computed_origin(expr: Expr, rows: Origins) -> Origin:
-    """Of an expression over a node's rows."""
+    """Return the origin of an expression over the rows of a node."""
 
     def named(node: Expr) -> Expr:
         origin = rows.get(node.name) if isinstance(node, exp.Column) else None
@@ -121,7 +130,11 @@ def _computed_origin(expr: Expr, rows: Origins) -> Origin:
 
 @singledispatch
 def _output_origins(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
-    """Of the columns that leave a node. ``by_side``: of its sides and tables, by name."""
+    """Return the origins of the columns that leave a node.
+
+    Args:
+        by_side: Origins of its sides and tables, by name.
+    """
     alone = len(node.leaving) == 1
     return {
         side.joined(name): origin if alone else _tag_with_alias(side, origin)
@@ -131,7 +144,11 @@ def _output_origins(node: NodePlan, by_side: Mapping[str, Origins]) -> Origins:
 
 
 def _tag_with_alias(side: SidePlan, origin: Origin) -> Origin:
-    """The same beside columns of other inputs, of which some may be made of the same."""
+    """Add the name of the side to the digest of an origin.
+
+    This distinguishes the column from columns of other inputs with the same origin. The origin of a
+    joined row is unchanged.
+    """
     if side.feed is not None:
         return origin
     digest = digest_of(["of", side.copy_of or side.name, origin.digest])

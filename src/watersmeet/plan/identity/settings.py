@@ -176,7 +176,10 @@ _OF_ROWS = frozenset({"kafka.isolation.level"})
 
 
 def settings_of(plan: JobPlan) -> dict[str, str]:
-    """Name -> value as text, for people; secrets are hidden and do not count."""
+    """Return the settings of a plan as name and text for users.
+
+    Secrets are hidden and do not count as differences.
+    """
     settings: dict[str, str] = {}
     for query in plan.queries:
         settings |= {name: _text(value) for name, value in _fields(query.options)}
@@ -200,7 +203,7 @@ def digest_of(settings: Mapping[str, str]) -> str:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The settings that differ, each with the value that it had and the one that it has."""
+    """Return the settings that differ, each with its value before and its value now."""
     there, here = ({**dict.fromkeys({*before, *now}, _NONE), **one} for one in (before, now))
     return [
         f"{SETTINGS.get(name, name)}: {_format_setting(there[name])} before, "
@@ -237,7 +240,7 @@ def _columns(query: QueryPlan) -> str:
 
 
 def _plan(query: QueryPlan) -> str:
-    """All of it as a digest, which is the same for texts that mean the same."""
+    """Return a digest of the planned query, equal for texts with the same meaning."""
     described = json.dumps(_to_json(query.as_planned), ensure_ascii=True, sort_keys=True)
     return f"plan {hashlib.blake2b(described.encode(), digest_size=8).hexdigest()}"
 
@@ -253,7 +256,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _sheds(options: Options, name: str) -> bool:
-    """Whether the option says which rows a tick sheds."""
+    """Return True if the option decides which rows a tick sheds."""
     return options.at_limit.sheds and name in (*SHEDDING, *SHEDDING_OF_JOB)
 
 
@@ -263,7 +266,11 @@ def _text(value: Any) -> str:
 
 
 def _to_json(value: Any) -> Any:
-    """As JSON. Raises: TypeError for what nobody has said how to describe."""
+    """Convert a value to JSON.
+
+    Raises:
+        TypeError: No conversion is defined for the type of the value.
+    """
     if isinstance(value, Source | Sink | Options):
         return [stored_names(type(value)).name, getattr(value, "name", None)]
     if isinstance(value, SqlType):
@@ -316,7 +323,10 @@ def _keys(keys: Sequence[KeyPlan]) -> list[dict[str, Any]]:
 
 
 def _exact(tree: Any) -> Any:
-    """Types of ARRAYs, MAPs and STRUCTs stand in trees without blanks, and that of NULL is called NULL."""
+    """Convert a tree to JSON.
+
+    Types of ARRAYs, MAPs and STRUCTs have no blanks, and the type of NULL is called NULL.
+    """
     if isinstance(tree, tuple):
         return [_exact(branch) for branch in tree]
     if isinstance(tree, SqlType):

@@ -8,7 +8,10 @@ from watersmeet.spec.secrets import public_option
 
 
 def place_of(source: Source) -> str:
-    """A digest of where a source's rows come from: offsets of one path or topic mean nothing for another."""
+    """Return a digest of the location that the rows of a source come from.
+
+    Offsets of one path or topic have no meaning for another.
+    """
     return digest_of([source.connector, *source_location(source)])
 
 

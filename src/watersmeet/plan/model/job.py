@@ -27,8 +27,10 @@ class KeyRows(Enum):
 
 @dataclass(frozen=True)
 class FoldedQuery:
-    """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
-    query's outputs do."""
+    """Query with the filter and outputs that apply to its rows.
+
+    ``after`` and ``outputs`` mention the same columns as the outputs of the query.
+    """
 
     query: Query
     after: Expr | None
@@ -47,8 +49,13 @@ class RestingNode:
 
 @dataclass(frozen=True)
 class ReusedRows(Producer):
-    """The rows of node ``number`` are those of the producer's node. ``keys``: of the watermarks that come
-    with them, ``aliases``: of the inputs beneath, (own, there). ``nodes``: all that rest for it."""
+    """Rows of node ``number`` that the node of another query produces.
+
+    Attributes:
+        keys: Keys of the watermarks that arrive with the rows, as (own, there).
+        aliases: Aliases of the inputs below, as (own, there).
+        nodes: All nodes that do not run because of the reuse.
+    """
 
     number: int
     keys: tuple[tuple[str, str], ...]
@@ -58,20 +65,29 @@ class ReusedRows(Producer):
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """One INSERT: its nodes, each after those beneath it, a filter after the last one, the projection.
+    """Plan of one INSERT: its nodes, a filter after the last one, and the projection.
 
-    ``where`` and ``outputs`` mention columns of the last node's rows: ``alias.column`` as one quoted
-    identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
-    the query was planned.
-    ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
-    those of the query, and of each of its stages; ``ordered_by_state``: likewise, where that is so because
-    state is kept so. ``of_sink``: warnings of its sink; ``of_plan``: of
-    a plan that was asked for and cannot be had; ``joins_run``: how its joins are run. ``key_rows``: of a sink
-    with a PRIMARY KEY, why a key has one row; None: it may have several. ``rows_of_key``: how many rows there
-    are of the sink's key, if they are counted; else None. ``uncounted``: where delta joins look inputs up in
-    the order of what was counted of them, its nodes as they were planned without; ``counted``: that.
-    ``asked``: what it was planned of. ``taken``: rows that other queries make for it;
-    ``complete``: its nodes, those in whose place others are run, too.
+    Each node follows the nodes below it. ``where`` and ``outputs`` mention columns of the last node's
+    rows: ``alias.column`` as one quoted identifier (`joined_name`).
+
+    Attributes:
+        fingerprint: Digest of everything that the stored state depends on.
+        options: Options with which the query was planned.
+        reordered: Aliases in join order, where inputs are not joined in the query's order; for the
+            query and for each of its stages.
+        ordered_by_state: As ``reordered``, where the stored state determines the order.
+        of_sink: Warnings of its sink.
+        of_plan: Warnings of a requested plan that is not available.
+        joins_run: Lines that explain how its joins run.
+        key_rows: Reason why a key of a sink with a PRIMARY KEY has one row; None if it may have
+            several.
+        rows_of_key: Number of rows of the sink's key, if they are counted; otherwise None.
+        asked: Query that the plan was made from.
+        taken: Rows that other queries make for it.
+        complete: All of its nodes, including those that other nodes replace.
+        uncounted: Its nodes as planned without counts, where delta joins look up inputs in the order of
+            their counts.
+        counted: The counts that this order follows.
     """
 
     name: str
@@ -132,7 +148,7 @@ class QueryPlan:
 
     @cached_property
     def accounted(self) -> tuple[SidePlan, ...]:
-        """The sides whose rows are accounted for: inputs, and rows of joins that come to be grouped."""
+        """Sides with row accounting: inputs, and joined rows that enter a grouping."""
         return (*self.sides, *(side for node in self.nodes for side in node.accounted))
 
     @cached_property
@@ -148,11 +164,15 @@ class QueryPlan:
         return (*taken, *kept)
 
     def every(self, kind: type[N]) -> tuple[N, ...]:
-        """Its nodes of that kind, in order."""
+        """Return the nodes of one kind, in order."""
         return tuple(node for node in self.nodes if isinstance(node, kind))
 
     def parent(self, number: int) -> tuple[NodePlan, SidePlan, FeedPlan] | None:
-        """The node, the side of it and the way by which it takes the rows of a node; None for the root."""
+        """Return the node, its side and the feed that take the rows of a node.
+
+        Returns:
+            None for the root.
+        """
         for node in self.nodes:
             for side in node.sides:
                 for feed in side.feeds:
@@ -188,12 +208,12 @@ class JobPlan:
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know of its queries before they run, each with the query's name."""
+        """Warnings that users should read before a run, each with its query's name."""
         return [f"{query.name}: {warning}" for query in self.queries for warning in query.warnings]
 
     @property
     def is_in_utc(self) -> bool:
-        """Whether all queries compute in UTC, so that times without a zone can be taken as UTC's."""
+        """True if all queries compute in UTC, so that times without a zone are UTC times."""
         return all(query.options.time_zone == UTC for query in self.queries)
 
     @property

@@ -31,11 +31,14 @@ from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Expr, JoinKi
 
 @dataclass(frozen=True, kw_only=True)
 class NodePlan:
-    """What every kind of node has; ``number``: its place in `QueryPlan.nodes`.
+    """Fields of every kind of node.
 
-    ``bounds``: by which rows of its sides are released. ``filters``: (side, text) of conditions that drop
-    rows of a side, for people. ``noun``: what the node is called, for people; empty: it only puts out.
-    ``changes``: rows of its sides come and go.
+    Attributes:
+        number: Position in `QueryPlan.nodes`.
+        bounds: Bounds that release rows of its sides.
+        filters: (side, text) of conditions that drop rows of a side, for users.
+        noun: Name of the kind of node, for users; empty if it only emits rows.
+        changes: Rows of its sides can be inserted and deleted.
     """
 
     noun: ClassVar[str] = ""
@@ -60,8 +63,10 @@ class NodePlan:
 
     @property
     def keeps_by_times(self) -> bool:
-        """Which rows of inputs it keeps, and how long, follows from their times and from watermarks alone,
-        whatever they meet; it takes no rows of nodes that keep some otherwise."""
+        """True if times and watermarks alone decide which rows of inputs it retains, and how long.
+
+        Matches have no influence, and no rows come from nodes that retain rows by another rule.
+        """
         return False
 
     @property
@@ -71,8 +76,13 @@ class NodePlan:
 
     @property
     def ages(self) -> tuple[str, ...] | None:
-        """Of each side the event time by which its rows are old, in one unit: those that the condition of a
-        join compares, and by each of which rows are released. None: there are none such."""
+        """Event time per side that defines the age of its rows, all in one unit.
+
+        These are times that the condition of a join compares and that release rows.
+
+        Returns:
+            None if there are no such times.
+        """
         return None
 
     @property
@@ -82,7 +92,7 @@ class NodePlan:
 
     @property
     def tables(self) -> tuple[SidePlan, ...]:
-        """What its rows meet that is no side: nothing comes from there, and nothing is kept."""
+        """Tables that its rows join and that are not sides; they emit no rows and are not retained."""
         return ()
 
     @property
@@ -92,12 +102,12 @@ class NodePlan:
 
     @property
     def accounted(self) -> tuple[SidePlan, ...]:
-        """The sides whose rows are accounted for although they come from a node beneath."""
+        """Sides with row accounting although their rows come from a node below."""
         return ()
 
     @property
     def pair_condition(self) -> Expr | None:
-        """What is checked on candidate pairs beyond keys, and bands that cannot fail."""
+        """Condition checked on candidate pairs, beyond keys and bands that cannot fail."""
         return None
 
     @property
@@ -117,7 +127,7 @@ class NodePlan:
 
     @property
     def keeps_by_key(self) -> bool | None:
-        """Whether the rows that it keeps have a key; None: it keeps none that are counted per key."""
+        """True if the retained rows have a key; None if it retains no rows that are counted per key."""
         return None
 
     @property
@@ -127,7 +137,7 @@ class NodePlan:
 
     @property
     def in_any_order(self) -> object:
-        """What is the same of the node in whatever order paths look inputs up."""
+        """Part of the node that does not depend on the order in which paths look up inputs."""
         return self
 
 
@@ -140,8 +150,10 @@ class ReusedPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class PassPlan(NodePlan):
-    """Rows of one side, put out as they come: of a query that does not join, or that joins beneath a UNION
-    ALL alone."""
+    """Node that emits the rows of one side as they arrive.
+
+    It belongs to a query that does not join, or that joins only below a UNION ALL.
+    """
 
     is_for_all: ClassVar[bool] = False
 
@@ -155,7 +167,7 @@ class PassPlan(NodePlan):
 
     @property
     def watermark_keys(self) -> tuple[str, ...]:
-        """Of another query's rows, those that come with them."""
+        """Watermark keys; for rows of another query, the keys that arrive with them."""
         feed = self.side.feed
         return super().watermark_keys if feed is None else tuple(own for own, _ in feed.event_times)
 
@@ -177,8 +189,11 @@ class UpsertPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPlan(NodePlan):
-    """What a table holds, compared with what it held before: rows that go and rows that come. By
-    ``primary_key`` there is one row per key; None: by whole rows, each as often as it is there."""
+    """Node that compares a table with its former contents and emits the changes.
+
+    Attributes:
+        primary_key: Each key has one row. None: whole rows are compared, with their multiplicity.
+    """
 
     noun: ClassVar[str] = "table"
     keeps_table: ClassVar[bool] = True
@@ -197,7 +212,7 @@ class SnapshotPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class TablePlan(NodePlan):
-    """Rows of tables, kept until they are deleted, and put out as they come and go."""
+    """Node that retains rows of tables until they are deleted, and emits them with each change."""
 
     noun: ClassVar[str] = "table"
 
@@ -274,9 +289,9 @@ class MatchPlan(NodePlan):
         return not self.keys and bool(self.bands or self.values.every) and self.asof is None
 
     def indexes(self, side: Side) -> tuple[Measured, ...]:
-        """What rows of a side can be sorted by to be looked up: the columns of its bands.
+        """Return the columns by which rows of a side can be sorted for look-ups: those of its bands.
 
-        The first is the one to begin with: those that are bounded at both ends before others, then times.
+        The first one is the best to begin with: columns bounded at both ends precede others, then times.
         """
         lower: dict[Measured, bool] = {}
         upper: dict[Measured, bool] = {}
@@ -300,7 +315,10 @@ class JoinPlan(MatchPlan):
 
     @property
     def keeps_by_times(self) -> bool:
-        """What a SEMI or ANTI join keeps goes by matches, too, and an ASOF join by what is nearer."""
+        """True if only times decide which rows it retains.
+
+        A SEMI or ANTI join also retains rows by their matches, and an ASOF join by which row is nearer.
+        """
         keeps_all = self.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
         return keeps_all and not self.changes and not any(side.feeds for side in self.sides)
 
@@ -433,9 +451,15 @@ class GroupPlan(GroupedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlan(GroupedPlan):
-    """The first ``most`` rows of each partition: of one whose rows change, those that are no longer among the
-    first are taken back, and those that have come among them put out. ``keys``: all columns of the rows.
-    ``numbered``: rows go out with their numbers, in the column ``ranking.number``."""
+    """Node that emits the first ``most`` rows of each partition.
+
+    When a partition changes, it retracts the rows that drop out of the first ``most`` and emits the
+    rows that enter.
+
+    Attributes:
+        keys: All columns of the rows.
+        numbered: Emit rows with their numbers, in the column ``ranking.number``.
+    """
 
     noun: ClassVar[str] = "ranking"
 
@@ -458,7 +482,7 @@ class WindowedPlan(GroupedPlan):
 
     @property
     def pane(self) -> int:
-        """How wide panes are, of which each window consists: of a session every time is one."""
+        """Width of the panes that make up each window; 1 for a session, where each time is a pane."""
         return 1 if self.kind is WindowKind.SESSION else gcd(self.size, self.slide)
 
     @property
@@ -494,8 +518,14 @@ class AggregatePlan(WindowedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowGroupPlan(WindowedPlan):
-    """Windows whose rows come and go: of one that changes the result before is taken back, and the new one
-    put out, until it closes. ``is_final``: its result goes out once, when it closes."""
+    """Windows over rows that can be retracted.
+
+    When a window changes, the node retracts its former result and emits the new one, until the window
+    closes.
+
+    Attributes:
+        is_final: Emit the result once, when the window closes.
+    """
 
     is_final: bool = False
 
@@ -523,9 +553,12 @@ class LookupKey:
 
 @dataclass(frozen=True)
 class Arranged:
-    """How the rows of a side are held: hashed by the columns ``keys``, sorted by one of ``indexes``. ``key``:
-    as it was written, for people; empty: there is none. ``others``: keys by which the same rows are found,
-    too."""
+    """Arrangement of a side: rows hashed by the columns ``keys``, sorted by one of ``indexes``.
+
+    Attributes:
+        key: Key as written, for users; empty if there is none.
+        others: Additional keys that find the same rows.
+    """
 
     keys: tuple[str, ...]
     indexes: tuple[Measured, ...]
@@ -533,7 +566,7 @@ class Arranged:
     others: tuple[LookupKey, ...] = ()
 
     def keys_of(self, by: int | None) -> tuple[str, ...]:
-        """The columns of the further key with this number, or (None) those of its own."""
+        """Return the columns of the additional key with this number, or of the storage key for None."""
         return self.keys if by is None else self.others[by].keys
 
     @property
@@ -555,8 +588,12 @@ class CountedKey:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long rows of the stream ``alias`` are kept: as long as any other stream may bring a partner.
-    ``others``: per other stream a join with it whose ``bounds`` are those of this stream's rows by its."""
+    """Retention of rows of the stream ``alias``: until no other stream can bring a partner.
+
+    Attributes:
+        others: Per other stream, a join with it. The ``bounds`` of the join are those of this stream's
+            rows by times of the other.
+    """
 
     alias: str
     others: tuple[MatchPlan, ...]
@@ -598,7 +635,7 @@ class ArrangePlan(NodePlan):
         return None
 
     def _comparable_keys(self, key: str) -> set[str]:
-        """The keys whose times are compared with it, or with ones that are."""
+        """Return the keys whose times are compared with ``key``, directly or through other keys."""
         pairs = [{bound.evicted, bound.by} for bound in self.bounds]
         compared, before = {key}, 0
         while len(compared) > before:
@@ -613,7 +650,7 @@ class ArrangePlan(NodePlan):
 
 
 def _times_among(side: SidePlan, keys: set[str]) -> Iterator[str]:
-    """The event times of a side that are among these watermark keys."""
+    """Yield the event times of a side that are among these watermark keys."""
     yield from (column for column in side.event_times if side.watermark_key(column) in keys)
 
 

@@ -61,10 +61,13 @@ class Bands:
 
 @dataclass(frozen=True)
 class OverflowCheck:
-    """What is asked in place of a join's bands and its residual where one of ``sums`` may leave its type.
+    """Condition that replaces a join's bands and residual where one of ``sums`` may overflow.
 
-    ``values``: the bands of conjuncts without such a sum. ``residual``: all the rest, in the order in which
-    it is written; it, ``exact`` and ``columns`` are as in `MatchPlan`.
+    Attributes:
+        values: Bands of the conjuncts without such a sum.
+        residual: All other conjuncts, in their written order.
+        exact: As in `MatchPlan`.
+        columns: As in `MatchPlan`.
     """
 
     sums: tuple[IntegerSum, ...]
@@ -79,12 +82,15 @@ class OverflowCheck:
 
 @dataclass(frozen=True)
 class BranchPlan:
-    """What an engine evaluates per row of one source for one input.
+    """Expressions that an engine evaluates per row of one source for one input.
 
-    Expressions mention bare columns of ``source``. ``columns`` gives the kept columns (name, expression),
-    event times and keys among them; ``flag`` gives one of the FLAG_ constants, never NULL (None: candidate,
-    unless a column is NULL, see `SidePlan`). ``words``: what those that nobody wrote so stand for, by name
-    (FLAG: the flag), as it was written.
+    They mention bare columns of ``source``.
+
+    Attributes:
+        columns: Retained columns (name, expression), including event times and keys.
+        flag: One of the FLAG_ constants, never NULL. None: a row is a candidate unless a column is
+            NULL, see `SidePlan`.
+        words: Written text of columns that the planner adds, by name (FLAG: the flag).
     """
 
     source: Source
@@ -96,20 +102,24 @@ class BranchPlan:
 
 @dataclass(frozen=True)
 class FeedPlan:
-    """How rows that leave a node become rows of a side of another one.
+    """Rows that leave a node and become rows of a side of another node.
 
-    ``node``: its number. The side's columns are ``copied``, (name, column of the node's rows), and
-    ``computed``, (name, expression over columns of the node's rows), with ``computed_exact``: what tasks
-    compute of it, see `expressions`, and of what type.
-    Then, by columns of the side: ``beneath``, of which each has to be TRUE, or the row is none of the side's;
-    ``filters``, or the row is dropped; ``conditions``, and ``not_null``, or the row can match nothing.
-    ``matchable`` False: no row can.
-    ``event_times``: where the node is the end of a stage, which of its watermarks each event time of the side
-    has, as (event time, watermark key there). A joined row's keep their keys: none are named, but where
-    another query makes the rows: (own key, key there).
-    ``path``: of the paths of a delta join that go through the node, whose rows these are. ``query``: whose
-    node it is, where another query makes the rows; ``place``: which of those that take them there this is;
-    ``renamed``: of the columns that are asked of them (name here, name there).
+    Attributes:
+        node: Number of the node.
+        copied: Columns of the side as (name, column of the node's rows).
+        computed: Columns of the side as (name, expression over columns of the node's rows).
+        computed_exact: What tasks compute for ``computed``, see `expressions`, and its type.
+        beneath: Columns of the side that all have to be TRUE, or the row does not belong to the side.
+        filters: Columns that have to be TRUE, or the row is dropped.
+        conditions: Columns that have to be TRUE, or the row can match nothing.
+        not_null: Columns that must not be NULL, or the row can match nothing.
+        matchable: False if no row can match.
+        event_times: For the end of a stage, (event time of the side, watermark key there). Joined rows
+            retain their keys and name none, unless another query makes them: (own key, key there).
+        path: Path of a delta join through the node that these rows belong to.
+        query: Query of the node, if another query makes the rows.
+        place: Position among the consumers of these rows.
+        renamed: (name here, name there) of the columns that the consumer needs.
     """
 
     node: int
@@ -159,21 +169,26 @@ class Producer:
 
 @dataclass(frozen=True)
 class SidePlan:
-    """One side of a node: an input (``branches``) or the rows of a node beneath (``feed``).
+    """One side of a node: an input (``branches``) or the rows of a node below (``feed``).
 
-    ``name``: the input's alias, or ``#n`` for the rows of node n (from 1). ``inputs``: all inputs whose
-    columns the rows have. ``branches``: of an input, in its order: sources, and feeds by stages.
-    ``event_times``: all event-time columns, each a watermark key ``alias.column``. ``kept``: names of the
-    columns kept in state, event times and key columns included. ``carried``: those of them that leave the
-    node (for later nodes, the projection, later filters). ``nullable``: event times that may be NULL, because
-    a join beneath padded their input. ``padded``: rows of this side are put out padded when they never match.
-    ``passes``: nothing is kept, every row goes out in the tick in which it comes. ``not_null``: the kept
-    columns whose NULL lets a row of a source match nothing (feeds have their own). ``copy_of``: the input of
-    the same node whose rows these are once more, held in another way. ``sharers``: all sides of the job, as
-    ``query/alias``, that keep the same runs, this one among them; none: nobody else does. The first of them
-    has the runs written: its branches have the columns ``of_others``, too, which it does not keep for itself.
-    ``find_producer_sides``: another query keeps the rows; of its own it has what a tick changes of them,
-    which that one tells it of.
+    Attributes:
+        name: Alias of the input, or ``#n`` for the rows of node n (from 1).
+        inputs: All inputs whose columns the rows have.
+        branches: Sources and feeds by stages of an input, in its order.
+        event_times: All event-time columns, each with the watermark key ``alias.column``.
+        kept: Names of the columns retained in state, including event times and key columns.
+        carried: Retained columns that leave the node (for later nodes, the projection, later filters).
+        nullable: Event times that may be NULL because a join below padded their input.
+        padded: Emit rows of this side padded if they never match.
+        passes: Retain nothing; emit every row in the tick in which it arrives.
+        not_null: Retained columns whose NULL lets a row of a source match nothing (feeds have their
+            own).
+        copy_of: Input of the same node whose rows this side stores again in another arrangement.
+        sharers: All sides of the job, as ``query/alias``, that share the same runs, including this one;
+            empty if no other side does. The first of them writes the runs: its branches also have the
+            columns ``of_others``, which it does not retain for itself.
+        kept_by: Other query that retains the rows. This side has only the changes of each tick, which
+            that query passes to it.
     """
 
     name: str
@@ -205,7 +220,10 @@ class SidePlan:
 
     @cached_property
     def ingested(self) -> tuple[tuple[int, BranchPlan], ...]:
-        """Those of `sources` whose rows come as those of streams do. What is compared is read as a whole."""
+        """Entries of `sources` whose rows arrive as those of streams.
+
+        A compared source is not among them, because it is read as a whole.
+        """
         return tuple((n, branch) for n, branch in self.sources if not branch.source.compared)
 
     @cached_property
@@ -220,16 +238,16 @@ class SidePlan:
 
     @cached_property
     def feeds(self) -> tuple[FeedPlan, ...]:
-        """All ways by which rows of nodes beneath come to this side."""
+        """All feeds that bring rows of nodes below to this side."""
         return tuple(feed for _, feed in self.stages) if self.feed is None else (self.feed,)
 
     @cached_property
     def title(self) -> str:
-        """For people: the alias, or the inputs whose joined rows these are."""
+        """Title for users: the alias, or the inputs whose joined rows these are."""
         return " with ".join(i.alias for i in self.inputs)
 
     def joined(self, column: str) -> str:
-        """The name of a column once it has left the node."""
+        """Return the name of a column after it leaves the node."""
         return joined_name(self.copy_of or self.name, column) if self.feed is None else column
 
     def watermark_key(self, column: str) -> str:
@@ -237,6 +255,8 @@ class SidePlan:
 
 
 def joined_name(alias: str, column: str) -> str:
-    """The name of an input's column once it has left the join, and in residual conditions. What is computed
-    of a group has no alias."""
+    """Return the name of an input's column after the join, as residual conditions use it, too.
+
+    A value computed for a group has no alias.
+    """
     return f"{alias}.{column}" if alias else column

@@ -44,8 +44,13 @@ _ONCE = frozenset({"count", "sum", "avg"})
 
 @dataclass(frozen=True)
 class Groups:
-    """What is kept for groups. ``held``: the columns of the side that hold it, as keys of a join would be;
-    ``keys``: (name in the result, column); ``calls``: the aggregates."""
+    """Columns that state stores for groups.
+
+    Attributes:
+        held: Columns of the side that store them, in the form of the keys of a join.
+        keys: (name in the result, column).
+        calls: The aggregates.
+    """
 
     held: tuple[KeyPlan, ...]
     keys: tuple[tuple[str, str], ...]
@@ -53,13 +58,22 @@ class Groups:
 
 
 def groups_of(node: GroupedNode, feed: PlannedFeed | None) -> Groups:
-    """``feed``: of the side, where it is rows of a node beneath; else it is an input."""
+    """Return the columns that a grouped node stores.
+
+    Args:
+        feed: Feed of the side, if its rows come from a node below; None for an input.
+    """
     child = node.side(Side.LEFT)
     held: dict[str, KeyPlan] = {}
 
     def holding(expr: Expr, name: str, *, as_it_is: bool) -> str:
-        """The column that holds ``expr``. An event time is held as a plain number; ``as_it_is``: that will
-        do."""
+        """Return the column that stores ``expr``.
+
+        An event time is stored as a plain number.
+
+        Args:
+            as_it_is: An event time in its own column is sufficient.
+        """
         if feed is not None:
             own, column = expr, ""
             if isinstance(expr, exp.Column):
@@ -104,11 +118,12 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
 
 
 def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tuple[str, ...]:
-    """The calls, as written, that cannot be had from partial aggregates (see `kernel.partial_aggregates`):
-    for them the rows have to be kept.
+    """Return the calls, as written, that partial aggregates cannot compute.
+
+    State has to retain the rows for them (see `kernel.partial_aggregates`).
 
     Args:
-        types: of the results, by the calls' names, as far as they can be told.
+        types: Known types of the results, by name of the call.
     """
     return tuple(
         call.text
@@ -121,12 +136,15 @@ def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tupl
 
 
 def looks_at_values(call: CallPlan) -> bool:
-    """Whether it is no sum, so that of groups whose rows come and go every different value has to be kept."""
+    """Return True if the aggregate is no sum.
+
+    State then retains every distinct value of groups whose rows can be retracted.
+    """
     return call.distinct or call.function not in _ADDS_UP
 
 
 def _is_too_wide(mean: SqlType) -> bool:
-    """Whether Spark has to compute a mean of this type (see `kernel.aggregate`)."""
+    """Return True if Spark has to compute a mean of this type (see `kernel.aggregate`)."""
     return mean.is_decimal and mean.digits + max(mean.scale + 6, 15) > 42
 
 
@@ -135,7 +153,7 @@ def _column_ref(column: str) -> Expr:
 
 
 def _spark(call: AggregateCall, columns: tuple[str, ...], chosen: str | None) -> Expr:
-    """The call over the columns that hold its arguments."""
+    """Build the call over the columns that store its arguments."""
     arguments: list[Expr] = [_column_ref(column) for column in columns]
     if not arguments:
         arguments = [exp.Star()]
@@ -175,6 +193,6 @@ def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
 
 
 def with_texts(expr: Expr, asked: Aggregation) -> Expr:
-    """An expression over a group's result with keys and aggregates as they were written, for people."""
+    """Replace keys and aggregates of a group's result with their written expressions, for users."""
     written = {named.name: named.expr for named in (*asked.keys, *asked.aggregates)}
     return expr.transform(lambda node: written.get(node.name, node) if isinstance(node, exp.Column) else node)

@@ -28,7 +28,11 @@ CODE = "asof-condition"
 
 
 def check_asof(drafts: Sequence[Draft], *, changes: bool) -> list[PlanError]:
-    """What is wrong with the ASOF joins of a query. ``changes``: of one in which rows come and go."""
+    """Check the ASOF joins of a query and return the errors.
+
+    Args:
+        changes: Rows of the query can be retracted.
+    """
     problems: list[PlanError] = []
     for draft in drafts:
         if draft.node.is_asof:
@@ -41,7 +45,7 @@ def check_asof(drafts: Sequence[Draft], *, changes: bool) -> list[PlanError]:
 
 
 def asof_of(draft: Draft) -> AsofRule | None:
-    """The plan of an ASOF join that `check_asof` finds nothing wrong with; None for any other join."""
+    """Return the plan of an ASOF join that passes `check_asof`; None for any other join."""
     if not draft.node.is_asof:
         return None
     times = draft.parts.times
@@ -56,7 +60,7 @@ def asof_of(draft: Draft) -> AsofRule | None:
 
 
 def _deciding_part(draft: Draft) -> IntervalPart:
-    """The comparison by which one row is nearer than another."""
+    """Return the comparison that decides which of two rows is nearer."""
     given = _match_conjuncts(draft.node)
     parts = draft.parts.times
     return next((part for part in parts if given and part.conjunct.text == given[0].text), parts[0])
@@ -175,7 +179,7 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
 
 
 def _closed_parts(times: Sequence[IntervalPart]) -> Iterator[IntervalPart]:
-    """Those whose text bounds the distance at both ends: an equality, a BETWEEN."""
+    """Yield the parts whose text bounds the distance at both ends: an equality or a BETWEEN."""
     texts = [part.conjunct.text for part in times]
     yield from (p for p in times if isinstance(p.conjunct.expr, exp.EQ) or texts.count(p.conjunct.text) > 1)
 
@@ -197,7 +201,10 @@ def _example(draft: Draft) -> str:
 
 
 def _unbounded_wait_errors(draft: Draft) -> Iterator[PlanError]:
-    """A row that looks for a later one is decided when that is there, or can come no more."""
+    """Yield an error if a row could wait without limit for a later row.
+
+    Such a row is resolved when the later row arrives or can no longer arrive.
+    """
     if any(part.ends.upper is not None for part in draft.parts.times):
         return
     left, right = _names(draft)

@@ -81,8 +81,12 @@ from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch, Wi
 
 @dataclass(frozen=True)
 class ClassifiedQuery:
-    """A query or stage, taken apart; ``stages``: those beneath its inputs, by (alias, branch). ``delta``:
-    which of its joins are run as a delta join."""
+    """Classified conditions and drafts of a query or stage.
+
+    Attributes:
+        stages: Stages below its inputs, by (alias, branch).
+        delta: Joins of the query that run as a delta join.
+    """
 
     tree: Tree
     conditions: PlacedConditions
@@ -94,12 +98,14 @@ class ClassifiedQuery:
 def plan_nodes(
     query: ClassifiedQuery, after: Iterable[Expr], of_delta: OfDelta, for_others: ForOthers
 ) -> tuple[tuple[NodePlan, ...], DerivedColumns, list[PlanError]]:
-    """The plans of all nodes of a query in order of their numbers, what is computed of inputs' rows for them,
-    and what is wrong with them.
+    """Plan all nodes of a query, in the order of their numbers.
 
     Args:
-        after: expressions over the rows of the last node.
-        for_others: what others need of its rows, and those of its stages.
+        after: Expressions over the rows of the last node.
+        for_others: Expressions that other queries need of its rows and of the rows of its stages.
+
+    Returns:
+        The nodes, the columns computed from rows of inputs for them, and the errors.
     """
     chain = NodeChain(query, of_delta, for_others)
     nodes = chain.plan({joined_name(*ref) for expr in after for ref in refs(expr)})
@@ -107,7 +113,10 @@ def plan_nodes(
 
 
 def _own_key(column: str) -> KeyPlan:
-    """A column of a primary key: rows in which it is NULL are none of the table's."""
+    """Build the key plan of a primary-key column.
+
+    Rows with NULL in it do not belong to the table.
+    """
     own = exp.Column(this=exp.to_identifier(column, quoted=True))
     return KeyPlan(own, own, Key(column, column, null_safe=False))
 
@@ -119,7 +128,11 @@ def _any_column(draft: Draft) -> str:
 
 @dataclass(frozen=True)
 class _NodeInputs:
-    """Of a node, when all nodes above have said what they need. ``filters``: as in `NodePlan`."""
+    """Planned inputs of a node, complete once all nodes above have stated what they need.
+
+    Attributes:
+        filters: As in `NodePlan`.
+    """
 
     draft: Draft
     sides: Mapping[Side, SidePlan]
@@ -127,7 +140,7 @@ class _NodeInputs:
 
 
 class MatchFields(ResidualFields):
-    """What the plans of all kinds that match have; see `MatchPlan`."""
+    """Fields that the plans of all matching nodes share; see `MatchPlan`."""
 
     number: int
     filters: tuple[tuple[str, str], ...]
@@ -146,7 +159,7 @@ class MatchFields(ResidualFields):
 
 
 class GroupedFields(TypedDict):
-    """What the plans of all kinds that group have; see `GroupedPlan`."""
+    """Fields that the plans of all grouping nodes share; see `GroupedPlan`."""
 
     number: int
     sides: tuple[SidePlan, ...]
@@ -159,7 +172,7 @@ class GroupedFields(TypedDict):
 
 
 class WindowedFields(TypedDict):
-    """What the plans of all kinds with windows have besides; see `WindowedPlan`."""
+    """Additional fields that the plans of all windowed nodes share; see `WindowedPlan`."""
 
     kind: WindowKind
     time: str
@@ -208,7 +221,11 @@ class NodeChain:
         return self.query.conditions
 
     def plan(self, leaving: Collection[str]) -> list[NodePlan]:
-        """All nodes, in no order; ``leaving``: columns of the root's rows that something above needs."""
+        """Plan all nodes and return them in no particular order.
+
+        Args:
+            leaving: Columns of the root's rows that something above needs.
+        """
         root = self.drafts[-1]  # rows without a column could not be counted
         self.derived_of[self.stage] = self.derived
         others = {column_of(expr, self.derived) for expr in self.for_others.get(self.stage, ())}
@@ -230,7 +247,10 @@ class NodeChain:
         return [replace(node, changes=self.query.tree.changes) for node in nodes] + self.beneath
 
     def _plan_keys(self, draft: Draft) -> None:
-        """The node's keys and its sides that are nodes of the query; says what has to leave those."""
+        """Plan the keys of a node and its sides that are nodes of the query.
+
+        This also records the columns that have to leave those nodes.
+        """
         node = draft.node
         feeds = {
             side: PlannedFeed(node, side, self.derived)
@@ -260,8 +280,11 @@ class NodeChain:
             self._plan_feed(draft, side, feed)
 
     def own_column(self, draft: Draft, side: Side, number: int, equality: Equality) -> str:
-        """An input's own column; an event time, which is held as a plain number, gets a second one as a key,
-        and so does a column whose type has yet to be found."""
+        """Return the column of an input that stores one side of an equality.
+
+        An event time is stored as a plain number, so its key gets a second column. So does a column whose
+        type is not known yet.
+        """
         expr, i = equality.expr(side), draft.node.side(side)
         if equality.is_open and isinstance(i, Input) and i.stages:
             self.errors.append(open_key(expr))
@@ -313,7 +336,7 @@ class NodeChain:
         )
 
     def _node(self, draft: Draft) -> NodePlan:
-        """The node's plan; all nodes above have said what they need."""
+        """Build the plan of a node once all nodes above have stated what they need."""
         node = draft.node
         sides = {
             side: self.sides.get((node.number, side)) or self.input_side(draft, side) for side in node.sides
@@ -327,7 +350,11 @@ class NodeChain:
 
     @singledispatchmethod
     def _planned(self, node: QueryNode, ready: _NodeInputs) -> NodePlan:
-        """The plan of a kind of node. Raises: TypeError for one that nobody has said how to plan."""
+        """Build the plan of one kind of node.
+
+        Raises:
+            TypeError: No planner is registered for this kind of node.
+        """
         raise TypeError(f"how {type(node).__name__} is planned")
 
     @_planned.register(ChangesNode)
@@ -383,7 +410,7 @@ class NodeChain:
         )
 
     def _matched(self, node: MatchNode, ready: _NodeInputs) -> MatchFields:
-        """What every `MatchPlan` says of its condition, and where it stands."""
+        """Build the fields of a `MatchPlan`: its condition and where the node stands."""
         draft, sides = ready.draft, ready.sides
         parts = draft.parts
         decided = [part for part in parts.times if not part.is_approximate]
@@ -436,7 +463,7 @@ class NodeChain:
         )
 
     def _group_fields(self, node: GroupedNode, ready: _NodeInputs) -> GroupedFields:
-        """What every `GroupedPlan` says."""
+        """Build the fields of a `GroupedPlan`."""
         asked, groups = node.asked, self.groups[node.number]
         return GroupedFields(
             number=node.number,
@@ -473,7 +500,7 @@ class NodeChain:
         return plan
 
     def stage_of(self, i: Input, timed: str | None = None) -> OfStage:
-        """What plans the stages of an input."""
+        """Return the function that plans the stages of an input."""
 
         def of_stage(
             number: int, columns: Mapping[str, Expr], conditions: SideConditions, not_null: Sequence[str]
@@ -491,7 +518,7 @@ class NodeChain:
         not_null: Sequence[str],
         timed: str | None,
     ) -> FeedPlan:
-        """The feed of a branch that is a stage; plans the stage."""
+        """Plan the stage of a branch and return its feed."""
         stage, branch = self.query.stages[i.alias, number], i.branches[number]
         assert isinstance(branch, StageBranch)
         chain = NodeChain(stage, self.of_delta, self.for_others, (i.alias, number), self.derived_of)

@@ -23,13 +23,13 @@ class RetainedColumns:
 def retained_columns(
     names: Iterable[str], joined: Callable[[str], str], needed: Collection[str], leaving: Collection[str]
 ) -> RetainedColumns:
-    """What a join needs itself, and whatever comes after it.
+    """Return the columns that a join needs itself, and those that later nodes need.
 
     Args:
-        names: all columns that the side could have, in order; a name may come twice.
-        joined: a column's name once it has left the join.
-        needed: the columns that keys, residual and the release of rows need.
-        leaving: joined names of those that the joins and expressions above need.
+        names: All columns that the side could have, in order; a name may occur twice.
+        joined: Returns the name of a column after it leaves the join.
+        needed: Columns that keys, the residual and the release of rows need.
+        leaving: Joined names of the columns that the joins and expressions above need.
     """
     every = dict.fromkeys(names)
     carried = tuple(name for name in every if joined(name) in leaving)
@@ -37,7 +37,7 @@ def retained_columns(
 
 
 def source_columns(i: Input, branch: Branch) -> Mapping[str, Expr]:
-    """An input's columns as expressions over the branch's source."""
+    """Return the columns of an input as expressions over the source of the branch."""
     return {column.name: expr for column, expr in zip(i.columns, branch.columns, strict=True)}
 
 
@@ -51,17 +51,17 @@ def branch_columns(
     there: Sequence[Expr],
     times: Collection[str],
 ) -> tuple[tuple[str, Expr], ...]:
-    """(name, expression over the source) of the kept columns.
+    """Return (name, expression over the source) of the retained columns.
 
-    What may fail on a value is asked only of rows that are there at all, as Spark asks a filter before what
-    stands above it.
+    Expressions that may fail on a value are evaluated only for rows that belong to the input, as Spark
+    evaluates a filter before the operators above it.
 
     Args:
-        computed: expressions over the input's bare columns.
-        first: conditions over the source, without which a row is none of the input's.
-        then: more of them, which drop rows that count for the watermarks of ``times``.
-        there: columns of the source; rows in which one is NULL are nobody's, so that nothing is computed of
-            them.
+        computed: Expressions over bare columns of the input.
+        first: Conditions over the source that a row of the input has to meet.
+        then: Further conditions, which drop rows that count for the watermarks of ``times``.
+        there: Columns of the source; a row with NULL in one of them belongs to no side, so nothing is
+            computed of it.
     """
     pairs = []
     for name in kept.kept:
@@ -80,7 +80,7 @@ def _is_not_null(column: Expr) -> Expr:
 
 
 def may_fail(expr: Expr) -> bool:
-    """Whether Spark may raise for a value: unless all in it is known not to."""
+    """Return True unless every part of the expression is known never to raise in Spark."""
     return not all(isinstance(node, _NEVER_FAILS) for node in expr.walk())
 
 

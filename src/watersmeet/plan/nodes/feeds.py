@@ -39,7 +39,7 @@ class Derived:
     columns: dict[str, dict[str, Expr]] = field(default_factory=dict)
 
     def column(self, alias: str, expr: Expr) -> str:
-        """The name of the column that holds ``expr``."""
+        """Return the name of the column that stores ``expr``, and add the column if it is new."""
         exprs = self.columns.setdefault(alias, {})
         own = bare(expr)
         for name, held in exprs.items():
@@ -61,7 +61,7 @@ DerivedColumns = Mapping[StageKey, Derived]
 
 
 def column_of(expr: Expr, derived: Derived) -> str:
-    """The column of a relation's rows that holds an expression over one input."""
+    """Return the column of a relation's rows that stores an expression over one input."""
     (alias,) = {alias for alias, _ in refs(expr)}
     if expr.key == "column":
         return joined_name(alias, expr.name)
@@ -70,7 +70,7 @@ def column_of(expr: Expr, derived: Derived) -> str:
 
 @dataclass
 class PlannedFeed:
-    """The side of a join that takes the rows of a join beneath, while it is being planned."""
+    """Draft of a join side that takes the rows of a join below."""
 
     node: QueryNode
     side: Side
@@ -84,7 +84,7 @@ class PlannedFeed:
         return self.node.join_inputs
 
     def key(self, number: int, equality: Equality) -> str:
-        """The column that holds a key's values on this side."""
+        """Return the column that stores the values of a key on this side."""
         expr = equality.expr(self.side)
         if isinstance(expr, exp.Column) and not self.join_inputs.is_event_time((expr.table, expr.name)):
             return joined_name(expr.table, expr.name)
@@ -93,12 +93,12 @@ class PlannedFeed:
         return self.held(expr, ours(f"key{number + 1}"))
 
     def condition_column(self, number: int, conjunct: Conjunct) -> str:
-        """The column that says whether a condition on this side alone is TRUE."""
+        """Return the column that is TRUE where a condition on this side alone holds."""
         expr = exp.Coalesce(this=exp.Paren(this=conjunct.expr.copy()), expressions=[exp.false()])
         return self.held(expr, ours(f"condition{number + 1}"), conjunct)
 
     def held(self, expr: Expr, name: str, conjunct: Conjunct | None = None) -> str:
-        """The column that holds ``expr``: ``name``, if it has to be computed of the rows."""
+        """Return the column that stores ``expr``; it is ``name`` if the rows have to compute it."""
         aliases = self.join_inputs.mentioned(expr)
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))
@@ -120,12 +120,13 @@ class PlannedFeed:
         *,
         matchable: bool,
     ) -> Callable[[Sequence[str]], FeedPlan]:
-        """The plan of the feed, once it is known which columns are kept.
+        """Return a function that plans the feed once the retained columns are known.
 
         Args:
             keys: (column, null-safe).
-            filters, conditions: on this side alone; see `FeedPlan`.
-            never_null: columns whose NULL lets a row match nothing.
+            filters: Filters on this side alone; see `FeedPlan`.
+            conditions: Conditions on this side alone; see `FeedPlan`.
+            never_null: Columns whose NULL lets a row match nothing.
         """
         child = self.node.side(self.side)
         assert isinstance(child, QueryNode)
@@ -159,7 +160,7 @@ class PlannedFeed:
 
 
 def needed_columns(plan: FeedPlan) -> set[str]:
-    """Columns that have to leave the node beneath."""
+    """Return the columns that have to leave the node below."""
     wanted = {column for _, column in plan.copied}
     for _, expr in plan.computed:
         wanted |= {name for _, name in refs(expr)}
@@ -167,7 +168,7 @@ def needed_columns(plan: FeedPlan) -> set[str]:
 
 
 def open_key(expr: Expr) -> PlanError:
-    """A key whose type only Spark can tell, of rows that Spark does not see."""
+    """Build the error for a key of unknown type over rows that Spark does not see."""
     return PlanError(
         f"the type of {text_of(expr)} is not known before the job runs",
         code="wrong-types",
@@ -182,8 +183,10 @@ def open_key(expr: Expr) -> PlanError:
 
 
 def fold_stages(query: Query) -> FoldedQuery:
-    """The query without inputs that are one stage alone and nothing else, but for an index: what it keeps is
-    that stage's rows."""
+    """Fold inputs that consist of a single stage into the query.
+
+    An index is not folded, because it retains the rows of that stage.
+    """
     i = query.relation
     if query.aggregation is not None or query.indexed_by or not isinstance(i, Input) or len(i.branches) != 1:
         return FoldedQuery(query, None, query.outputs)
@@ -202,7 +205,7 @@ def fold_stages(query: Query) -> FoldedQuery:
 
 
 def columns_of(branch: StageBranch, i: Input, outputs: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The input's columns on this branch over what the stage's ``outputs`` mention."""
+    """Return the input's columns on this branch, over what the stage's ``outputs`` mention."""
     return {
         column.name: over_source(expr, outputs)
         for column, expr in zip(i.columns, branch.columns, strict=True)
@@ -210,10 +213,10 @@ def columns_of(branch: StageBranch, i: Input, outputs: Mapping[str, Expr]) -> di
 
 
 def name_stage_inputs(query: Query) -> Query:
-    """The query, the inputs of whose stages have names of their own; those of the query keep theirs.
+    """Give the inputs of all stages unique names; inputs of the query retain theirs.
 
     Raises:
-        PlanError: two inputs have one name all the same.
+        PlanError: Two inputs still have the same name.
     """
     renamed = _prefix_aliases(query, "")
     times = Counter(_aliases(renamed))
@@ -300,11 +303,12 @@ _OF_GROUPS = (
 
 @dataclass
 class StageFeed:
-    """A branch of an input that is a stage, while it is being planned.
+    """Draft of a branch of an input that is a stage.
 
     Args:
-        stage: its tree; ``after``: what is asked of the rows that leave it.
-        derived: columns computed of its inputs' rows; grows.
+        stage: Tree of the stage.
+        after: Conditions on the rows that leave the stage.
+        derived: Columns computed from rows of its inputs; planning adds to them.
     """
 
     i: Input
@@ -323,12 +327,13 @@ class StageFeed:
         *,
         matchable: bool,
     ) -> FeedPlan:
-        """The plan of the feed.
+        """Build the plan of the feed.
 
         Args:
-            columns: what the input keeps, as expressions over its columns, unqualified.
-            filters, conditions: over its columns; see `FeedPlan`.
-            not_null: of ``columns`` those whose NULL lets a row match nothing.
+            columns: Columns that the input retains, as expressions over its unqualified columns.
+            filters: Filters over its columns; see `FeedPlan`.
+            conditions: Conditions over its columns; see `FeedPlan`.
+            not_null: Entries of ``columns`` whose NULL lets a row match nothing.
         """
         outputs = {output.name: output.expr for output in self.stage.query.outputs}
         own = columns_of(self.branch, self.i, outputs)
@@ -373,7 +378,11 @@ class StageFeed:
         )
 
     def _column(self, expr: Expr) -> str | None:
-        """The column of the stage's rows that holds ``expr``; None: it has to be computed of them."""
+        """Return the column of the stage's rows that stores ``expr``.
+
+        Returns:
+            None if the rows have to compute it.
+        """
         plain = expr.unnest()
         if isinstance(plain, exp.Column):
             return joined_name(plain.table, plain.name)

@@ -51,7 +51,10 @@ from watersmeet.types.arrow import in_arrow
 
 
 def read_keyed_tables(query: Query) -> Query:
-    """The query and its stages, with such tables read through stages."""
+    """Return the query with tables that have a key or are compared read through stages.
+
+    This includes the stages of the query.
+    """
     return with_branches(query, _branch)
 
 
@@ -78,7 +81,7 @@ def _rewrite_over_stage(computed: Sequence[ComputedColumn], expr: Expr) -> Expr:
 
 
 def _stage(source: Source) -> Query:
-    """The rows of the table."""
+    """Build the query that reads the rows of a table."""
     computed = computed_of_key(source)
     columns = (*source.row_columns, *(own.column for own in computed))
     values = (*map(_qualified_column, source.row_columns), *(own.expr for own in computed))
@@ -99,8 +102,11 @@ def _qualified_column(column: Column, alias: str | None = None) -> Expr:
 
 
 def index_plan(node: IndexNode, side: SidePlan, filters: Sequence[tuple[str, str]]) -> ArrangePlan:
-    """All rows of ``side``, held by the first key, and found by the others, too. Those with a NULL in a key
-    are kept as well: who comes later may look them up by another one."""
+    """Build the plan that stores all rows of ``side`` by the first key.
+
+    The other keys find the rows, too. Rows with NULL in a key are stored as well, because a later query
+    may look them up by another key.
+    """
     texts = [", ".join(f"{side.title}.{column}" for column in key) for key in node.by]
     (keys, text), *others = zip(node.by, texts, strict=True)
     return ArrangePlan(
@@ -139,10 +145,13 @@ def _without_quotes(text: str) -> str:
 
 @dataclass(frozen=True)
 class InputSide:
-    """What a node asks of one of its inputs.
+    """Requirements of a node for one of its inputs.
 
-    ``keys``: of the node; ``filters``: conditions on the input alone that drop rows; ``derived``: columns
-    computed of its rows, (name, expression over bare columns); ``leaving``: joined names of what leaves.
+    Attributes:
+        keys: Keys of the node.
+        filters: Conditions on the input alone that drop rows.
+        derived: Columns computed from its rows, (name, expression over bare columns).
+        leaving: Joined names of the columns that leave the node.
     """
 
     draft: Draft
@@ -206,7 +215,7 @@ class InputSide:
         )
 
     def computed(self) -> dict[str, Expr]:
-        """Columns that are computed of its rows: expressions over bare columns."""
+        """Return the columns computed from its rows, as expressions over bare columns."""
         return {key.column(self.side): key.expr(self.side) for key in self.keys} | dict(self.derived)
 
     def _conditions(self) -> SideConditions:
@@ -217,8 +226,11 @@ class InputSide:
         )
 
     def words(self) -> tuple[tuple[str, str], ...]:
-        """What is computed of a row, as the conditions that it is computed for were written. A key is made
-        of rows that meet the conditions on them alone, and these may be what fails."""
+        """Return the written conditions for which columns are computed from a row.
+
+        A key is computed only for rows that meet the conditions on them alone, so one of these conditions
+        may be what fails.
+        """
         texts = [key.text for key in self.keys if key.text]
         own = [c.text for c in self.filters]
         own += [c.text for where, c in self.draft.parts.one_sided if where is self.side]
@@ -249,16 +261,20 @@ class InputSide:
         )  # rows without a column could not be counted
 
     def not_null(self) -> tuple[str, ...]:
-        """Keys and band columns whose NULL lets the row match nothing; an event time of a source is never
-        NULL here."""
+        """Return the keys and band columns whose NULL lets the row match nothing.
+
+        An event time of a source is never NULL here.
+        """
         i = self.input
         keys = [key.column(self.side) for key in self.keys if not key.null_safe]
         bands = [column for alias, column in self.draft.parts.band_columns if alias == i.alias]
         return tuple(column for column in dict.fromkeys([*keys, *bands]) if column not in i.event_times)
 
     def there(self, columns: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Columns of the source whose NULL drops a row: Spark asks for them before it computes the side's
-        keys."""
+        """Return the columns of the source whose NULL drops a row.
+
+        Spark checks them before it computes the keys of the side.
+        """
         if self.draft.node.padded(self.side):
             return ()
         keys = [bare(key.expr(self.side)) for key in self.keys if not key.null_safe]
@@ -269,15 +285,20 @@ class InputSide:
         return tuple(dict.fromkeys(e for e in exprs if isinstance(e, exp.Column)))
 
     def never_null(self) -> tuple[str, ...]:
-        """Kept columns whose NULL lets a row of a stage match nothing: keys, bands, bounded times."""
+        """Return the retained columns whose NULL lets a row of a stage match nothing.
+
+        These are keys, band columns and bounded times.
+        """
         keys = [key.column(self.side) for key in self.keys if not key.null_safe]
         columns = [ref[1] for ref in never_null(self.draft, self.side)]
         columns += [] if self.timed is None else [self.timed]
         return tuple(dict.fromkeys([*keys, *columns]))
 
     def problems(self, plan: SidePlan) -> list[PlanError]:
-        """Columns of a UNION ALL with stages whose type nobody can tell beforehand: its branches meet in
-        files, which Spark does not see."""
+        """Return errors for columns of a UNION ALL with stages whose type is unknown in advance.
+
+        The branches of such a UNION ALL meet in files, which Spark does not see.
+        """
         i = self.input
         if not plan.stages or len(plan.branches) == 1:
             return []
@@ -293,14 +314,14 @@ class InputSide:
 
 
 def never_null(draft: Draft, side: Side) -> list[Ref]:
-    """Columns of a side whose NULL lets its rows match nothing: those of bounds and bands."""
+    """Return the columns of a side whose NULL lets its rows match nothing: bounds and bands."""
     timed = [ref for part in draft.parts.times for ref in part.refs]
     candidates = dict.fromkeys([*timed, *draft.parts.band_columns])
     return [ref for ref in candidates if draft.join_inputs.side(ref[0]) is side]
 
 
 def compared_refs(draft: Draft, side: Side) -> list[Ref]:
-    """Columns of a side that bands and the residual look at."""
+    """Return the columns of a side that bands and the residual use."""
     candidates = [ref for part in draft.parts.bands for ref in part.refs]
     if draft.residual is not None:
         mentioned = [ref for conjunct in draft.conjuncts for ref in refs(conjunct.expr)]
@@ -317,8 +338,13 @@ def _quoted_column(name: str) -> Expr:
 
 @dataclass(frozen=True)
 class SeveralRoles(InputSide):
-    """``roles``: what each node asks of the input, all with the same conditions on it alone. A row that can
-    match nothing in one of them comes to nothing at all."""
+    """Input that several nodes use.
+
+    A row that can match nothing in one of the roles leads to no result at all.
+
+    Attributes:
+        roles: Requirements of each node, all with the same conditions on the input alone.
+    """
 
     roles: Sequence[InputSide] = ()
 

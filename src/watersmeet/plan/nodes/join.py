@@ -33,9 +33,11 @@ _MAX_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Draft:
-    """A node whose condition is understood; of one that does not join, nothing is asked.
+    """Node with its classified condition; a node that does not join has no condition.
 
-    ``never``: warnings of constants that are never TRUE. ``careful``: None where no sum can leave its type.
+    Attributes:
+        never: Warnings about constants that are never TRUE.
+        careful: Overflow check; None if no sum can leave its type.
     """
 
     node: QueryNode
@@ -66,8 +68,10 @@ class Draft:
         return frozenset(ref for part in self.parts.times for ref in part.refs)
 
     def may_be_null(self, side: Side) -> frozenset[Ref]:
-        """Event times of a side that may be NULL in rows that can match: their input was padded, or they were
-        by themselves."""
+        """Return the event times of a side that may be NULL in rows that can match.
+
+        Either a join padded their input, or the times may be NULL by themselves.
+        """
         nullable = self.node.nullable(side) - self.timed
         padded = {(i.alias, c) for i in self.node.inputs(side) if i.alias in nullable for c in i.event_times}
         return frozenset(padded | (self.node.open_times(side) - self.timed_columns))
@@ -109,7 +113,7 @@ class Draft:
 
 
 def draft_of(node: QueryNode, conjuncts: Sequence[Conjunct]) -> tuple[Draft, list[PlanError]]:
-    """The join's condition taken apart, and what is wrong with it."""
+    """Classify the condition of a node, and return errors."""
     inputs = node.join_inputs
     parts, errors = classify(conjuncts, inputs)
     keys, wrong_keys = keys_of(parts.keys, inputs)
@@ -149,8 +153,10 @@ def _careful(parts: ConditionParts, whole: Residual, inputs: JoinInputs) -> Over
 
 
 def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) -> bool:
-    """Whether some of a join's ``bounds`` follow from joins above it: then a row that is released may still
-    meet this join's own condition, though nothing can come of it."""
+    """Return True if some of a join's ``bounds`` follow from joins above it.
+
+    A released row may then still match this join's own condition, but such a match leads to no result.
+    """
     numbers = {node.number for node in draft.node.beneath}
     own = bounds_in(draft, [other for other in drafts if other.node.number in numbers])
     smallest = {(bound.evicted, bound.by): bound.c for bound in own}
@@ -158,11 +164,11 @@ def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) 
 
 
 def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
-    """The postpone map of a join: of its own bounds and what follows from those of other joins.
+    """Return the eviction bounds of a join: its own, and those that follow from other joins.
 
-    What other joins' conditions say holds for this one's matches too if those are beneath it, or if all joins
-    are inner ones; but only over times that are not NULL in a match (semantics.md, section 3). An ASOF join's
-    own condition alone decides when its rows go.
+    Conditions of other joins hold for the matches of this one if those joins are below it, or if all
+    joins are inner ones, but only over times that are not NULL in a match (semantics.md, section 3).
+    Rows of an ASOF join are evicted by its own condition alone.
     """
     node = draft.node
     if node.is_asof:
@@ -183,7 +189,7 @@ def bounds_in(draft: Draft, drafts: Sequence[Draft]) -> tuple[Bound, ...]:
 
 
 def _constants(constants: Sequence[Conjunct]) -> tuple[list[str], list[Conjunct]]:
-    """(warnings of those that are never TRUE, those that only the run can decide)."""
+    """Split constants into warnings about never-TRUE ones and ones that only a run can decide."""
     never: list[str] = []
     undecided: list[Conjunct] = []
     for conjunct in constants:

@@ -41,13 +41,13 @@ from watersmeet.spec.model import JoinKind, Options, OutputMode, WatermarkRule
 def limits(
     join: MatchPlan, watermarks: Mapping[str, Watermark], lateness: Mapping[str, int] | None = None
 ) -> dict[str, Watermark]:
-    """limit[A] per watermark key ``alias.column``, lateness taken off; keys without a bound are absent.
+    """Compute limit[A] per watermark key ``alias.column``, with lateness subtracted.
 
-    Never goes back when no watermark does.
+    Keys without a bound are absent. A limit never decreases unless a watermark does.
 
     Args:
-        watermarks: of the keys of both sides.
-        lateness: allowed_lateness per key; watermarks that a node put out have it in them already.
+        watermarks: Watermarks of the keys of both sides.
+        lateness: allowed_lateness per key. Watermarks that a node emits already include it.
     """
     result: dict[str, Watermark] = {}
     for bound in join.bounds:
@@ -60,12 +60,13 @@ def limits(
 
 
 def horizon_limits(horizon: Horizon, on_time: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    """The horizon of a join, for the keys of both its sides: limit, least time on time, output watermark.
+    """Compute the horizon of a join for the keys of both sides.
 
-    Never goes back when no watermark does.
+    The horizon is the limit, the smallest time that is on time, and the output watermark. It never
+    decreases unless a watermark does.
 
     Args:
-        on_time: watermarks of those keys, allowed_lateness taken off.
+        on_time: Watermarks of those keys, with allowed_lateness subtracted.
     """
     least = min(on_time.get(key, NEVER) for key in horizon.keys)
     return dict.fromkeys(horizon.keys, shift(least, -horizon.reach))
@@ -114,7 +115,7 @@ def _columns(expr: TimeExpr) -> list[TimeColumn]:
 
 
 def _sign(expr: TimeExpr, column: TimeColumn) -> int:
-    """+1 when ``expr`` rises with ``column``, −1 when it falls, 0 without it."""
+    """Return +1 if ``expr`` rises with ``column``, −1 if it falls, and 0 without the column."""
     match expr:
         case TimeColumn():
             return int(expr == column)
@@ -129,9 +130,13 @@ def _sign(expr: TimeExpr, column: TimeColumn) -> int:
 def _bounding_from_below(
     comparison: TimeComparison, evicted: TimeColumn, by: TimeColumn
 ) -> TimeComparison | None:
-    """The comparison, closed, if it holds for all greater times of ``evicted`` too; else None.
+    """Return the comparison, closed, if it also holds for all larger times of ``evicted``.
 
-    Each column has to come once: then, saturating or not, each operand only rises (or falls) with it.
+    Each column has to occur once: then each operand, saturating or not, only rises (or only falls) with
+    it.
+
+    Returns:
+        None if it does not hold for all larger times.
     """
     mentioned = _columns(comparison.left) + _columns(comparison.right)
     if len(mentioned) != 2 or set(mentioned) != {evicted, by}:
@@ -143,10 +148,11 @@ def _bounding_from_below(
 
 
 def _least_that_may_match(below: TimeComparison, evicted: TimeColumn, by: TimeColumn, watermark: int) -> int:
-    """The least time of ``evicted`` for which some time of ``by`` at or above ``watermark`` may do.
+    """Find the smallest time of ``evicted`` that can still match.
 
-    A time that does for any does for ``watermark`` itself, and so does each greater one: bisection. When none
-    does: one above the greatest time.
+    It matches some time of ``by`` at ``watermark`` or above. A time that matches any of these also
+    matches ``watermark`` itself, and so does every larger time; this allows a bisection. If none
+    matches, return the largest time plus one.
     """
 
     def may_match(time: int) -> bool:
@@ -181,7 +187,10 @@ Why = tuple[str, str]
 def with_horizon(
     nodes: Sequence[NodePlan], query: str, options: Options
 ) -> tuple[tuple[NodePlan, ...], list[PlanError]]:
-    """The nodes of a query, its join with a horizon; or as they are, with what is wrong."""
+    """Return the nodes of a query with a horizon on its join.
+
+    If the query does not support one, return the nodes unchanged, with the errors.
+    """
     problems = list(_problems(nodes, options))
     if problems:
         return tuple(nodes), [
@@ -208,7 +217,10 @@ def _problems(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
 
 
 def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
-    """Whether it is a query of one join. Others follow from the first."""
+    """Yield the reasons why the query does not consist of one join of final rows.
+
+    Other problems follow from these.
+    """
     joins = _joins(nodes)
     if options.output_mode is OutputMode.CHANGELOG or any(node.changes for node in nodes):
         yield (
@@ -226,7 +238,7 @@ def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
 
 @singledispatch
 def _of_node(node: NodePlan) -> Iterator[Why]:
-    """Whether it is a join of another form."""
+    """Yield the reasons why a node has another form than the required join."""
     yield from ()
 
 
@@ -251,7 +263,7 @@ def _joins(nodes: Sequence[NodePlan]) -> list[JoinPlan]:
 
 @singledispatch
 def _join(node: NodePlan) -> Iterator[JoinPlan]:
-    """The node, if it is a join that keeps the rows of its sides."""
+    """Yield the node if it is a join that retains the rows of its sides."""
     yield from ()
 
 
@@ -305,6 +317,6 @@ def _of_side(side: SidePlan) -> Iterator[Why]:
 
 
 def _keys(join: JoinPlan) -> tuple[str, str]:
-    """Of both sides, each of one event time."""
+    """Return the watermark keys of both sides, each of which has one event time."""
     left, right = (join.side(side).watermark_key(join.side(side).event_times[0]) for side in Side)
     return left, right

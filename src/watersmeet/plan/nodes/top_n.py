@@ -44,10 +44,10 @@ _FLIPPED: Mapping[type[exp.Expr], type[exp.Expr]] = {
 
 
 def limit_rankings(query: Query) -> Query:
-    """The query, in which every ranking says how many rows it puts out.
+    """Return the query with a row limit on every ranking.
 
     Raises:
-        PlanError: nothing says it.
+        PlanError: No condition limits a ranking.
     """
     ranking = _unlimited_ranking(query)
     if ranking is not None:
@@ -95,14 +95,17 @@ class _Limit:
     most: int = 0
 
     def is_implied(self, conjunct: Conjunct) -> bool:
-        """Whether it holds for all numbers from 1 to ``most``."""
+        """Return True if the condition holds for all numbers from 1 to ``most``."""
         return any(
             expr is conjunct.expr and whole and self.most <= value for expr, value, whole in self.bounds
         )
 
 
 def _limit(i: Input, branch: StageBranch, above: Sequence[Conjunct]) -> _Limit:
-    """A branch with its stage limited by its own filters and those above the input; so is all beneath."""
+    """Limit the stage of a branch by its own filters and those above the input.
+
+    All stages below are limited, too.
+    """
     stage = _limit_stages(branch.stage)
     ranking = _unlimited_ranking(stage)
     if ranking is None:
@@ -140,7 +143,11 @@ def _with_limit(stage: Query, most: int) -> Query:
 
 
 def _bounds(conjuncts: Iterable[Conjunct], alias: str, names: Collection[str]) -> list[_Bound]:
-    """The conjuncts that say up to which number rows are wanted; ``names``: of columns that are it."""
+    """Return the conjuncts that limit the row number.
+
+    Args:
+        names: Columns that contain the row number.
+    """
     bounds: list[_Bound] = []
     for conjunct in conjuncts:
         expr = conjunct.expr.unnest()
@@ -209,7 +216,11 @@ _ALIAS = "result"
 
 
 def uncountable(query: Query, key: Collection[str]) -> str | None:
-    """Why rows of the query's result cannot be counted by these columns of it; None: they can be."""
+    """Return the reason why result rows cannot be counted by these columns.
+
+    Returns:
+        None if they can be counted.
+    """
     if query.aggregation is not None:
         query = _wrap_as_stage(query)
     types = {(i.alias, column.name): column.type for i in query.inputs for column in i.columns}
@@ -224,11 +235,13 @@ def uncountable(query: Query, key: Collection[str]) -> str | None:
 
 
 def count_per_key(query: Query, key: Collection[str]) -> Query:
-    """The query, of each key one row, and how many there are: `KEY_ROWS`, the last of its outputs.
+    """Return the query with one row per key and its number of rows.
+
+    The count is `KEY_ROWS`, the last output.
 
     Args:
-        query: one that emits changes.
-        key: names of outputs.
+        query: A query that emits changes.
+        key: Names of outputs.
     """
     if query.aggregation is not None:
         query = _wrap_as_stage(query)
@@ -269,7 +282,7 @@ def count_per_key(query: Query, key: Collection[str]) -> Query:
 
 
 def _wrap_as_stage(query: Query) -> Query:
-    """The query as all that another one reads."""
+    """Wrap the query as the only stage that another query reads."""
     assert query.aggregation is not None
     types = {column.name: column.type for column in query.aggregation.columns}
     columns = tuple(Column(o.name, types.get(o.expr.name, UNKNOWN)) for o in query.outputs)

@@ -34,8 +34,12 @@ from watersmeet.spec.time_zones import UTC
 
 @dataclass(frozen=True)
 class QueryNode:
-    """A node of the query. ``children``: inputs, or nodes beneath; ``parts``: what the query says of
-    them."""
+    """Node of a query.
+
+    Attributes:
+        children: Inputs, or nodes below.
+        parts: Relations of the query that the children stand for.
+    """
 
     number: int
     children: tuple[QueryNode | Input, ...]
@@ -53,7 +57,7 @@ class QueryNode:
         return self.parts[list(Side).index(side)]
 
     def inputs(self, side: Side) -> tuple[Input, ...]:
-        """The inputs whose columns the rows of a side have."""
+        """Return the inputs whose columns the rows of a side have."""
         return tuple(visible_inputs(self._part(side)))
 
     @property
@@ -68,15 +72,21 @@ class QueryNode:
         )
 
     def padded(self, side: Side) -> bool:
-        """Rows of that side that never match are put out with NULLs for the other."""
+        """Return True if unmatched rows of that side are emitted with NULLs for the other side."""
         return False
 
     def nullable(self, side: Side) -> frozenset[str]:
-        """Aliases beneath that side that a join beneath may pad: then all their columns are NULL."""
+        """Return the aliases below that side that a join below may pad.
+
+        All columns of a padded alias are NULL.
+        """
         return padded_aliases(self._part(side))
 
     def open_times(self, side: Side) -> frozenset[Ref]:
-        """Event times beneath that side that may be NULL by themselves: a stage's join padded them."""
+        """Return the event times below that side that may be NULL by themselves.
+
+        The join of a stage padded them.
+        """
         times = ((i, column) for i in self.inputs(side) for column in i.event_times)
         return frozenset((i.alias, column) for i, column in times if may_be_null(i, column))
 
@@ -95,7 +105,7 @@ class QueryNode:
 
     @property
     def plan(self) -> PlanChoice | None:
-        """How a hint wants it to be run."""
+        """Strategy that a hint requests, or None."""
         return None
 
     @property
@@ -105,7 +115,7 @@ class QueryNode:
 
     @property
     def own_keys(self) -> tuple[str, ...]:
-        """The columns of its one input by which rows are kept, whatever is asked of them."""
+        """Columns of its only input that state stores rows by, independent of conditions."""
         return ()
 
     @property
@@ -135,7 +145,7 @@ class QueryNode:
 
     @property
     def beneath(self) -> tuple[QueryNode, ...]:
-        """This node and those of its tree beneath it."""
+        """This node and the nodes of its tree below it, with the lower ones first."""
         below = [child.beneath for child in self.children if isinstance(child, QueryNode)]
         return (*tuple(node for nodes in below for node in nodes), self)
 
@@ -218,7 +228,11 @@ class UpsertNode(QueryNode):
 
 @dataclass(frozen=True)
 class SnapshotNode(QueryNode):
-    """What a table holds, compared with what it held before: by its primary key, or (None) by whole rows."""
+    """Node that compares a table with its former contents.
+
+    Attributes:
+        asked: Primary key to compare by; None to compare whole rows.
+    """
 
     asked: PrimaryKey | None
 
@@ -290,8 +304,12 @@ class RankNode(GroupedNode):
 
 @dataclass(frozen=True)
 class Tree:
-    """A query, or a stage: its own nodes in order, and the stages beneath its inputs, by (alias, branch).
-    ``changes``: rows come and go in it, and in the stages."""
+    """Query or stage with its own nodes in order.
+
+    Attributes:
+        stages: Stages below its inputs, by (alias, branch).
+        changes: Rows of the tree, and of its stages, can be inserted and deleted.
+    """
 
     query: Query
     nodes: tuple[QueryNode, ...]
@@ -305,8 +323,10 @@ class Tree:
 
     @property
     def rows(self) -> JoinInputs:
-        """What expressions over the rows that leave it may mention. The result of a group has plain names:
-        those of an input named ""."""
+        """Inputs that expressions over the output rows may mention.
+
+        The result of a group has plain names: those of an input named "".
+        """
         aggregation = self.query.aggregation
         if aggregation is None:
             return JoinInputs(tuple(visible_inputs(self.query.relation)), time_zone=self.time_zone)
@@ -320,7 +340,7 @@ class Tree:
 
     @property
     def every(self) -> tuple[Tree, ...]:
-        """This tree and those beneath it, these first."""
+        """This tree and the trees below it, which come first."""
         below = [tree for stage in self.stages.values() for tree in stage.every]
         return (*below, self)
 
@@ -331,7 +351,10 @@ class Tree:
 
 
 def _is_retained_input(i: Input) -> bool:
-    """Of the one input of a query: nobody else keeps the rows that may be taken back."""
+    """Return True if the query has to retain the rows of its only input.
+
+    No other node retains these rows, which can be retracted.
+    """
     return bool(i.sources) and not i.as_of and (i.is_table or (i.changes and not i.stages))
 
 
@@ -342,8 +365,14 @@ def tree_of(
     *,
     changes: bool = False,
 ) -> Tree:
-    """The nodes of a query and of its stages. ``changes``: what is put out may be taken back. Where it may
-    not, but rows may, windows right above these put out final rows."""
+    """Build the nodes of a query and of its stages.
+
+    If results are final but rows can be retracted, the windows directly above those rows emit final
+    rows.
+
+    Args:
+        changes: Emitted rows can be retracted.
+    """
     numbers = count() if numbers is None else numbers
     is_final = not changes and closes_changes(query)
     changes = changes or is_final

@@ -42,8 +42,12 @@ class RowBytes:
 
 
 def bytes_of(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBytes:
-    """What a row takes in a run. ``orders``: of how many times; ``types``: of kept columns, as far as
-    they are known."""
+    """Estimate the bytes of a row in a run.
+
+    Args:
+        orders: Number of times that the run stores an order for.
+        types: Known types of the retained columns.
+    """
     total: float = SLOT_BYTES + ORDER_BYTES * orders
     if orders == 1:
         total += TIME_BYTES * (len(plan.event_times) - 1)
@@ -61,14 +65,16 @@ def bytes_of(plan: SidePlan, orders: int, types: Mapping[str, SqlType]) -> RowBy
 
 
 def _width(kind: SqlType) -> float | None:
-    """Bytes of a value of the type; None: that is not fixed, or not known."""
+    """Return the bytes of a value of the type, or None if the width is variable or unknown."""
     bits = kind.bits or _BITS.get(kind.name)
     return None if bits is None else bits / 8
 
 
 def partial_bytes(node: AggregatePlan) -> RowBytes:
-    """What a group's partial aggregates of one pane take in a run: slot, order, start, rows counted, the keys
-    and what is kept of each call."""
+    """Estimate the bytes of a group's partial aggregates of one pane in a run.
+
+    They consist of slot, order, start, row count, keys, and the stored value of each call.
+    """
     types = types_of_inputs(node.side)
     results = {column.name: column.type for column in node.results}
     widths: dict[str, float | None] = {column: _width(types.get(column, UNKNOWN)) for _, column in node.keys}
@@ -86,7 +92,7 @@ def partial_bytes(node: AggregatePlan) -> RowBytes:
 
 
 def types_of_inputs(plan: SidePlan) -> dict[str, SqlType]:
-    """Per kept column of an input its type, as declared."""
+    """Return the declared type of each retained column of an input."""
     return {
         c.name if plan.feed is None else joined_name(i.alias, c.name): c.type
         for i in plan.inputs
@@ -133,8 +139,14 @@ class Order:
 
 @dataclass(frozen=True)
 class MeasuredQuery:
-    """Of one query. ``tick``: the last committed one; ``sides``: by their names in the plan; ``problem``: why
-    nothing of it can be said; ``better``: other orders of joins."""
+    """Measurements of one query.
+
+    Attributes:
+        tick: Last committed tick.
+        sides: Measured sides, by their names in the plan.
+        problem: Reason why there are no measurements.
+        better: Better orders of the joins.
+    """
 
     tick: int = 0
     sides: Mapping[str, MeasuredSide] = field(default_factory=dict)
@@ -154,9 +166,12 @@ class MeasuredQuery:
 
 @dataclass(frozen=True)
 class WatermarkLag:
-    """How far a watermark is behind the clock at most. ``at_most`` None: that cannot be said beforehand.
+    """Maximum delay of a watermark behind the clock.
 
-    ``held_by``: the bound by which the rows go that hold it back in its join; None: it passes as it came.
+    Attributes:
+        at_most: The delay; None if it is unknown in advance.
+        held_by: Bound that evicts the rows that hold back the watermark in its join. None: the
+            watermark passes unchanged.
     """
 
     at_most: int | None
@@ -165,15 +180,19 @@ class WatermarkLag:
 
 @dataclass(frozen=True)
 class SideForecast:
-    """One side of a join.
+    """Forecast of one side of a join.
 
-    ``kept``: how long a row stays at most, None if that cannot be said; ``bound``: the one that releases it
-    first, and ``behind``: how far W of its ``by`` is behind (of an ASOF join's right side without a bound,
-    how far what still asks is). ``in_time``: that is in µs, not in the units of
-    integer times. ``rate``: rows per second that are declared, of
-    all its sources; None if some is not, or for the rows of a node beneath. ``panes``: of partial aggregates,
-    which are kept instead of rows, how many panes there are at once at most.
-    ``measured``: of a run; ``timed_by``: the event time that says when rows go.
+    Attributes:
+        kept: Maximum time that a row stays in state; None if unknown.
+        bound: Bound that releases a row first.
+        behind: Delay of the watermark W of the bound's ``by``. For the right side of an ASOF join
+            without a bound, the delay of the left rows that still wait.
+        in_time: Times are in µs, not in the units of integer times.
+        rate: Declared rows per second of all its sources. None if one is not declared, or for the rows
+            of a node below.
+        panes: Maximum number of panes at once, if state retains partial aggregates instead of rows.
+        measured: Measurements of a run.
+        timed_by: Event time that decides when rows are released.
     """
 
     side: SidePlan
@@ -188,7 +207,7 @@ class SideForecast:
     panes: int | None = None
 
     def rows(self, rate: float) -> float | None:
-        """How many are kept at most when ``rate`` rows come per second, for event times in µs."""
+        """Return the maximum number of retained rows at ``rate`` rows per second, for times in µs."""
         return None if self.kept is None else rate * self.kept / 1_000_000
 
     @property
@@ -200,7 +219,7 @@ class SideForecast:
 
     @property
     def rows_per_unit(self) -> float | None:
-        """How many rows come per unit of event time (µs, or 1): as measured, else as declared."""
+        """Rows per unit of event time (µs, or 1): the measured rate, otherwise the declared one."""
         if self.pace is not None:
             rows, span = self.pace
             return rows / span
@@ -208,13 +227,13 @@ class SideForecast:
 
     @property
     def expected(self) -> float | None:
-        """How many are kept at most at that rate; None: that cannot be said."""
+        """Maximum number of retained rows at that rate; None if unknown."""
         rate = self.rows_per_unit
         return None if self.kept is None or rate is None else rate * self.kept
 
 
 def flows(query: QueryPlan) -> list[dict[str, WatermarkLag]]:
-    """Per node, the keys whose watermarks leave it, and how far they are behind."""
+    """Return, per node, the keys whose watermarks leave it, with their delays."""
     by_node: list[dict[str, WatermarkLag]] = []
     for node in query.nodes:
         by_node.append(_flows(node, query, incoming(query, node, by_node)))
@@ -225,7 +244,7 @@ def flows(query: QueryPlan) -> list[dict[str, WatermarkLag]]:
 def _flows(
     node: NodePlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]
 ) -> dict[str, WatermarkLag]:
-    """What leaves a node of the watermarks that come. One that keeps no rows lets them pass."""
+    """Return the watermarks that leave a node; a node that retains no rows passes them through."""
     return {key: behind_by_key[key] for key in node.watermark_keys if key in behind_by_key}
 
 
@@ -256,8 +275,10 @@ def _(
 def _(
     node: WindowedPlan, query: QueryPlan, behind_by_key: Mapping[str, WatermarkLag]
 ) -> dict[str, WatermarkLag]:
-    """A window's end is behind as the time is, its start by its length more; how long a session gets, nobody
-    knows."""
+    """Return the watermarks of windows: the end follows the time, the start by its length more.
+
+    The length of a session is unknown.
+    """
     if node.time_key not in behind_by_key:
         return {}
     most = behind_by_key[node.time_key].at_most
@@ -269,7 +290,11 @@ def _(
 def incoming(
     query: QueryPlan, node: NodePlan, of_nodes: list[dict[str, WatermarkLag]]
 ) -> dict[str, WatermarkLag]:
-    """The keys whose watermarks come to a node; ``of_nodes``: what leaves the nodes before it."""
+    """Return the watermarks that reach a node, by key.
+
+    Args:
+        of_nodes: Watermarks that leave the nodes before it.
+    """
     behind_by_key: dict[str, WatermarkLag] = {}
     for side in node.sides:
         if side.feed is not None:
@@ -287,8 +312,11 @@ def incoming(
 def _of_branches(
     query: QueryPlan, side: SidePlan, place: int, column: str, of_nodes: list[dict[str, WatermarkLag]]
 ) -> WatermarkLag | None:
-    """How far W of an input's event time is behind: as far as the branch that is furthest behind. None: some
-    branch has no watermark there."""
+    """Return the delay of the watermark of an input's event time: that of its slowest branch.
+
+    Returns:
+        None if some branch has no watermark there.
+    """
     lags: list[int | None] = [lag_of(query, side, branch, place) for _, branch in side.sources]
     for _, feed in side.stages:
         told = of_nodes[feed.node].get(dict(feed.event_times)[column])
@@ -300,7 +328,11 @@ def _of_branches(
 
 
 def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> int | None:
-    """How far the watermark of a source's branch is behind; None: it moves by explicit advances."""
+    """Return the delay of the watermark of a source's branch.
+
+    Returns:
+        None if the watermark moves by explicit advances.
+    """
     lag = branch.lags[place]
     if lag is None:
         return None
@@ -312,7 +344,7 @@ def lag_of(query: QueryPlan, side: SidePlan, branch: BranchPlan, place: int) -> 
 def _outgoing_lag(
     query: QueryPlan, join: JoinPlan, key: str, behind_by_key: Mapping[str, WatermarkLag]
 ) -> WatermarkLag | None:
-    """The watermark of ``key`` as it leaves the join; None: none does."""
+    """Return the watermark of ``key`` as it leaves the join, or None if none leaves."""
     came = behind_by_key[key].at_most
     if join.horizon is not None:
         own = _horizon_bound(join.horizon, key, behind_by_key)
@@ -329,7 +361,10 @@ def _outgoing_lag(
 
 
 def _horizon_bound(horizon: Horizon, key: str, behind_by_key: Mapping[str, WatermarkLag]) -> Bound:
-    """By what rows of ``key`` go and its watermark leaves: that of both sides which is furthest behind."""
+    """Return the bound that releases rows of ``key`` and moves its watermark.
+
+    It follows the slower watermark of the two sides.
+    """
 
     def behind(by: str) -> float:
         at_most = behind_by_key[by].at_most
@@ -339,7 +374,11 @@ def _horizon_bound(horizon: Horizon, key: str, behind_by_key: Mapping[str, Water
 
 
 def _delayed_watermark(came: int | None, held: tuple[Bound, int | None] | None) -> WatermarkLag:
-    """A watermark that came, behind rows that are ``held`` (see `_first_release`; None: by other times)."""
+    """Return an incoming watermark delayed by the rows that a node retains.
+
+    Args:
+        held: See `_first_release`. None: other times release the rows.
+    """
     if held is None:
         return WatermarkLag(None)
     bound, after = held
@@ -351,7 +390,10 @@ def _delayed_watermark(came: int | None, held: tuple[Bound, int | None] | None) 
 def _delay_left_watermark(
     join: JoinPlan, behind_by_key: Mapping[str, WatermarkLag]
 ) -> Mapping[str, WatermarkLag]:
-    """Of an ASOF join, with the watermark of its left time as far behind as left rows that wait hold it."""
+    """Return the delays with the left time of an ASOF join delayed by its waiting left rows.
+
+    For any other join, return the delays unchanged.
+    """
     if join.asof is None:
         return behind_by_key
     band = join.bands[0]
@@ -367,7 +409,10 @@ def _delay_left_watermark(
 def _first_release(
     bounds: list[Bound], behind_by_key: Mapping[str, WatermarkLag]
 ) -> tuple[Bound, int | None] | None:
-    """The bound that releases a row first, and how long after the row's time (None: cannot be said)."""
+    """Return the bound that releases a row first, and the delay after the row's time.
+
+    The delay is None if it is unknown.
+    """
     told = [(b, b.c + behind) for b in bounds if (behind := behind_by_key[b.by].at_most) is not None]
     if told:
         return min(told, key=lambda pair: pair[1])
@@ -377,7 +422,11 @@ def _first_release(
 def _last_release(
     node: ArrangePlan, key: str, behind_by_key: Mapping[str, WatermarkLag]
 ) -> tuple[Bound, int | None] | None:
-    """As `_first_release`, where each of the other streams has to release the row."""
+    """Return the bound that releases a row last, as all other streams have to release it.
+
+    The result has the form of `_first_release`: the bound and the delay after the row's time, None if
+    unknown.
+    """
     held = [
         _first_release([b for b in other.bounds if b.evicted == key], behind_by_key)
         for retention in node.retentions
@@ -394,7 +443,11 @@ def _last_release(
 def side_forecasts(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[JoinPlan, tuple[SideForecast, SideForecast]]]:
-    """Both sides of every join. ``measured``: by the sides' names."""
+    """Forecast both sides of every join.
+
+    Args:
+        measured: Measured sides, by name.
+    """
     leaving, run = flows(query), measured or {}
     forecasts = []
     for node in query.every(JoinPlan):
@@ -405,7 +458,7 @@ def side_forecasts(
 
 
 def _apply_measurements(forecast: SideForecast, run: Mapping[str, MeasuredSide]) -> SideForecast:
-    """The forecast by what was measured of the side."""
+    """Replace parts of the forecast with measurements of the side."""
     measured_side = run.get(forecast.side.name)
     if measured_side is None:
         return forecast
@@ -448,7 +501,7 @@ def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, WatermarkLag])
 
 
 def _eviction_column(join: JoinPlan, side: Side, bound: Bound | None) -> str | None:
-    """The event time of the side by which its rows go."""
+    """Return the event time that evicts rows of the side, or None."""
     plan = join.side(side)
     if bound is not None:
         return next(c for c in plan.event_times if plan.watermark_key(c) == bound.evicted)
@@ -458,9 +511,11 @@ def _eviction_column(join: JoinPlan, side: Side, bound: Bound | None) -> str | N
 def window_forecasts(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[AggregatePlan, SideForecast]]:
-    """The side of every aggregation. A row, or a pane's partial aggregates, is kept until its last window
-    closes: for at most their size and what the watermark is behind; how long a session lasts, nobody
-    knows."""
+    """Forecast the side of every aggregation.
+
+    A row, or the partial aggregates of a pane, stays until its last window closes: at most the window
+    size plus the watermark's delay. The length of a session is unknown.
+    """
     leaving = flows(query)
     forecasts = []
     for node in query.every(AggregatePlan):
@@ -486,7 +541,10 @@ def window_forecasts(
 def arranged_forecasts(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[ArrangePlan, list[SideForecast]]]:
-    """What delta joins keep, per side: of streams what no other stream can bring a partner for any more."""
+    """Forecast, per side, the rows that delta joins retain.
+
+    A row of a stream stays until no other stream can bring a partner.
+    """
     leaving, forecasts = flows(query), []
     for node in query.every(ArrangePlan):
         behind_by_key = incoming(query, node, leaving)
@@ -520,7 +578,7 @@ def _forecast_arrangement(
 def forecasts_of(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[NodePlan, Sequence[SideForecast]]]:
-    """Of all nodes that keep rows of streams, each with its sides."""
+    """Forecast all nodes that retain rows of streams, each with its sides."""
     return [
         *side_forecasts(query, measured),
         *arranged_forecasts(query, measured),
@@ -529,7 +587,7 @@ def forecasts_of(
 
 
 def key_in_time(node: NodePlan, key: str) -> bool:
-    """Whether the times of a watermark key are TIMESTAMP or DATE, not integers."""
+    """Return True if the times of a watermark key are TIMESTAMP or DATE, not integers."""
     return any(
         joined_name(i.alias, column.name) == key and unit_of_type(column.type).is_time
         for side in node.sides
@@ -544,11 +602,17 @@ def _rate(sources: list[Source]) -> float | None:
 
 
 def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> float | None:
-    """Of all that the joins of these inputs keep (None: of all inputs), rows between joins too; None where
-    something has no forecast. By declared rates.
+    """Estimate the bytes that joins of these inputs retain, by declared rates.
 
-    How many rows leave a join depends on the data. Assumed is that by an equality key each row of the slower
-    side finds one of the other, and that without one all that is within the band's reach match.
+    The estimate includes rows between joins. The number of rows that leave a join depends on the data.
+    The estimate assumes that with an equality key each row of the slower side finds one row of the
+    other, and that without one all rows within reach of the band match.
+
+    Args:
+        aliases: Inputs of the joins; None for all inputs.
+
+    Returns:
+        None if a part has no forecast.
     """
     total, rates = 0.0, dict[int, float]()
     for join, both in side_forecasts(query):
@@ -565,7 +629,11 @@ def state_bytes(query: QueryPlan, aliases: frozenset[str] | None = None) -> floa
 
 
 def _rate_in(side: SideForecast, rate_of_node: Mapping[int, float]) -> float | None:
-    """Rows per second of a side; None: not all that comes is declared. ``rate_of_node``: of joined rows."""
+    """Return the rows per second of a side, or None if some of its inputs declare no rate.
+
+    Args:
+        rate_of_node: Rates of joined rows, by node.
+    """
     declared = [branch.source.rows_per_second for _, branch in side.side.sources]
     rates = [*declared, *(rate_of_node.get(feed.node) for feed in side.side.feeds)]
     finite = [rate for rate in rates if rate is not None]
@@ -585,7 +653,10 @@ def _rate_out(join: JoinPlan, left: float, right: float) -> float:
 
 
 def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
-    """What a row of the side takes in a run: its slot, an order per time that releases, the kept columns."""
+    """Estimate the bytes of a row of the side in a run.
+
+    They consist of its slot, an order per time that releases rows, and the retained columns.
+    """
     plan = join.side(side)
     releasing = {b.evicted for b in join.bounds} & {plan.watermark_key(c) for c in plan.event_times}
     size = bytes_of(plan, len(releasing if join.asof is None else plan.event_times), _types(join, side))
@@ -594,7 +665,10 @@ def row_bytes(join: JoinPlan, side: Side) -> RowBytes:
 
 
 def _types(join: JoinPlan, side: Side) -> dict[str, SqlType]:
-    """Types of kept columns by name, as far as they are known: of inputs, and of keys that are one column."""
+    """Return the known types of retained columns by name.
+
+    Known are the columns of inputs, and keys that are one column.
+    """
     types = types_of_inputs(join.side(side))
     for key in join.keys:
         expr = key.expr(side)

@@ -37,7 +37,11 @@ _WITHOUT_PADS_OF_RIGHT = {JoinKind.RIGHT: JoinKind.INNER, JoinKind.FULL: JoinKin
 
 
 def narrow_joins(query: Query) -> Query | None:
-    """``query`` with its joins as narrow as WHERE makes them; None: they are so already."""
+    """Narrow the outer joins of ``query`` where WHERE drops their padded rows.
+
+    Returns:
+        None if WHERE narrows no join.
+    """
     if query.where is None or query.aggregation is not None:
         return None
     relation = _narrow_relation(query.relation, _conjuncts(query.where))
@@ -45,7 +49,12 @@ def narrow_joins(query: Query) -> Query | None:
 
 
 def _narrow_relation(relation: Relation, holding: Sequence[Expr]) -> Relation:
-    """Args: holding: what is TRUE of every row that anything above makes of the relation's."""
+    """Narrow the outer joins of a relation.
+
+    Args:
+        holding: Conditions that are TRUE for every row that anything above makes of the relation's
+            rows.
+    """
     if not isinstance(relation, Join):
         return relation
     if relation.where is not None:
@@ -64,7 +73,7 @@ def _narrow_relation(relation: Relation, holding: Sequence[Expr]) -> Relation:
 
 
 def _is_sure(side: Relation, holding: Sequence[Expr]) -> bool:
-    """Whether no row in which ``side`` is padded with NULLs is left."""
+    """Return True if the conditions drop every row in which ``side`` is padded with NULLs."""
     aliases = {i.alias for i in visible_inputs(side)}
 
     def is_null(column: exp.Column) -> bool:
@@ -108,10 +117,10 @@ class _Choice:
 def choose_join_order(
     plan: QueryPlan, query: Query, planned: Callable[[Query], QueryPlan | None]
 ) -> QueryPlan:
-    """``plan`` (of ``query``), or the plan of the query in a better order.
+    """Return ``plan`` (of ``query``), or the plan of the query in a better order.
 
     Args:
-        planned: the plan of a query, None if it cannot be run.
+        planned: Plans a query, or returns None if the query cannot run.
     """
     choice = _Choice(query, plan)
     for stage in query.every:
@@ -122,7 +131,7 @@ def choose_join_order(
 def _improve_order(
     choice: _Choice, names: frozenset[str], planned: Callable[[Query], QueryPlan | None]
 ) -> _Choice:
-    """With the joins of the stage of those inputs in the best order."""
+    """Put the joins of the stage with these inputs in the best order."""
     best, plan = choice.query, choice.plan
     for cluster in range(len(list(_clusters(_stage(best, names).relation)))):
         base = best
@@ -147,7 +156,10 @@ def _improve_order(
 
 
 def _names(query: Query) -> frozenset[str]:
-    """Its inputs, by which a stage is known: no two inputs have one name."""
+    """Return the aliases of a query's inputs, which identify a stage.
+
+    No two inputs have the same name.
+    """
     return frozenset(i.alias for i in query.inputs)
 
 
@@ -156,7 +168,7 @@ def _stage(query: Query, names: frozenset[str]) -> Query:
 
 
 def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Query:
-    """The query with another relation in the stage of those inputs."""
+    """Return the query with another relation in the stage with these inputs."""
     if _names(query) == names:
         return replace(query, relation=relation)
 
@@ -167,7 +179,7 @@ def _with_relation(query: Query, names: frozenset[str], relation: Relation) -> Q
 
 
 def with_stages_changed(i: Input, change: Callable[[Query], Query]) -> Input:
-    """The input, each stage of it changed."""
+    """Return the input with ``change`` applied to each of its stages."""
     if not i.stages:
         return i
     branches = (
@@ -178,7 +190,10 @@ def with_stages_changed(i: Input, change: Callable[[Query], Query]) -> Input:
 
 
 def _clusters(relation: Relation) -> Iterator[Join]:
-    """The topmost of inner joins that stand together, three parts of them or more."""
+    """Yield the topmost join of each group of adjacent inner joins.
+
+    A group joins at least three parts, and at most MAX_ORDERED_PARTS.
+    """
     if isinstance(relation, Input):
         return
     parts = parts_of(relation)
@@ -193,7 +208,7 @@ def is_inner(relation: Relation) -> TypeGuard[Join]:
 
 
 def parts_of(relation: Relation) -> list[Relation]:
-    """What the inner joins at the top join, in the query's order."""
+    """Return the relations that the inner joins at the top join, in the query's order."""
     if not is_inner(relation):
         return [relation]
     return parts_of(relation.left) + parts_of(relation.right)
@@ -210,8 +225,11 @@ def _conditions(query: Query) -> list[Expr]:
 
 
 def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
-    """The inner joins in every order in which each has a condition over both its sides: left-deep; the first
-    two parts are not swapped, for that makes no difference."""
+    """Yield the inner joins in every other left-deep order.
+
+    Each join has a condition over both its sides. The first two parts are not swapped, because that
+    makes no difference.
+    """
     parts, conditions = parts_of(top), own_conditions(top)
     for order in permutations(range(len(parts))):
         moved = [parts[n] for n in order]
@@ -222,7 +240,7 @@ def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
 
 
 def own_conditions(relation: Relation) -> list[Expr]:
-    """Those of the inner joins at the top."""
+    """Return the conditions of the inner joins at the top."""
     if not is_inner(relation):
         return []
     own = [*split_as_written(relation.on), *split_as_written(relation.where)]
@@ -230,7 +248,7 @@ def own_conditions(relation: Relation) -> list[Expr]:
 
 
 def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
-    """Whether each of the inner joins at the top has a condition over both its sides."""
+    """Return True if each of the inner joins at the top has a condition over both its sides."""
     if not is_inner(relation):
         return True
     left, right = (frozenset(i.alias for i in inputs_of(side)) for side in (relation.left, relation.right))
@@ -239,7 +257,10 @@ def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
 
 
 def _broadcasts_both(joined: Join) -> bool:
-    """Whether both sides of the first join are to be broadcast: of those above, one is made of joins."""
+    """Return True if both sides of the first join have a BROADCAST hint.
+
+    Each join above it has a side that is made of joins, so it cannot have two hints.
+    """
     first = joined
     while isinstance(first.left, Join) and is_inner(first.left):
         first = first.left

@@ -13,11 +13,16 @@ from watersmeet.plan.source_limits import limited_sources
 
 @dataclass(frozen=True)
 class LimitForecast:
-    """A limit and what is kept at most by the rates that are known.
+    """Limit and the maximum amount that state retains by the known rates.
 
-    ``limit``: its name; ``most``: its value, rows or (``in_bytes``) a size; ``amount``: of all sides whose
-    rates are known; ``unknown``: the others, by their titles. ``reached``: the event time, in µs, that has
-    to pass until the limit is come to; None: it is not, or times are integers. ``sheds``: then rows are shed.
+    Attributes:
+        limit: Name of the limit.
+        most: Value of the limit: rows, or a size if ``in_bytes``.
+        amount: Retained amount of all sides with known rates.
+        unknown: Titles of the other sides.
+        reached: Event time in µs until the limit is reached. None if it is never reached, or if times
+            are integers.
+        sheds: Rows are shed at the limit.
     """
 
     limit: str
@@ -30,7 +35,7 @@ class LimitForecast:
 
     @property
     def holds(self) -> bool | None:
-        """None: that cannot be said."""
+        """True if the limit holds, False if the known rates exceed it, None if unknown."""
         if self.amount > self.most:
             return False
         return None if self.unknown else True
@@ -39,7 +44,7 @@ class LimitForecast:
 def node_limits(
     query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
 ) -> list[tuple[NodePlan, list[LimitForecast]]]:
-    """Of each node that keeps rows of streams the limits that are set for each, and what it is to keep."""
+    """Return the limits of each node that retains rows of streams, with their forecasts."""
     rows, nbytes, sheds = query.options.max_rows, query.options.max_bytes, query.options.at_limit.sheds
     if rows is None and nbytes is None:
         return []
@@ -56,8 +61,10 @@ def node_limits(
 
 
 def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> list[LimitForecast]:
-    """Of the limits of sources, and of those of the job. Rows that several sides keep in the same files are
-    counted once."""
+    """Return the limits of sources and of the job, with their forecasts.
+
+    Rows that several sides store in the same files count once.
+    """
     options = plan.queries[0].options
     sources = limited_sources(node for query in plan.queries for node in query.nodes)
     if not sources and options.max_job_rows is None and options.max_job_bytes is None:
@@ -99,7 +106,11 @@ def _bytes(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[
 def _expected_limit(
     limit: str, most: int, in_bytes: bool, sides: Sequence[tuple[SideForecast, float]]
 ) -> LimitForecast:
-    """``sides``: each with what one of its rows counts."""
+    """Compare a limit with the forecast of sides.
+
+    Args:
+        sides: Each side with the amount that one of its rows counts.
+    """
     paces = [
         (side.in_time, (side.rows_per_unit or 0.0) * weight, side.kept or 0)
         for side, weight in sides
@@ -114,8 +125,11 @@ def _expected_limit(
 
 
 def _time_to_limit(growing: Sequence[tuple[float, int]], most: float) -> float:
-    """When so much is kept: each grows at its rate until rows of it begin to go, and is then as large as it
-    gets. Together they get larger than ``most``."""
+    """Compute the event time after which state retains more than ``most``.
+
+    Each entry grows at its rate until its first rows are released, and then retains its size. Together
+    they exceed ``most``.
+    """
     full, passed = 0.0, 0.0
     for kept in sorted({kept for _, kept in growing}):
         rate = sum(own for own, until in growing if until >= kept)

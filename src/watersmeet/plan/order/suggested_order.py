@@ -30,8 +30,14 @@ MAX_SUGGESTED_RATIO = 0.8
 def other_orders(
     insert: Insert, options: Options, plan: QueryPlan, measured: Mapping[str, MeasuredSide]
 ) -> tuple[Order, ...]:
-    """Orders that would keep less than those of ``plan`` (of ``insert``): of the query, and of its stages.
-    None where the rates of an order are not known, or where the query's order is asked for."""
+    """Return join orders of the query and its stages that would retain less than ``plan``.
+
+    The result is empty where the rates of an order are unknown, or where the user requests the query's
+    order.
+
+    Args:
+        plan: Plan of ``insert``.
+    """
     rates = _rates(plan, measured)
     if options.plan is not PlanChoice.AUTO or not rates:
         return ()
@@ -52,7 +58,10 @@ def other_orders(
 
 
 def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, float]:
-    """Rows per second by source, as far as they are measured: of one that several inputs read, the most."""
+    """Return the measured rows per second by source.
+
+    A source that several inputs read has the highest of their rates.
+    """
     rates: dict[str, float] = {}
     for _, both in side_forecasts(plan, measured):
         for forecast in both:
@@ -72,7 +81,7 @@ def _rates(plan: QueryPlan, measured: Mapping[str, MeasuredSide]) -> dict[str, f
 
 
 def _order(plan: QueryPlan, aliases: frozenset[str]) -> tuple[str, ...]:
-    """Those inputs as they are joined."""
+    """Return these inputs in the order in which the plan joins them."""
     joined = (i.alias for node in plan.every(MatchPlan) for s in node.sides for i in s.inputs)
     return tuple(dict.fromkeys(alias for alias in joined if alias in aliases))
 
@@ -87,7 +96,7 @@ def _with_rate(source: Source, rates: Mapping[str, float]) -> Source:
 
 
 def _plan_with_rates(plan: QueryPlan, rates: Mapping[str, float]) -> QueryPlan:
-    """The plan, as if its sources declared these rates."""
+    """Return the plan as if its sources declared these rates."""
 
     def branch(planned: BranchPlan | FeedPlan) -> BranchPlan | FeedPlan:
         return (
@@ -104,7 +113,7 @@ def _plan_with_rates(plan: QueryPlan, rates: Mapping[str, float]) -> QueryPlan:
 
 
 def _query_with_rates(query: Query, rates: Mapping[str, float]) -> Query:
-    """The query, likewise."""
+    """Return the query as if its sources declared these rates."""
 
     def branch(written: Branch | StageBranch) -> Branch | StageBranch:
         if isinstance(written, StageBranch):

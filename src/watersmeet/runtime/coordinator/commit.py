@@ -26,7 +26,7 @@ from watersmeet.state.store import Store
 
 
 class Publisher(Protocol):
-    """Of a sink, what the end of a tick asks; see `sinks.base.Sink`."""
+    """Interface of a sink that `commit_tick` uses; see `sinks.base.Sink`."""
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Raise what `publish` would."""
@@ -36,7 +36,7 @@ class Publisher(Protocol):
 
 
 class Completion(Protocol):
-    """What is told last, when all sinks show their rows."""
+    """Interface of the final step of a tick, after all sinks show their rows."""
 
     def check(self, tick: int, identity: Identity) -> None:
         """Raise what `tell` would."""
@@ -52,17 +52,21 @@ class JointCommit(Protocol):
     def inserts(self) -> frozenset[str]: ...
 
     def create(self, store: Store, manifest: Manifest, attempt: str, identity: Identity) -> Manifest:
-        """As `state.commits.commit`, with the rows that ``attempt`` staged, or nothing."""
+        """Commit the manifest and the rows that ``attempt`` staged atomically, or neither.
+
+        See `state.commits.commit`.
+        """
 
 
 @dataclass(frozen=True)
 class StagedParts:
-    """What the tasks of a tick have staged.
+    """Rows of a tick that tasks staged.
 
     Args:
-        parts: sinks that have rows of it, each with the insert that they are of.
-        completion: what is told when all of them show their rows.
-        joint: of some of ``parts``; with a ``completion`` there is none, for that comes after all rows.
+        parts: the sinks that have rows of the tick, each with the name of its INSERT.
+        completion: the final step, called after all ``parts`` show their rows.
+        joint: commits the rows of some of ``parts`` with the manifest. None if there is a
+            ``completion``, because the completion follows all rows.
     """
 
     parts: Sequence[tuple[Publisher, str]] = ()
@@ -87,11 +91,13 @@ def commit_tick(
     *,
     mark: Callable[[str], None] = lambda phase: None,
 ) -> None:
-    """Publish what a tick has staged, and commit it. All sinks have agreed (`check_parts`).
+    """Publish the staged rows of a tick and commit its manifest.
+
+    All sinks must have passed `check_parts`.
 
     Args:
-        host: what the manifest remembers for the engine.
-        mark: is told that a phase is done, for timings.
+        host: engine data that the manifest stores.
+        mark: called with the name of each finished phase, for timings.
     """
     plan, number, attempt = tick.begun.run.plan, tick.result.tick, tick.begun.start.attempt
     completion, joint = staged.completion, staged.joint
@@ -111,8 +117,10 @@ def commit_tick(
 
 @contextmanager
 def _name_insert_in_errors(plan: JobPlan, insert: str) -> Iterator[None]:
-    """Of several INSERTs an error says which one it is of: sinks know what they are called, and several
-    INSERTs may go to one."""
+    """Add the name of the INSERT to the message of an error that does not contain it.
+
+    Sinks know only their own names, and several INSERTs may write to one sink.
+    """
     try:
         yield
     except WatersmeetError as error:
@@ -137,7 +145,7 @@ LoadIntent = Callable[[int, str], object | None]
 
 
 class ResumePoint(Protocol):
-    """What a run goes on from: the newest manifest that it knows, of a store."""
+    """Point from which a run resumes: a store and the newest manifest that the run knows."""
 
     @property
     def store(self) -> Store: ...
@@ -149,13 +157,15 @@ class ResumePoint(Protocol):
 def explain_fencing(
     error: Exception, goes_on_from: ResumePoint | None, begun: LoadIntent | None = None
 ) -> Exception:
-    """The error with which a run is to end: ``error``, unless others have committed meanwhile, or put rows of
-    the next tick out, which is still to be committed.
+    """Return the error that ends a run: ``error``, or `state-fenced` if another run took over.
+
+    Another run took over if it committed in the meantime, or if it started the next tick, of which it
+    may have published rows, and has not committed that tick yet.
 
     Args:
-        goes_on_from: None: the run has not read its state yet.
-        begun: tells of the next tick; None: the run knew, before it asked its sinks, that it was begun, or
-            began it itself.
+        goes_on_from: the run's resume point; None if the run has not read its state yet.
+        begun: loads the write-ahead intent of the next tick. None if the run itself started that tick,
+            or knew before it checked its sinks that the tick was started.
     """
     if goes_on_from is None or not isinstance(error, WatersmeetError) or error.code not in _FENCING_CODES:
         return error

@@ -30,12 +30,12 @@ from watersmeet.watermark.holders import WatermarkHolder
 
 @dataclass(frozen=True)
 class Restored:
-    """What a store holds of a job when a run begins, checked against the job's plan.
+    """State of a job that a run found in its store, checked against the job's plan.
 
     Args:
-        context: what all ticks of the run share.
-        committed: what its first tick goes on from.
-        said: what there is to say of queries that came, went or changed.
+        context: data that all ticks of the run share.
+        committed: the state from which the first tick resumes.
+        said: messages about added, removed or changed queries.
     """
 
     context: RunContext
@@ -82,16 +82,16 @@ def check_not_finished(manifest: Manifest | None) -> None:
 
 
 class TickDriver:
-    """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
+    """Driver of the ticks of one job over one store.
+
+    Not thread-safe; use one per store at a time. ``ledger`` holds the committed state.
 
     Args:
-        restored: what the store holds.
-        owner: the id of the state; None: the one that it has.
-        repeats: an earlier run began the next tick and may have put out a part of it. What that run decided
-            about partitions (which there are, which are idle) and about tables counts, not the clock of this
-            one.
-
-    ``ledger``: what is committed.
+        restored: the state that the store holds.
+        owner: the id of the state; None for the stored id.
+        repeats: True if an earlier run started the next tick and may have published a part of it. Then
+            that run's decisions about partitions (which exist, which are idle) and about tables apply,
+            and not this run's clock.
     """
 
     def __init__(self, restored: Restored, owner: str | None = None, *, repeats: bool = False) -> None:
@@ -190,7 +190,7 @@ class TickDriver:
         return not self.is_finished and self.context.snapshots.is_due(self.manifest, clock_us)
 
     def held(self) -> dict[str, SourceDrift]:
-        """Return the paused sources: those that are further ahead of others than ``max_drift``."""
+        """Return the paused sources: those more than ``max_drift`` ahead of others."""
         return self.inputs.ahead_of(self.manifest)
 
     def close(self) -> None:

@@ -27,11 +27,13 @@ def find_regressive_advances(
     rules: Mapping[str, list[BranchRules]],
     seen: Mapping[tuple[str, int], BranchProgress],
 ) -> tuple[RegressiveAdvance, ...]:
-    """Those of the tick, before its watermarks move. A source that follows others while it is idle has a
-    watermark that is not its own: it may begin again below.
+    """Find explicit advances of the tick that are below the current watermark.
+
+    Call this before the tick's watermarks move. Branches with ``follow_when_idle`` that are or were
+    idle are skipped: an idle source follows the watermark of others and may restart below it.
 
     Raises:
-        EngineError: there is one, and the query is not lenient.
+        EngineError: an advance regresses and the query is not lenient.
     """
     advances: dict[str, RegressiveAdvance] = {}
     for (alias, number), branch_seen in seen.items():

@@ -34,8 +34,12 @@ def collect_branch_progress(
     busy: Mapping[str, Iterable[str]],
     by_key: Mapping[str, int],
 ) -> dict[tuple[str, int], tracker.BranchProgress]:
-    """What the tick brought, per (alias, branch). ``advances``: per source and column; ``compact_by_key``:
-    per ``alias.column``."""
+    """Collect the progress of each branch in the tick, per (alias, branch).
+
+    Args:
+        advances: explicit advances, per source and column.
+        by_key: explicit advances, per ``alias.column``.
+    """
     seen: dict[tuple[str, int], tracker.BranchProgress] = {}
     for side in query.sides:
         for number, branch in side.sources:
@@ -70,7 +74,7 @@ def collect_branch_progress(
 def _list_input_states(
     query: QueryPlan, inputs: Mapping[str, tracker.InputState]
 ) -> Iterator[tuple[str, tracker.InputState, list[str]]]:
-    """Alias, its state, and the names of its branches' sources ("" for stages)."""
+    """Yield each alias, its state, and the source names of its branches ("" for stages)."""
     for side in query.sides:
         names = dict.fromkeys(range(len(side.branches)), "")
         names |= {number: branch.source.name for number, branch in side.sources}
@@ -84,7 +88,10 @@ def find_idling_sources(
     reports: Sequence[IngestReport],
     clock_us: int,
 ) -> set[str]:
-    """The sources of a query of which a partition goes idle, when nobody says otherwise."""
+    """Find sources of a query with a partition that becomes idle by its timeout alone.
+
+    The result ignores explicit idle and busy statements and explicit advances.
+    """
     seen = collect_branch_progress(query, reports, {}, {}, {}, {})
     branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
     return {branches[key] for key in tracker.branches_going_idle(inputs, rules, seen, clock_us)}
@@ -98,7 +105,11 @@ _Rules = Mapping[str, Mapping[str, Sequence[tracker.BranchRules]]]
 def find_silent_partitions(
     queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, unread: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, tuple[WatermarkHolder, ...]]]:
-    """Per query and alias the declared partitions that never had a row, and have none to be read."""
+    """Find declared partitions that never had a row and have no unread rows.
+
+    Returns:
+        The partitions, per query and alias.
+    """
 
     def of_query(query: QueryPlan) -> dict[str, tuple[WatermarkHolder, ...]]:
         return {
@@ -112,7 +123,7 @@ def find_silent_partitions(
 def find_watermark_holders(
     queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, clock_us: int
 ) -> dict[str, dict[str, tuple[WatermarkHolder, ...]]]:
-    """Per query and alias the partitions that hold its watermark."""
+    """Find the partitions that hold back the watermark, per query and alias."""
 
     def of_query(query: QueryPlan) -> dict[str, tuple[WatermarkHolder, ...]]:
         return {
@@ -141,10 +152,10 @@ FIRST_WORK = "-0-0.json"
 
 
 class Idleness:
-    """Of one driver.
+    """Idle detection of one driver.
 
     Args:
-        started_us: the clock when the job was started; None: that of the first tick.
+        started_us: the clock when the job was started; None: the clock of the first tick.
         timeouts_us: the idle timeouts of all sources.
     """
 
@@ -156,7 +167,7 @@ class Idleness:
         self._woken = False
 
     def look(self, clock_us: int) -> None:
-        """The engine looks at its sources, at this clock."""
+        """Record a poll of the sources by the engine, at this clock."""
         if self._looked_us is not None and self._harmless_us is not None:
             length_us = clock_us - self._looked_us
             if length_us > self._harmless_us or length_us < 0:
@@ -166,7 +177,7 @@ class Idleness:
         self._looked_us = clock_us
 
     def repeat(self, store: Store, tick: int) -> None:
-        """``tick`` was begun by an earlier run: what that one decided counts."""
+        """Load the idle decisions of an earlier run that started ``tick``; they apply to this run."""
         for name in store.names("work"):
             if name.startswith(f"work/{tick}-") and name.endswith(FIRST_WORK):
                 self._decided = read_work(store, name).idle
@@ -179,7 +190,7 @@ class Idleness:
         return clock_us if self._started_us is None else self._started_us
 
     def settle(self, inputs: Inputs, rules: Rules, clock_us: int) -> None:
-        """Bring the committed state of a query, in place, to what this run knows of pauses."""
+        """Adjust the committed state of a query in place for the pauses that this run measured."""
         if not self._woken:
             tracker.wake(inputs.values(), self.started_us(clock_us))
         for length_us in self._pauses:
@@ -193,8 +204,11 @@ class Idleness:
                 branch_seen.decided = self._decided[query][alias][number]
 
     def committed(self, clock_us: int) -> None:
-        """A tick is done: pauses are in its state now, and nobody repeats it. One with a clock of before the
-        start (the batch of a run that was killed) leaves states that are still to be woken."""
+        """Record a committed tick: its state includes the pauses, and no run repeats it.
+
+        A tick with a clock before the start (a batch of a run that was killed) leaves states that
+        must still be woken.
+        """
         self._woken = self._woken or self._own_from_us is None or clock_us >= self._own_from_us
         self._decided = None
         if self._woken:
@@ -202,7 +216,7 @@ class Idleness:
 
 
 def decisions(inputs: Mapping[str, Inputs]) -> IdleDecisions:
-    """What a tick decided, per query, from the states after it."""
+    """Return the idle decisions of a tick, per query, from the states after the tick."""
     return {
         query: {
             alias: [{name: p.idle for name, p in branch.partitions.items()} for branch in state.branches]
@@ -222,7 +236,11 @@ RulesByQuery = Mapping[str, Mapping[str, Sequence[BranchRules]]]
 def find_paused_sources(
     plan: JobPlan, inputs: InputsByQuery, rules: RulesByQuery, used_up: Collection[str]
 ) -> dict[str, SourceDrift]:
-    """The sources that wait, as of these watermarks; see `find_sources_ahead`. None without ``max_drift``."""
+    """Find the sources that must wait at these watermarks; see `find_sources_ahead`.
+
+    Returns:
+        The drift of each paused source; empty without ``max_drift``.
+    """
     max_drift = plan.queries[0].options.max_drift if plan.queries else None
     if max_drift is None:
         return {}
@@ -236,9 +254,12 @@ def find_paused_sources(
 def _compute_standings(
     plan: JobPlan, inputs: InputsByQuery, rules: RulesByQuery
 ) -> dict[str, SourcePosition]:
-    """A source has one standing in a job, or two queries could each hold what the other one waits for: that
-    of the query that has seen the most of it, by the event time that is furthest behind there. Sources
-    without a watermark of their own have none."""
+    """Compute one position per source of the job for watermark alignment.
+
+    With one position per query, two queries could each pause the source for which the other one waits.
+    The function uses the position of the query that has read most of the source, at the event time with
+    the least watermark there. Sources without a watermark of their own have no position.
+    """
     standings: dict[str, SourcePosition] = {}
     for query in plan.queries:
         marks: dict[str, Watermark] = {}
@@ -258,8 +279,13 @@ def _compute_standings(
 
 
 def reset_idle_clocks(plan: JobPlan, inputs: InputsByQuery, held: Collection[str], clock_us: int) -> None:
-    """Of a source that is not read nobody can say that it is silent: its idle time begins when it is read
-    again. In place."""
+    """Restart the idle time of paused sources, in place.
+
+    A source that is not read cannot be called idle: its idle time starts when it is read again.
+
+    Args:
+        held: the names of the paused sources.
+    """
     for query in plan.queries if held else ():
         for side in query.sides:
             for number, branch in side.sources:
@@ -276,10 +302,12 @@ States = Mapping[str, Mapping[str, tracker.InputState]]
 
 
 class InputStates:
-    """Of one driver. ``rules``: what makes the watermarks, per query, alias and branch.
+    """Watermark states of the inputs of one driver.
+
+    ``rules`` defines how watermarks are computed, per query, alias and branch.
 
     Args:
-        started_us: the clock when the job was started; None: that of the first tick.
+        started_us: the clock when the job was started; None: the clock of the first tick.
     """
 
     def __init__(self, plan: JobPlan, started_us: int | None) -> None:
@@ -317,17 +345,20 @@ class InputStates:
         return states
 
     def ahead(self, states: States) -> dict[str, SourceDrift]:
-        """The sources that are further ahead of others than ``max_drift``, by these states."""
+        """Find the sources that are more than ``max_drift`` ahead of others in these states."""
         return find_paused_sources(self._plan, states, self.rules, self._ended)
 
     def ahead_of(self, manifest: Manifest | None) -> dict[str, SourceDrift]:
-        """The same by the committed ones."""
+        """Find the sources that are more than ``max_drift`` ahead of others in the committed states."""
         if manifest is None or self._plan.queries[0].options.max_drift is None:
             return {}
         return self.ahead(self.at(manifest, manifest.clock_us))
 
     def would_advance(self, manifest: Manifest | None, clock_us: int) -> bool:
-        """Whether a tick without rows would move anything: a partition goes idle at this clock."""
+        """Return True if a tick without rows at this clock changes a state.
+
+        It does when a partition becomes idle.
+        """
         for name, states in self.at(manifest, clock_us).items():
             before = {alias: state.copy() for alias, state in states.items()}
             tracker.advance(states, self.rules[name], {}, clock_us)
@@ -338,8 +369,13 @@ class InputStates:
     def find_idling_sources(
         self, states: States, reports: Sequence[IngestReport], clock_us: int
     ) -> frozenset[str]:
-        """The sources of which a tick with these reports of ingest tasks would let a partition go idle, when
-        nobody says otherwise."""
+        """Find sources with a partition that a tick with these ingest reports makes idle by timeout.
+
+        The result ignores explicit idle and busy statements.
+
+        Returns:
+            The names of the sources; empty if the idleness of the tick is already decided.
+        """
         if self.idleness.is_decided or not any(source.idle_timeout_us for source in self._plan.sources):
             return frozenset()
         return frozenset().union(
@@ -352,11 +388,15 @@ class InputStates:
     def waiting(
         self, manifest: Manifest | None, clock_us: int, unread: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, tuple[WatermarkHolder, ...]]]:
-        """Per query and alias the declared partitions that never had a row, and have none to be read."""
+        """Find declared partitions that never had a row and have no unread rows.
+
+        Returns:
+            The partitions, per query and alias.
+        """
         return find_silent_partitions(self._plan.queries, self.at(manifest, clock_us), self.rules, unread)
 
     def holding(self, states: States, clock_us: int) -> dict[str, dict[str, tuple[WatermarkHolder, ...]]]:
-        """Per query and alias the partitions that hold its watermark."""
+        """Find the partitions that hold back the watermark, per query and alias."""
         return find_watermark_holders(self._plan.queries, states, self.rules, clock_us)
 
 
@@ -364,7 +404,10 @@ class InputStates:
 
 
 def find_lateness(query: QueryPlan, side: SidePlan) -> int:
-    """What is still to be taken off an input's watermarks: those that stages have a part in have it off."""
+    """Return the lateness still to subtract from an input's watermarks.
+
+    It is 0 for inputs fed by stages: their watermarks already have it subtracted.
+    """
     return 0 if side.feed is not None or side.stages else query.options.allowed_lateness
 
 
@@ -388,7 +431,10 @@ def compute_late_thresholds(query: QueryPlan, watermarks: Mapping[str, Watermark
 def raise_late_thresholds(
     query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
 ) -> dict[str, Watermark]:
-    """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
+    """Compute the late threshold per watermark key; no threshold is lower than in ``before``.
+
+    Rows below the threshold are late once the inputs have these watermarks.
+    """
     watermarks = {
         side.watermark_key(column): watermark
         for side in query.sides
@@ -399,7 +445,7 @@ def raise_late_thresholds(
 
 
 def select_late_thresholds(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    """The same for one input, per event time."""
+    """Select the late thresholds of one input, per event time."""
     return {column: late_below.get(side.watermark_key(column), NEVER) for column in side.event_times}
 
 
@@ -422,7 +468,11 @@ def ingest_fields(
     manifest: Manifest | None,
     late_below: Mapping[str, Mapping[str, Watermark]],
 ) -> IngestFields:
-    """``raise_late_thresholds``: per query and watermark key, lesser times are late."""
+    """Build the fields that ingest tasks need for a tick.
+
+    Args:
+        late_below: the late threshold, per query and watermark key; lesser times are late.
+    """
     told = IngestFields(sides={}, late_below={}, max_ahead={}, sources={}, indexes={})
     for query in plan.queries:
         states = manifest.queries[query.name].nodes if manifest else []

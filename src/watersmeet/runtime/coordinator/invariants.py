@@ -16,13 +16,14 @@ from watersmeet.state.manifest import NodeState, QueryState
 def check_invariants(
     query: str, before: QueryState, after: QueryState, least_out: Sequence[Mapping[str, int]]
 ) -> None:
-    """Compare a query's state after a tick with that before it, and with the tick's rows.
+    """Compare a query's state after a tick with the state before it and with the tick's rows.
 
     Args:
-        least_out: per node, per watermark key the least time among the rows that it put out.
+        least_out: per node and watermark key, the least time among the rows that the node emitted.
 
     Raises:
-        EngineError: ``internal-watermark``, with the key and both values. Nothing may be committed.
+        EngineError: ``internal-watermark``, with the key and both values. Then nothing may be
+            committed.
     """
     for what, old, new in _pair_watermarks(before, after):
         for key, value in old.items():
@@ -42,7 +43,7 @@ def check_invariants(
 def _pair_watermarks(
     before: QueryState, after: QueryState
 ) -> Iterator[tuple[str, Mapping[str, Watermark], Mapping[str, Watermark]]]:
-    """(what, before, after), per key ``alias.column``."""
+    """Yield (name of the kind, before, after) for all watermarks, each per key ``alias.column``."""
     yield "watermark", _watermarks(before), _watermarks(after)
     yield "limit of lateness", before.late_below, after.late_below
     for old, new in zip(before.nodes, after.nodes, strict=False):

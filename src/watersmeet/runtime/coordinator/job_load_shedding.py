@@ -18,7 +18,7 @@ from watersmeet.runtime.coordinator.query_tick import QueryTick
 
 
 def shed_job(plan: JobPlan, queries: Mapping[str, QueryTick]) -> None:
-    """Bring what the nodes of a tick keep down to the limits of sources and of the job."""
+    """Shed retained rows of a tick until the limits of sources and of the job are satisfied."""
     options = plan.queries[0].options
     sources = limited_sources(node for query in plan.queries for node in query.nodes)
     limited = sources or options.max_job_rows is not None or options.max_job_bytes is not None
@@ -53,7 +53,7 @@ def shed_job(plan: JobPlan, queries: Mapping[str, QueryTick]) -> None:
 
 
 def _build_retained_node(tick: QueryTick, number: int, group: int) -> RetainedNode:
-    """What a settled node keeps."""
+    """Build the `RetainedNode` of a settled node."""
     node, shape = tick.query.nodes[number], tick.shapes[number]
     arrangements = dict(tick.nodes[number].arrangements)
     return RetainedNode(node, shape, arrangements, tick.store, tick.tick, tick.keep_late, group)

@@ -30,12 +30,12 @@ class TableBackfill(Protocol):
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What the next tick goes on from.
+    """State from which the next tick resumes.
 
     Args:
-        manifest: the newest one; None before the first tick.
-        begins: queries that begin with the next tick, in a job that has state.
-        contents: rows of tables that other queries keep for those.
+        manifest: the newest manifest; None before the first tick.
+        begins: queries that start with the next tick, in a job that already has state.
+        contents: rows of tables that other queries retain and that backfill the starting queries.
         incomplete: runs that several sides share and that lack a column of one of them.
     """
 
@@ -151,12 +151,12 @@ def build_tick_identity(
     rows_in: Mapping[str, int],
     told: Mapping[str, str],
 ) -> Identity:
-    """Of the tick that ``manifest`` is about to be committed for.
+    """Build the identity of the tick that ``manifest`` is about to commit.
 
     Args:
-        before: the last committed one.
+        before: the last committed manifest.
         rows_in: rows read, per source.
-        told: what the engine knows besides (offsets, settings), as text.
+        told: further facts of the engine (offsets, settings), as text.
     """
     return {
         "ticks before it": compute_digest(before.identity if before is not None else {}),
@@ -173,8 +173,10 @@ def compute_digest(value: Any) -> str:
 
 
 def _partitions(plan: JobPlan, manifest: Manifest) -> list[Any]:
-    """The greatest times of all source partitions, and which are idle. When one was last active is left out:
-    it is told anew by the clock of the attempt."""
+    """List the greatest times of all source partitions and which partitions are idle.
+
+    The list omits when a partition was last active: each attempt takes that from its own clock.
+    """
     return [
         [
             query.name,
@@ -193,7 +195,7 @@ def _partitions(plan: JobPlan, manifest: Manifest) -> list[Any]:
 
 
 def _tables(manifest: Manifest) -> list[Any]:
-    """The copies that rows met, by what is in them."""
+    """List the contents (version and checksums) of the table copies that rows joined with."""
     return [
         [name, number, node.table.version, [run.checksum for run in node.table.runs]]
         for name, query in manifest.queries.items()

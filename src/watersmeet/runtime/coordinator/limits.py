@@ -40,14 +40,17 @@ def check_limits(
     arrangements: Mapping[str, Arrangement],
     rows_out: int,
 ) -> None:
-    """What one node keeps after the tick, and puts out in it.
+    """Check the rows that one node retains after the tick, and those it emits.
+
+    The limit of emitted rows applies to the root node only.
 
     Args:
-        shape: of the node; ``work``: what its tasks were told.
-        arrangements: what its sides keep.
+        shape: the shape of the node.
+        work: the work of its tasks.
+        arrangements: the retained rows of its sides.
 
     Raises:
-        EngineError: it is more than a limit. It names the heaviest keys, if some are.
+        EngineError: a limit is exceeded. The message names the heaviest keys, if there are any.
     """
     node = query.nodes[shape.number]
     _check_node_limits(query, node, shape, arrangements)
@@ -58,12 +61,14 @@ def check_limits(
 def _check_node_limits(
     query: QueryPlan, node: NodePlan, shape: NodeShape, arrangements: Mapping[str, Arrangement]
 ) -> None:
-    """What one node keeps after the tick.
+    """Check the rows and bytes that one node retains after the tick against its limits.
+
+    Does nothing if the options shed rows at these limits.
 
     Raises:
-        EngineError: more rows than ``max_rows`` (copies of an input are not counted twice), or files of more
-            bytes than ``max_bytes`` (copies are; files that several sides have, for each). Not where rows are
-            shed at these limits.
+        EngineError: the node retains more than ``max_rows`` rows (copies of an input count once), or
+            files of more than ``max_bytes`` bytes (copies count; files that several sides share count
+            for each).
     """
     options = query.options
     if options.at_limit.sheds:
@@ -118,7 +123,11 @@ def _check_output(query: QueryPlan, node: NodePlan, shape: NodeShape, work: Node
 
 
 def _describe_heaviest_keys(node: NodePlan, shape: NodeShape, runs: Mapping[str, Sequence[LiveRun]]) -> str:
-    """What a message says of the heaviest keys of the sides, which hold these runs."""
+    """Format the heaviest keys of sides that retain these runs, for an error message.
+
+    Returns:
+        The text; empty if no key is heavy.
+    """
     told = []
     for side, planned in zip(shape.sides, node.sides, strict=False):
         if planned.copy_of is None and side.name in runs:
@@ -169,7 +178,7 @@ def check_broken(
 
 
 def broken_files_text(broken: Broken) -> str:
-    """Name the files of which no record that is to be a row parsed; empty: there are none."""
+    """Format the names of files in which no record parsed as a row; "" if there are none."""
     if not broken.files:
         return ""
     first, *others = broken.files
@@ -245,8 +254,12 @@ MAX_NAMED_SIDES = 5
 
 @dataclass(frozen=True)
 class _RetainedSide:
-    """What a side keeps. ``source``: whose rows it holds, as they came; None: what is made of such.
-    ``name``: for people."""
+    """Retained rows of a side.
+
+    Args:
+        name: the name in messages.
+        source: the source whose unchanged rows the side retains; None if the rows are derived.
+    """
 
     name: str
     source: str | None
@@ -344,8 +357,10 @@ def _hint(option: str) -> str:
 def _measure_by_file(
     sides: Sequence[_RetainedSide], measure: Callable[[LiveRun], int]
 ) -> dict[str, list[int]]:
-    """Per file what each of the sides has of it. Files that one side has merged in this tick, and others have
-    for one tick more, are left out."""
+    """Measure, per file, the rows of each side in it.
+
+    Files that one side merged in this tick, and that other sides use for one more tick, are left out.
+    """
     merged = {
         name
         for side in sides
@@ -364,7 +379,7 @@ def _measure_by_file(
 def _format_largest_sides(
     sides: Sequence[_RetainedSide], measure: Callable[[LiveRun], int], shown: Callable[[int], str]
 ) -> str:
-    """The sides that keep most."""
+    """Format the names and sizes of the sides that retain most, the largest first."""
     by_name: dict[str, int] = {}
     for side in sides:
         by_name[side.name] = by_name.get(side.name, 0) + sum(map(measure, side.runs))

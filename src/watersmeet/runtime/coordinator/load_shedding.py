@@ -60,20 +60,20 @@ class RetainedRun:
 
     @property
     def stored(self) -> int:
-        """How many rows stay, as it looks by now."""
+        """Number of rows that remain after the shedding decided so far."""
         return self.live.stored - len(self.shed)
 
     def add(self, rows: Rows) -> None:
-        """These are to be shed, too; each is retained so far."""
+        """Add rows to shed; each of them must still be retained."""
         self.shed = np.sort(np.concatenate([self.shed, rows]))
 
     def times(self, rows: Rows) -> Rows:
-        """How old they are."""
+        """Return the event times that determine the age of rows."""
         times: Rows = self.run.sorted_rows.times(self._age)[rows]
         return times
 
     def oldest(self, most: int) -> Rows:
-        """The times of the so many oldest of its rows; of fewer, if it has no more."""
+        """Return the times of the ``most`` oldest rows, ascending; all if the run has fewer."""
         first, times, count = self._first, [], 0
         while first < self.live.run.rows and count < most:
             rows = self.run.in_order(self._age, first, first + max(most, 1024))
@@ -84,18 +84,23 @@ class RetainedRun:
         return np.sort(np.concatenate(times))[:most] if times else np.zeros(0, dtype=np.int64)
 
     def select_until(self, time: int) -> Rows:
-        """Its rows with no later time."""
+        """Select the remaining rows with a time of at most ``time``."""
         rows = self.run.in_order(self._age, self._first, self.run.below(self._age, time + 1))
         return rows[self._stay(rows)]
 
     def every(self) -> Rows:
-        """All of its rows."""
+        """Select all remaining rows."""
         rows = np.arange(self.live.run.rows)
         return rows[self._stay(rows)]
 
     def select_buckets(self, buckets: Slots) -> Rows:
-        """The rows whose hashes have one of these upper halves, each named once; of buckets of other groups
-        there are none. Cost: those rows, with the ones that are not there any more."""
+        """Select the remaining rows whose key hashes have one of these upper halves.
+
+        Buckets of other groups select nothing. Cost: the selected rows, and those that no longer remain.
+
+        Args:
+            buckets: the upper halves with the number of the group, without duplicates.
+        """
         own = buckets - (self.group << BUCKET_BITS)
         buckets = own[(own >= -BUCKETS // 2) & (own < BUCKETS // 2)]
         slots, least = self.run.sorted_rows.slots, buckets << np.int64(TIME_BITS)
@@ -105,11 +110,14 @@ class RetainedRun:
         return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
 
     def buckets(self, rows: Rows) -> Slots:
-        """The upper halves of their hashes, beside the number of the group."""
+        """Return the upper halves of the rows' key hashes, combined with the number of the group."""
         return (self.run.sorted_rows.slots[rows] >> np.int64(TIME_BITS)) + np.int64(self.group << BUCKET_BITS)
 
     def hashes(self, rows: Rows) -> Slots:
-        """Whole hashes of their keys: what rows of a run are sorted by has lost the lower half."""
+        """Compute the full hashes of the rows' keys.
+
+        The sort order of a run stores only the upper half of each hash.
+        """
         names, batch = list(self.side.layout.key), self.run.sorted_rows.batch
         parts = [
             hash_columns([batch.column(name).take(pa.array(some)) for name in names], len(some))
@@ -118,7 +126,7 @@ class RetainedRun:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def written(self, reason: str, tick: int) -> Iterator[PadFile]:
-        """Files of the rows that are shed, for the side output, with the columns that are kept of them."""
+        """Write the shed rows, with their retained columns, to side output files; yield the files."""
         for taken in self._taken(self.shed, self.side.schema.names):
             batch = take_rows(self.run.sorted_rows.batch, taken)
             told = [of for of in self.side.schema if not is_ours(of.name)]
@@ -131,7 +139,7 @@ class RetainedRun:
             yield file.model_copy(update={"reason": reason})
 
     def _native(self, batch: pa.RecordBatch, of: pa.Field) -> pa.Array:
-        """A column as it came; times of joined rows may be NULL."""
+        """Convert a column to its original type; times of joined rows may be NULL."""
         array = to_native(batch.column(of.name), of.type)
         if of.name not in self.side.nullable:
             return array
@@ -149,14 +157,17 @@ class RetainedRun:
         return max(passed, self.live.cursors.get(self._age, 0))
 
     def _stay(self, rows: Rows) -> Mask:
-        """Which of these rows are kept, and are not to be shed."""
+        """Return a mask of the rows that are retained and not marked for shedding."""
         there: Mask = ~marks_at(self.store, "gone", self.live.marks.get("gone", ()), rows)
         for column in self.side.layout.releasing:
             there &= self.run.sorted_rows.times(column)[rows] >= self.kept.limits.get(column, NEVER)
         return there & (places_among(rows, self.shed) < 0)
 
     def _taken(self, rows: Rows, names: Sequence[str]) -> Iterator[Rows]:
-        """The rows in order, as many at once as are to be held; a row may be larger than that."""
+        """Yield the rows in order, in chunks limited by the memory of a task.
+
+        A chunk exceeds the limit only if a single row does.
+        """
         batch, most = self.run.sorted_rows.batch, max_output_bytes(self.side.memory)
         for low in range(0, len(rows), CHUNK_ROWS):
             some = rows[low : low + CHUNK_ROWS]
@@ -181,7 +192,7 @@ class ShedRange(FrozenRecord):
     buckets: tuple[int, ...] = ()
 
     def apply(self, parts: Sequence[RetainedRun]) -> None:
-        """They are to be shed. Cost: the rows of the cut."""
+        """Mark the rows of this range for shedding. Cost: the rows of the range."""
         buckets = np.array(self.buckets, dtype=np.int64)
         for part in parts:
             if self.last is not None:
@@ -191,10 +202,12 @@ class ShedRange(FrozenRecord):
 
 
 def choose_oldest_rows(parts: Sequence[RetainedRun], excess: int, weights: Sequence[int]) -> ShedRange:
-    """The oldest rows that count at least ``excess`` together. Cost: as many of each part as would do alone.
+    """Choose the oldest rows that together weigh at least ``excess``.
+
+    Cost: per run, as many rows as that run alone needs to reach ``excess``.
 
     Args:
-        weights: what a row of each part counts, 1 at least.
+        weights: the weight of a row of each run, at least 1.
     """
     times = [part.oldest(-(-excess // weight)) for part, weight in zip(parts, weights, strict=True)]
     counting = np.repeat(np.array(weights, dtype=np.int64), [len(of_part) for of_part in times])
@@ -205,8 +218,13 @@ def choose_oldest_rows(parts: Sequence[RetainedRun], excess: int, weights: Seque
 
 
 def choose_heaviest_keys(parts: Sequence[RetainedRun], excess: int, weights: Sequence[int]) -> ShedRange:
-    """The keys whose rows count most, as many as it takes; of equal ones those with the lesser hash. Cost:
-    all rows of the parts."""
+    """Choose the keys whose rows weigh most, as many keys as ``excess`` needs.
+
+    Of equally heavy keys, those with the lesser hash are first. Cost: all rows of the runs.
+
+    Args:
+        weights: the weight of a row of each run.
+    """
     rows = [part.buckets(part.every()) for part in parts]
     counting = np.repeat(np.array(weights, dtype=np.int64), [len(of_part) for of_part in rows])
     heavy, of = np.unique(np.concatenate(rows), return_inverse=True)
@@ -220,12 +238,14 @@ def choose_heaviest_keys(parts: Sequence[RetainedRun], excess: int, weights: Seq
 def find_crowding_rows(
     parts: Sequence[RetainedRun], buckets: Slots, most: int, *, by_age: bool
 ) -> list[Rows]:
-    """Of each part of one side the rows by which keys have more than ``most``: the oldest of such a key, all
-    of one time together, or (not ``by_age``) all of it. Cost: the rows with these hashes.
+    """Find, per run of one side, the rows to shed from keys that have more than ``most`` rows.
+
+    With ``by_age`` these are the oldest rows of such a key, always all rows of one time together;
+    without it, all rows of the key. Cost: the rows with these hashes.
 
     Args:
-        buckets: the upper halves of hashes under which there may be such keys, each once. Keys are told apart
-            by whole ones.
+        buckets: the upper halves of hashes of candidate keys, without duplicates. Keys are
+            distinguished by their full hashes.
     """
     rows = [part.select_buckets(buckets) for part in parts]
     hashes = np.concatenate([part.hashes(own) for part, own in zip(parts, rows, strict=True)])
@@ -260,25 +280,32 @@ class _ShedDecision(StoredRecord):
 
 
 def node_decision_name(tick: int, query: int, node: int) -> str:
-    """The file of a node. ``query``: its number in the job."""
+    """Return the file name of a node's shedding decision.
+
+    Args:
+        query: the number of the query in the job.
+    """
     return f"{PARTS}/shed-{tick}-{query}-{node}.json"
 
 
 def job_decision_name(tick: int, source: int | None) -> str:
-    """The file of all queries together. ``source``: the number in the job of the one of which the limit is;
-    None: it is that of the job."""
+    """Return the file name of a shedding decision for all queries together.
+
+    Args:
+        source: the number in the job of the source that has the limit; None for the limit of the job.
+    """
     return f"{PARTS}/shed-{tick}-{'job' if source is None else f'source-{source}'}.json"
 
 
 def decide_once(
     store: Store, name: str, basis: str, decide: Callable[[], ShedRange | None]
 ) -> ShedRange | None:
-    """What the first attempt at the tick decided.
+    """Return the shedding decision of the first attempt at the tick; store it if this is it.
 
     Args:
-        name: of its file.
-        basis: of what is decided, the same in all attempts at the tick. A file that is of something else was
-            left by an attempt of which nothing went out.
+        name: the name of the decision's file.
+        basis: identifies the input of the decision, equal in all attempts at the tick. A file with
+            another basis is a leftover of an attempt that published nothing; it is replaced.
 
     Raises:
         StateError: the file is damaged.
@@ -302,7 +329,7 @@ def decide_once(
 
 @dataclass(frozen=True)
 class Shed:
-    """What a side has shed: how many rows, and files of them for the side output."""
+    """Number of rows that a side has shed, and their side output files."""
 
     rows: int
     files: Sequence[PadFile]
@@ -310,9 +337,13 @@ class Shed:
 
 @dataclass
 class RetainedNode:
-    """What a node keeps after a tick. ``arrangements``: of its sides; those that shed rows are replaced when
-    that is `mark_shed_rows`. ``told``: the rows are wanted, in files. ``group``: the node's number in the
-    job."""
+    """Retained rows of a node after a tick.
+
+    Args:
+        arrangements: the arrangements of its sides; `mark_shed_rows` replaces those that shed rows.
+        told: True if the shed rows must be written to side output files.
+        group: the node's number in the job.
+    """
 
     node: NodePlan
     shape: NodeShape
@@ -326,11 +357,11 @@ class RetainedNode:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all sides."""
+        """Names of all sides."""
         return tuple(side.name for side in self.shape.sides)
 
     def parts(self, names: Collection[str]) -> list[RetainedRun]:
-        """What some sides keep, opened when something is to be shed."""
+        """Return the retained runs of some sides, opened on first use."""
         return [part for side in self.shape.sides if side.name in names for part in self._of(side)]
 
     def _of(self, side: SideShape) -> list[RetainedRun]:
@@ -346,8 +377,13 @@ class RetainedNode:
         return self._parts[side.name]
 
     def stored(self, names: Collection[str]) -> list[tuple[LiveRun, int, bool]]:
-        """All runs of some sides, as they are opened, how many rows of each stay, as it looks by now, and
-        whether these are a copy of another side's."""
+        """List the runs of some sides with their remaining rows.
+
+        Returns:
+            Per run, in the order in which runs are opened: the run, the number of rows that remain after
+                the
+            shedding decided so far, and True if the side is a copy of another side.
+        """
         told = []
         for place, side in enumerate(self.shape.sides):
             is_copy = self.node.sides[place].copy_of is not None
@@ -360,15 +396,18 @@ class RetainedNode:
         return told
 
     def apply(self, cut: ShedRange, names: Collection[str]) -> None:
-        """The rows of a cut are to be shed of some sides."""
+        """Mark the rows of a range for shedding on some sides."""
         cut.apply(self.parts(names))
         if cut.last is not None:
             for name in names:
                 self._upto[name] = max(cut.last, self._upto.get(name, cut.last))
 
     def mark_shed_rows(self, reason: str) -> Mapping[str, Shed]:
-        """Mark the rows that are to be shed. Per side that has shed some, how many, and which; of copies
-        nothing is told."""
+        """Mark the shed rows in the arrangements of their sides.
+
+        Returns:
+            Per side that has shed rows: their number and their files. Copies are not reported.
+        """
         shed: dict[str, Shed] = {}
         for side in self.shape.sides:
             parts = [part for part in self._parts.get(side.name, ()) if len(part.shed)]
@@ -385,7 +424,7 @@ class RetainedNode:
         return shed
 
     def asof(self, state: AsofState | None, shed: Collection[str]) -> AsofState | None:
-        """What an ASOF join remembers, whose sides ``shed`` have shed rows."""
+        """Return the state of an ASOF join after the sides ``shed`` have shed rows."""
         if state is None or self.shape.sides[1].name not in shed:
             return state
         upto: Watermark = self._upto.get(self.shape.sides[1].name, NEVER)
@@ -395,7 +434,10 @@ class RetainedNode:
 def _remove_shed_rows(
     runs: Sequence[LiveRun], shed: Sequence[RetainedRun], store: Store, tick: int
 ) -> list[LiveRun]:
-    """The runs of a side without rows of them. Files may be those of the other side, too: marks are not."""
+    """Return the runs of a side without the shed rows.
+
+    Another side may share the files, but each side has its own marks.
+    """
     marks, gone = MarkWriter(), dict[str, int]()
     for part in shed:
         run = part.live.run
@@ -429,7 +471,7 @@ def _remove_shed_rows(
 
 @dataclass(frozen=True)
 class LimitedSides:
-    """What a limit is of: of some nodes what some of their sides keep, by name."""
+    """Sides to which one limit applies: nodes, each with the names of the limited sides."""
 
     of: Sequence[tuple[RetainedNode, Collection[str]]]
     at_limit: AtLimit
@@ -469,7 +511,12 @@ class LimitedSides:
         return [told for node, names in self.of for told in node.stored(names)]
 
     def _cut(self, excess: int, weights: Sequence[int]) -> ShedRange:
-        """The rows to go. ``weights``: what one of each run counts, as `_stored`."""
+        """Choose the rows to shed, by the policy of ``at_limit``.
+
+        Args:
+            excess: the weight to shed.
+            weights: the weight of a row of each run, in the order of `_stored`; 0 excludes the run.
+        """
         parts = [part for node, names in self.of for part in node.parts(names)]
         counting = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight]
         choose = choose_oldest_rows if self.at_limit is AtLimit.SHED_OLDEST else choose_heaviest_keys
@@ -483,11 +530,14 @@ class LimitedSides:
 def shed_node(
     kept: RetainedNode, options: Options, crowded: Sequence[Collection[int]], name: str
 ) -> Mapping[str, Shed]:
-    """Bring what a node keeps down to its limits. Per side that has shed rows, how many, and which.
+    """Shed retained rows of a node until its limits are satisfied.
 
     Args:
-        crowded: per side, by its place, upper halves of hashes under which keys may have too many rows.
-        name: of the file with what was decided by the bytes of files.
+        crowded: per side, by position, the upper halves of hashes of keys that may have too many rows.
+        name: the name of the file that stores the decision about bytes.
+
+    Returns:
+        Per side that has shed rows: their number and their files.
     """
     if not options.at_limit.sheds:
         return {}

@@ -10,7 +10,10 @@ from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QuerySta
 
 
 def measured_sides(manifest: Manifest, state: QueryState) -> dict[str, MeasuredSide]:
-    """Of all nodes of a query of the manifest, those that rest too, for another query's keep their rows."""
+    """Measure the sides of all nodes of a query in the manifest.
+
+    This includes reused nodes, whose rows another query retains; nodes with a table copy are left out.
+    """
     return {
         name: _measure_side(arrangement)
         for node in (_find_stored_node(manifest, node) for node in state.nodes)

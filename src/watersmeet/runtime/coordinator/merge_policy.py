@@ -40,9 +40,12 @@ MAX_RELEASED_LEFT = 0.1
 
 
 def compute_released_byte_limits(plan: JobPlan) -> dict[str, int]:
-    """How many bytes of rows that are gone may be left in files of a side, per ``query/side``; of one that is
-    not there any number. Where rows are shed for their bytes, files have at most `MAX_RELEASED_SHARE` more
-    than the rows of a join, a source or the job may; each side has as much of that as others."""
+    """Compute the maximum bytes of released rows in files of a side, per ``query/side``.
+
+    A side that is not in the result has no such limit. Where rows are shed by bytes, files exceed the
+    byte limit of a join, a source or the job by at most the fraction `MAX_RELEASED_SHARE`; all sides
+    under a limit get equal portions of that.
+    """
     options = plan.queries[0].options
     if not options.at_limit.sheds:
         return {}
@@ -69,14 +72,18 @@ def choose_merges(
     changing: bool = False,
     most_gone: int | None = None,
 ) -> list[list[str]]:
-    """The merges that are due: lists of run names, oldest group first. Every run is in at most one.
+    """Choose the merges that are due.
 
     Args:
-        combining: merging leaves fewer rows.
-        read_once: what is kept is read when it is released, and not in each tick, so that more runs cost
-            nothing meanwhile.
-        changing: rows may go at any age, so that runs of any age may hold rows that are gone.
-        most_gone: so many bytes of rows that are gone may be left in files; None: any number.
+        combining: True if merging reduces the number of rows.
+        read_once: True if retained rows are read when they are released and not in each tick, so that
+            more runs cost nothing until then.
+        changing: True if rows of any age can be released, so that runs of any age may contain released
+            rows.
+        most_gone: maximum bytes of released rows in files; None for no limit.
+
+    Returns:
+        Lists of run names, oldest group first. Each run is in at most one list.
     """
     if len(runs) < (COMBINING_FAN_IN if combining else FAN_IN) and not changing and most_gone is None:
         return []
@@ -114,9 +121,12 @@ def choose_merges(
 def _choose_by_released_bytes(
     groups: Mapping[str, Sequence[LiveRun]], merged: set[str], most: int
 ) -> list[list[str]]:
-    """The groups to be written anew since too many of their bytes are those of rows that are gone, those with
-    the greatest share of them first, until half of ``most`` is left: so a byte that goes costs the writing of
-    a bounded number of others, which is in proportion to what is kept for each of ``most``."""
+    """Choose the groups to rewrite because released rows use too many of their bytes.
+
+    Groups with the greatest fraction of released bytes are first, until at most half of ``most``
+    remains. So each released byte costs a bounded number of rewritten bytes, in proportion to the
+    retained bytes per byte of ``most``.
+    """
     held = {name: sum(_stored_bytes(live) for live in members) for name, members in groups.items()}
     nbytes = {name: sum(live.run.nbytes for live in members) for name, members in groups.items()}
     gone = {
@@ -141,9 +151,11 @@ def _choose_by_released_bytes(
 
 
 def _choose_by_released_rows(groups: Mapping[str, Sequence[LiveRun]], merged: set[str]) -> list[list[str]]:
-    """The groups to be written anew since many of their rows are gone, those with the greatest share of them
-    first. A row that goes costs the writing of 1 / `MAX_RELEASED_LEFT` others at most, however many there
-    are."""
+    """Choose the groups to rewrite because many of their rows are released.
+
+    Groups with the greatest fraction of released rows are first. A released row costs the writing of
+    at most 1 / `MAX_RELEASED_LEFT` other rows, whatever the size of the state.
+    """
     merges = []
     for stand_for_none in (False, True):
         own = {
@@ -179,7 +191,7 @@ def _choose_by_released_rows(groups: Mapping[str, Sequence[LiveRun]], merged: se
 def _split_by_size(
     names: Sequence[str], sizes: Mapping[str, int], held: Mapping[str, int]
 ) -> list[list[str]]:
-    """The groups in order, cut so that each part holds at most `GROUP_ROWS` rows and `GROUP_BYTES`."""
+    """Split groups, in order, into parts of at most `GROUP_ROWS` and `GROUP_BYTES`."""
     parts: list[list[str]] = [[]]
     rows = of_rows = 0
     for name in names:
@@ -197,8 +209,10 @@ def _stored_bytes(live: LiveRun) -> int:
 
 
 def _is_hardly_combined(group: Sequence[LiveRun]) -> bool:
-    """Whether hardly any of the group's partial aggregates are of several rows; of a small group it is not
-    asked."""
+    """Return True if hardly any partial aggregate of the group stands for several rows.
+
+    Returns False for small groups.
+    """
     rows = sum(live.run.rows for live in group)
     return rows > SMALL_ROWS and rows >= MIN_PARTIALS_PER_ROW * sum(
         live.run.stands_for or 0 for live in group

@@ -55,29 +55,37 @@ MAX_TASKS = 4_096
 
 
 def inline_row_limit(settings: Mapping[str, str], threads: int = 1) -> int:
-    """`SMALL_ROWS` of so many threads, or where the settings of a run want tasks always, less than any number
-    of rows."""
+    """Return the maximum number of rows for inline execution: `SMALL_ROWS` per thread.
+
+    Returns -1, less than any number of rows, if the settings require Spark tasks for all ticks.
+    """
     return -1 if small_ticks_in(settings) is SmallTicks.SPARK else SMALL_ROWS * threads
 
 
 def count_driver_threads(cores: int) -> int:
-    """How many threads the driver may use, where Spark has so many cores on its machine."""
+    """Return how many threads the driver may use if Spark has ``cores`` cores on its machine."""
     return max(1, min(cores, own_cores(), MAX_THREADS))
 
 
 def count_thread_partitions(rows: int, threads: int) -> int:
-    """In how many shares the driver does what goes by so many rows, one in each thread."""
+    """Return the number of partitions, one per thread, for inline execution over ``rows`` rows."""
     return max(1, min(rows // MIN_TASK_ROWS, threads))
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Of a node in a tick: rows that come, are merged, or are released (about), and the bytes of their runs.
+    """Cost estimate of a node in a tick.
 
-    ``pairs``: of keys that runs tell of, at most. ``memory``: bytes that a task may hold. ``few``: rows that
-    come or are merged, and those that are released where these cost as much, where the node goes by these
-    alone and their bytes are few. ``kept``: bytes of the runs that are there. ``of_join``: whose tasks are as
-    many as the user says, if they do, also where there is little to do.
+    Args:
+        rows: rows that arrive, are merged, or are released (estimated).
+        nbytes: bytes of the runs of these rows.
+        pairs: upper bound of the pairs of heavy keys that the runs report.
+        memory: bytes that a task may use.
+        few: rows that arrive or are merged, plus the released rows where they cost as much; None if the
+            cost depends on more than these rows, or if their bytes are many.
+        kept: bytes of the stored runs.
+        of_join: True for a join: the user's setting for its number of tasks applies, even if there is
+            little work.
     """
 
     rows: int
@@ -89,21 +97,25 @@ class CostEstimate:
     of_join: bool = False
 
     def is_small(self, most_rows: int, *, fetched: bool = False) -> bool:
-        """Whether what the node does goes by its new rows alone, and these are few. ``fetched``: runs would
-        have to be fetched."""
+        """Return True if the cost depends only on the new rows, and these are few.
+
+        Args:
+            most_rows: the row limit.
+            fetched: True if the driver would have to fetch the runs; then their bytes are limited, too.
+        """
         if self.few is None or self.few > most_rows or self.pairs > MAX_INLINE_MATCHES:
             return False
         return not fetched or self.kept <= FETCHED_BYTES
 
     def shares(self, threads: int) -> int:
-        """In how many shares the driver does it, if it is small."""
+        """Return the number of partitions for inline execution in the driver, if the cost is small."""
         return count_thread_partitions(self.few or 0, threads)
 
     def tasks(self, cores: int, pairs_of_a_row: float) -> int:
-        """In how many tasks to run it.
+        """Return the number of tasks for the node.
 
         Args:
-            pairs_of_a_row: about how many rows it finds, or puts out, for each.
+            pairs_of_a_row: estimated number of rows that each row finds or emits.
         """
         rows = self.rows * (1 + pairs_of_a_row / ROW_COST)
         wanted = min(max(rows, self.rows + self.pairs / ROW_COST) / MIN_TASK_ROWS, cores)
@@ -112,8 +124,12 @@ class CostEstimate:
 
 
 def _round_task_count(wanted: float, cores: int) -> int:
-    """So many tasks, or somewhat more: few different numbers, for Spark makes a plan for each; above the
-    cores such that all of them have as many."""
+    """Round the wanted number of tasks up to one of a few values.
+
+    Few values, because Spark makes a plan for each distinct number. Above the number of cores, the
+    result is a multiple of it, so that each core runs equally many tasks. The result does not grow
+    further once it is at least `MAX_TASKS`.
+    """
     tasks = 1
     while tasks < wanted and tasks < cores:
         tasks = min(2 * tasks, cores)
@@ -123,7 +139,7 @@ def _round_task_count(wanted: float, cores: int) -> int:
 
 
 def estimate_cost(node: NodePlan, shape: NodeShape, work: NodeWork) -> CostEstimate:
-    """What the tasks of a node are told to do, by what is said of the runs."""
+    """Estimate the cost of a node's work in a tick from the metadata of its runs."""
     rows = nbytes = few = of_few = kept = 0
     for side in work.sides:
         merged = side.list_merged_runs()
@@ -155,7 +171,7 @@ def estimate_cost(node: NodePlan, shape: NodeShape, work: NodeWork) -> CostEstim
 
 
 def _estimate_released_fraction(side: SideWork, live: LiveRun) -> float:
-    """Which share of a run the tick's limits release, as if its times were spread evenly."""
+    """Estimate the fraction of a run that the tick's limits release, for evenly spread times."""
     most = 0.0
     for column, limit in side.new_limits.items():
         low, high = live.run.spans.get(column, (0, 0))
@@ -187,8 +203,10 @@ class KeyShare:
 
 
 def rows_by_bucket(runs: Iterable[LiveRun]) -> dict[int, tuple[int, str]]:
-    """Per upper half of a hash how many rows of the runs it has, about, and its key as JSON. Of released
-    rows it is taken that the keys have as great a share as of all."""
+    """Estimate the rows of the runs per upper half of a hash; return them with the key as JSON.
+
+    The estimate assumes that released rows have each key in the same proportion as all rows.
+    """
     heavy: dict[int, tuple[int, str]] = {}
     for live in runs:
         for told in live.heavy:
@@ -198,7 +216,7 @@ def rows_by_bucket(runs: Iterable[LiveRun]) -> dict[int, tuple[int, str]]:
 
 
 def key_shares(side: SideShape, runs: Sequence[LiveRun]) -> tuple[KeyShare, ...]:
-    """The heaviest keys of a side that keeps ``runs``, the heaviest first."""
+    """Return the heaviest keys of a side that retains ``runs``, the heaviest first."""
     kept = sum(live.stored for live in runs)
     ordered = sorted(rows_by_bucket(runs).values(), key=lambda told: (-told[0], told[1]))
     return tuple(
@@ -211,7 +229,7 @@ def key_shares(side: SideShape, runs: Sequence[LiveRun]) -> tuple[KeyShare, ...]
 def heavy_keys_by_side(
     shapes: Sequence[NodeShape], nodes: Sequence[NodeState]
 ) -> Mapping[str, tuple[KeyShare, ...]]:
-    """The heaviest keys of what the nodes of a query keep, per side that has some."""
+    """Return the heaviest keys of the retained rows of a query, per side that has any."""
     shares = {
         side.name: key_shares(side, node.arrangements[side.name].runs)
         for shape, node in zip(shapes, nodes, strict=True)
@@ -222,7 +240,7 @@ def heavy_keys_by_side(
 
 
 def split_keys_by_side(reports: Iterable[NodeReport]) -> Mapping[str, tuple[SplitKey, ...]]:
-    """The keys that all tasks shared in a tick, per side that tells of them, those with most work first."""
+    """Return the keys that all tasks shared in a tick, per side, those with the most work first."""
     keys: dict[str, list[SplitKey]] = {}
     for report in reports:
         for key in report.split:

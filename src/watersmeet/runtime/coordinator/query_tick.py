@@ -75,23 +75,25 @@ from watersmeet.watermark.tracker import BranchRules, InputState, advance_stages
 
 @dataclass
 class QueryTick:
-    """The nodes of one query in the tick at hand, after the watermarks of its sources have moved.
+    """Nodes of one query in the current tick, after the watermarks of its sources have advanced.
 
     Args:
         before: the state as of the last tick.
-        inputs: watermarks of the inputs, as of this tick; those of stages are still to come.
-        rules: what makes them, per alias and branch.
-        late_below: per key, lesser times are late in this tick.
-        reports: of the ingest tasks, of all queries.
-        store: where marks are put that several tasks found.
+        inputs: watermarks of the inputs in this tick; those of stages are added later.
+        rules: how watermarks are computed, per alias and branch.
+        late_below: the late threshold per key; lesser times are late in this tick.
+        reports: the reports of the ingest tasks of all queries.
+        store: where the tick writes marks that several tasks found.
         clock_us: the tick's clock.
-        keep_late: late rows of stages are wanted.
-        readings: of tables that are compared what they hold now, per arrangement.
-        tells_broken: the arrangements of which records that are no rows are wanted.
-        sharing: per ``query/alias`` of a side that keeps the runs of others, too.
-        most_gone: per ``query/alias`` how many bytes of rows that are gone may be left in files.
-        others: those of queries before, by name, which are settled; some make rows for this one.
-        begins: it is the query's first tick, in a job that has state: rows that others keep for it come now.
+        keep_late: True if late rows of stages are wanted.
+        readings: returns, per arrangement, the current contents of the tables that are compared.
+        tells_broken: the arrangements that report records that do not parse as rows.
+        sharing: the `Sharing` of each side that retains the same runs as other sides, per
+            ``query/alias``.
+        most_gone: maximum bytes of released rows in files, per ``query/alias``.
+        others: the settled queries before this one, by name; some produce rows for it.
+        begins: True in the query's first tick if the job already has state: the rows that others retain
+            for the query arrive in this tick.
     """
 
     tick: int
@@ -122,7 +124,7 @@ class QueryTick:
         self.accounted = RowAccounting(ingest_counts(self.query, self.reports))
 
     def work(self, number: int) -> NodeWork:
-        """What the tasks of node ``number`` need; all nodes beneath it are settled."""
+        """Build the work of node ``number``. All its input nodes must be settled."""
         node = self.query.nodes[number]
         self._skip_reused_nodes(number)
         for side in node.sides:
@@ -149,7 +151,7 @@ class QueryTick:
         return work
 
     def amount(self, number: int) -> CostEstimate:
-        """How much node ``number``, whose work was asked for, has to do."""
+        """Estimate the cost of node ``number``. Call `work` for it first."""
         return estimate_cost(self.query.nodes[number], self.shapes[number], self._work[number])
 
     def _replace(self, node: NodePlan, work: NodeWork) -> None:
@@ -161,7 +163,7 @@ class QueryTick:
         work.table = reading.copy_.model_copy(update={"runs": []})
 
     def _build_arranged_tick(self, number: int) -> ArrangedTick:
-        """What a settled node keeps, as of the last tick and by its tasks' reports."""
+        """Build the tick of a settled node from its last arrangements and its tasks' reports."""
         sides = self.query.nodes[number].sides
         return ArrangedTick(
             before=[self._find_previous_arrangement(number, side) for side in sides],
@@ -171,7 +173,11 @@ class QueryTick:
     def _find_previous_arrangement(
         self, number: int, side: SidePlan, *, as_its_own: bool = False
     ) -> Arrangement:
-        """What a side went by as of the last tick, whoever keeps it; ``as_its_own``: not what comes now."""
+        """Return the arrangement that a side used in the last tick, whichever query retains it.
+
+        Args:
+            as_its_own: True: return an empty one if a producer's rows only arrive in this tick.
+        """
         if side.kept_by is not None:
             return (
                 Arrangement() if as_its_own and self.begins else self._find_producer_arrangement(side.kept_by)
@@ -185,7 +191,7 @@ class QueryTick:
         return self.others[by.query]._load_own_arrangement(by.node, by.side)
 
     def _side_reports(self, number: int, side: SidePlan) -> list[SideReport]:
-        """Of the tasks of a settled node, of the one that keeps the side's rows."""
+        """Return the task reports for a side of a settled node, from the node that retains its rows."""
         tick, name = self, side.name
         if side.kept_by is not None:
             tick, number, name = self.others[side.kept_by.query], side.kept_by.node, side.kept_by.side
@@ -193,11 +199,11 @@ class QueryTick:
         return [report.sides[place] for report in tick._reports[number]]
 
     def table_before(self, number: int) -> TableCopy | None:
-        """The copy of a table that rows of node ``number`` met last."""
+        """Return the table copy with which rows of node ``number`` last joined; None if none."""
         return self._previous_node_state(number).table
 
     def _consumer_index(self, number: int) -> str | None:
-        """By what the runs for the node above are sorted."""
+        """Return the index by which the runs for the parent node are sorted; None if there is none."""
         parent = self.query.parent(number)
         if parent is None:
             return None
@@ -213,7 +219,7 @@ class QueryTick:
         advance_stages(self.inputs[side.name], self.rules[side.name], told)
 
     def _is_idle(self, number: int) -> bool:
-        """All inputs beneath a node are idle."""
+        """Return True if all inputs below a node are idle."""
         return all(
             self.inputs[side.name].idle
             if side.feed is None
@@ -313,7 +319,7 @@ class QueryTick:
         return len(self.nodes) == len(self.query.nodes)
 
     def _find_producer(self, feed: FeedPlan) -> QueryTick:
-        """Whose node makes the rows of a feed."""
+        """Return the tick of the query whose node produces the rows of a feed."""
         return self if feed.query is None else self.others[feed.query]
 
     def _reports_for_feed(self, feed: FeedPlan) -> Sequence[FeedReport]:
@@ -326,10 +332,10 @@ class QueryTick:
             self.accounted.add_reused_node()
 
     def result(self) -> tuple[QueryState, QueryResult]:
-        """The query's next state, and what there is to say of the tick; all nodes are settled.
+        """Return the query's next state and its result of the tick. All nodes must be settled.
 
         Raises:
-            EngineError: a promise is broken (see `monotony`).
+            EngineError: an invariant is violated; see `invariants`.
         """
         before = self._previous_node_state(len(self.query.nodes) - 1).emitted
         emitted, held = self.nodes[-1].emitted, self.held()
@@ -378,14 +384,14 @@ class QueryTick:
         )
 
     def traffic(self) -> Iterator[tuple[str, tuple[Traffic, ...]]]:
-        """With the store, of the tasks of each node."""
+        """Yield the store traffic of the tasks of each node."""
         for number, reports in self._reports.items():
             told = tuple(report.traffic for report in reports if report.traffic is not None)
             if told:
                 yield f"{self.query.name}/{number}", told
 
     def held(self) -> dict[str, int]:
-        """The rows that are kept after the tick, per alias; of inputs of rows that others make, too."""
+        """Return the number of retained rows per alias, including inputs that another query reads."""
         held = {
             side.name: node.arrangements[side.name].retained
             for side in self.query.accounted
@@ -399,7 +405,7 @@ class QueryTick:
         return held
 
     def _list_shared_inputs(self) -> Iterator[tuple[str, QueryTick, str]]:
-        """The inputs that others account for: alias, who does, alias there."""
+        """Yield the inputs that other queries account for: alias, that query's tick, alias there."""
         for own, query, there in self.query.shared_inputs:
             maker = self.others[query]
             if there in maker.accounted.counts:
@@ -412,7 +418,7 @@ class QueryTick:
         return add_shared_inputs(self.query, self.inputs, told)
 
     def _collect_lateness(self) -> list[tuple[str, Mapping[str, LateBy]]]:
-        """How late the tick's rows were: per alias, of each report."""
+        """Collect how late the tick's rows were: pairs of alias and lateness, one per report."""
         late_rows: list[tuple[str, Mapping[str, LateBy]]] = []
         for report in self.reports:
             name, _, alias = report.arrangement.rpartition("/")
@@ -429,7 +435,7 @@ class QueryTick:
         return self.before.nodes[number] if self.before.nodes else NodeState()
 
     def _watermarks(self, node: NodePlan, *, less_lateness: bool) -> dict[str, Watermark]:
-        """Of the keys of all sides: of inputs, or as put out by the node beneath."""
+        """Return the watermarks of all sides: those of inputs, or those that the input node emitted."""
         watermarks: dict[str, Watermark] = {}
         for side in node.sides:
             if side.feed is not None:
@@ -457,7 +463,7 @@ class QueryTick:
         )
 
     def _brought(self, side: SidePlan) -> Sequence[IngestReport | FeedReport]:
-        """What the tick brought for a side."""
+        """Return the reports of the rows that the tick brought for a side."""
         name = f"{self.query.name}/{side.name}"
         brought: list[IngestReport | FeedReport] = [r for r in self.reports if r.arrangement == name]
         for feed in side.feeds:
@@ -477,12 +483,12 @@ class QueryTick:
         return [run for report in self._brought(own) for run in report.copies.get(side.name, ())]
 
     def _contents(self, side: SidePlan) -> Sequence[LiveRun]:
-        """The rows that another query has kept before this one came, and which come to it now."""
+        """Return rows that a producer retained before this query existed and that arrive now."""
         by = side.kept_by if self.begins and side.copy_of is None else None
         return () if by is None else self._find_producer_arrangement(by).runs
 
     def _shared_run_writer(self, side: SidePlan) -> str | None:
-        """The side of the job whose ingest writes the runs of this one, where several keep them."""
+        """Return the side whose ingest writes the runs that this side shares; None if none."""
         tasks = (task for shape in self.shapes for task in shape.sides if task.name == side.name)
         return next((task.shared.arrangement for task in tasks if task.shared is not None), None)
 

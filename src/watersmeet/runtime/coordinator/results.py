@@ -75,8 +75,12 @@ def sum_lateness(
     late: Sequence[tuple[str, Mapping[str, LateBy]]],
     query: QueryPlan,
 ) -> dict[str, dict[str, LateBy]]:
-    """How late the rows were that were late since the job's start, per alias and column; ``late``: in this
-    tick, by alias."""
+    """Sum up how late the late rows since the job's start were, per alias and column.
+
+    Args:
+        before: the sums before this tick.
+        late: the lateness in this tick, by alias.
+    """
     totals = {
         side.name: sum_by_column(
             [before.get(side.name, {}), *(late_by for alias, late_by in late if alias == side.name)]
@@ -89,7 +93,7 @@ def sum_lateness(
 def add_counts(
     before: Mapping[str, Mapping[str, int]], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """The counts of a tick on top of those before, per alias."""
+    """Add the counts of a tick to the counts before it, per alias."""
     total = {alias: dict(rows) for alias, rows in before.items()}
     for alias, rows in counts.items():
         total[alias] = sum_counts([total.get(alias, {}), rows])
@@ -97,7 +101,7 @@ def add_counts(
 
 
 def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The numbers of all parts, added up by what they count."""
+    """Sum the numbers of all parts, per name of the count."""
     sums: dict[str, int] = {}
     for what, number in (item for part in parts for item in part.items()):
         sums[what] = sums.get(what, 0) + number
@@ -106,12 +110,12 @@ def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What a tick read, per source.
+    """Rows that a tick read, per source.
 
     Attributes:
-        rows: of all sources, how many. Rows count once however many branches take them, broken records and
-            rows that are no part of a branch's stream, too.
-        broken, far_ahead, rounded: of the sources that had such rows.
+        rows: the number of rows, for all sources. A row counts once, however many branches read it;
+            broken records and rows that belong to no branch's stream count, too.
+        broken, far_ahead, rounded: for the sources that had such rows.
     """
 
     rows: dict[str, int]
@@ -181,7 +185,7 @@ def find_branches(plan: JobPlan) -> dict[str, tuple[str, int]]:
 
 
 def find_broken_reporters(plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]]) -> frozenset[str]:
-    """Return of each table one arrangement: that whose tasks write records down that are no rows."""
+    """Choose one arrangement per table whose tasks record the records that do not parse."""
     tellers: dict[str, str] = {}
     for query in plan.queries:
         for node in (*query.every(SnapshotPlan), *query.every(UpsertPlan)):
@@ -192,7 +196,7 @@ def find_broken_reporters(plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape
 
 
 def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:
-    """What became of the rows that a tick brought, but for those that are kept, per alias."""
+    """Count the outcomes of the rows that a tick brought, except retained rows, per alias."""
     counts: dict[str, dict[str, int]] = {side.name: {} for side in query.alone.accounted}
     for report in reports:
         name, _, alias = report.arrangement.rpartition("/")
@@ -204,7 +208,7 @@ def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str
 
 
 def compute_min_times_out(reports: Iterable[NodeReport]) -> dict[str, int]:
-    """Per watermark key the least time of the rows that left a node."""
+    """Compute the least time of the rows that a node emitted, per watermark key."""
     least: dict[str, int] = {}
     for key, time in (item for report in reports for item in report.least_out.items()):
         lower_min(least, key, time)
@@ -212,7 +216,7 @@ def compute_min_times_out(reports: Iterable[NodeReport]) -> dict[str, int]:
 
 
 def count_unknown_padded(reports_of_nodes: Iterable[Iterable[NodeReport]]) -> int:
-    """Rows of padded sides, joined ones too, that left in a tick and may have had a partner."""
+    """Count emitted rows of padded sides, joined ones too, that may have had a match."""
     sides = (side for reports in reports_of_nodes for report in reports for side in report.sides)
     return sum(side.counts.get("unknown", 0) for side in sides)
 
@@ -224,20 +228,30 @@ INGEST, DRIVER = "ingest", "driver"
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Of one query and tick. ``risen_watermarks``: output watermarks that rose; ``output_watermarks``,
-    ``input_watermarks``: all of them per key; ``raise_late_thresholds``: likewise, rows of the tick below
-    were late; ``state``: retained rows per alias; ``counts``: of this tick,
-    per alias (see `runtime.tasks.ingest` and matched, padded, released_unmatched, retained); ``account``: the
-    same, since the start of the job;
-    ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
-    partitions that hold its watermark back; ``idle``: the aliases of which all partitions are idle;
-    ``find_regressive_advances``: explicit advances that were below their watermarks (see `Options.lenient`);
-    ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
-    columns that the query keeps). ``shed_joined``: rows that joins made for others and that were shed,
-    since the start, by the inputs that are joined in them; ``newly_shed_joined``: in this tick. ``heavy``:
-    the heaviest keys of what is kept, per side that has some; ``split``: the keys that all tasks shared in
-    this tick, per side that tells of them.
-    ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
+    """Result of one query in one tick.
+
+    Attributes:
+        risen_watermarks: the output watermarks that rose.
+        output_watermarks, input_watermarks: all watermarks, per key.
+        late_below: the late thresholds per key; rows of the tick below them were late.
+        state: retained rows per alias.
+        counts: outcomes of rows in this tick, per alias (see `runtime.tasks.ingest`, and matched,
+            padded, released_unmatched, retained).
+        account: outcomes of rows since the start of the job, per alias.
+        late: how late the late rows since the start were, per alias and column.
+        holding: per alias, the silent partitions that hold back its watermark.
+        idle: the aliases with only idle partitions.
+        advances_back: explicit advances below their watermarks (see `Options.lenient`).
+        missing_deletes: some of the rows to delete that did not exist, as (alias, JSON of the columns
+            that the query retains).
+        shed_joined: the number of shed rows that joins produced for other nodes, since the start, by
+            the inputs joined in them.
+        newly_shed_joined: the number of such rows shed in this tick.
+        heavy: the heaviest keys of the retained rows, per side that has any.
+        split: the keys that all tasks shared in this tick, per side that reports any.
+        rows_out: rows written to the sink in this tick.
+        total_rows_out: rows written to the sink since the start.
+    """
 
     risen_watermarks: Mapping[str, Watermark]
     output_watermarks: Mapping[str, Watermark]
@@ -263,17 +277,24 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class TickResult:
-    """``rows_in``: rows read in this tick, per source; ``broken``: those of them that did not parse,
-    ``far_ahead``: those with a time too far ahead, ``rounded``: those with decimals that were rounded, of
-    sources that had some; see `RowsRead`. ``held``: the
-    sources that are not to be read in the next one. ``tasks``: per query in how many tasks its nodes were
-    run, the most of them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's.
-    ``traffic``: with the store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its
-    tasks; what is done behind the back of a tick counts to the next one. Empty where nobody counts. ``read``:
-    per source and part of it (``files``, or a topic's partition) how far it was read by then: of files the
-    number of Spark's lists of them, of a partition the offset behind the last record. ``began``: of parts of
-    which this tick read the first, or went on elsewhere than reading had ended, where that was. Both empty
-    where nobody knows. ``seconds``: how long its parts took, on Spark."""
+    """Result of a tick.
+
+    Attributes:
+        rows_in: rows read in this tick, per source.
+        broken: those of them that did not parse, for sources that had any; see `RowsRead`.
+        far_ahead: those with a time too far ahead, for sources that had any.
+        rounded: those with rounded decimals, for sources that had any.
+        held: the sources that the next tick does not read.
+        tasks: per query, the maximum number of tasks of its nodes; 0 if the driver ran all of them.
+            Empty without Spark tasks.
+        traffic: store traffic of each task, per step (`INGEST`, ``query/number`` of a node, `DRIVER`);
+            work in the background of a tick counts for the next tick. Empty if nothing counts it.
+        read: the read progress, per source and part of it (``files``, or a partition of a topic): for
+            files the number of Spark's listings, for a partition the offset after the last record.
+        began: the start position of parts that this tick read for the first time, or resumed elsewhere
+            than where reading had ended. Like ``read``, it is empty if unknown.
+        seconds: how long the phases of the tick took, on Spark.
+    """
 
     tick: int
     clock_us: int
@@ -292,14 +313,16 @@ class TickResult:
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def measured(self) -> dict[str, dict[str, MeasuredSide]]:
-        """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is
-        asked for."""
+        """Measure the retained rows and arrival rates of each side, per query.
+
+        The method reads the state on each call.
+        """
         if self.state is None:
             return {}
         return {name: measured_sides(self.state, query) for name, query in self.state.queries.items()}
 
     def partitions(self) -> dict[str, dict[str, list[Mapping[str, PartitionState]]]]:
-        """Per query, input that it reads itself and branch the partitions that are known, by name."""
+        """Return the known partitions by name, per query, input that it reads itself, and branch."""
         queries = {} if self.state is None else self.state.queries
         return {
             name: {
@@ -310,5 +333,5 @@ class TickResult:
 
 
 def count_shed_rows(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Of counts or an account, the rows that were shed per alias, where there are any."""
+    """Select the numbers of shed rows from counts or an account, per alias that has any."""
     return {alias: of["shed"] for alias, of in counts.items() if of.get("shed")}

@@ -31,11 +31,14 @@ MIN_IMPROVEMENT = 2
 def next_index(
     layout: RunLayout, index: str | None, before: Mapping[str, float], reports: Iterable[SideReport]
 ) -> tuple[str | None, dict[str, float]]:
-    """(what the next runs are sorted by, what is remembered of the candidates).
+    """Choose the index that sorts the next runs.
 
     Args:
-        index: by what this tick's were.
-        before: what was remembered: it counts half as much as this tick's.
+        index: the index of this tick's runs.
+        before: the remembered numbers of candidates; they count half as much as those of this tick.
+
+    Returns:
+        The index and the numbers of candidates to remember.
     """
     if len(layout.indexes) < 2:
         return None, {}
@@ -75,7 +78,7 @@ class PreviousSide:
 def build_next_arrangement(
     work: SideWork, reports: Sequence[SideReport], side: PreviousSide, store: Store, tick: int
 ) -> Arrangement:
-    """What the side keeps after the tick."""
+    """Build the arrangement of the side after the tick."""
     merged_away = work.list_merged_runs()
     old = [] if work.replaced else [live for live in work.runs if live.run.name not in merged_away]
     old += [LiveRun(run=live.run) for live in work.taken_over]
@@ -156,7 +159,10 @@ def _run_tick(live: LiveRun) -> int:
 
 
 def _check_merged(title: str, work: SideWork, merged_away: set[str], reports: Sequence[SideReport]) -> None:
-    """Merged runs hold, or stand for, the rows that the runs before them did, less those released."""
+    """Check the row counts of merged runs against those of their inputs, less released rows.
+
+    Merged runs contain, or stand for, the rows of the runs before.
+    """
     if not (merged_away or work.taken_over or any(report.merged for report in reports)):
         return
     stand_for = {live.run.name for live in work.runs if live.run.stands_for is not None}
@@ -193,7 +199,7 @@ def _unite_marks(
 
 
 class FeedReports:
-    """Of the settled nodes of one query."""
+    """Feed reports of the settled nodes of one query."""
 
     def __init__(self) -> None:
         self._by_node: dict[int, list[FeedReport]] = {}
@@ -201,7 +207,7 @@ class FeedReports:
         self._abroad: dict[int, list[list[FeedReport]]] = {}
 
     def take(self, number: int, reports: Sequence[NodeReport]) -> None:
-        """What the tasks of node ``number`` told."""
+        """Store the reports of the tasks of node ``number``."""
         self._by_node[number] = [report.fed for report in reports if report.fed is not None]
         by_path = zip(*(report.fed_by_path for report in reports), strict=True)
         self._by_path[number] = [list(reports_of_path) for reports_of_path in by_path]
@@ -209,11 +215,11 @@ class FeedReports:
         self._abroad[number] = [list(reports_of_place) for reports_of_place in abroad]
 
     def by(self, number: int) -> Sequence[FeedReport]:
-        """For the node above node ``number``."""
+        """Return the reports of node ``number`` for its parent node."""
         return self._by_node[number]
 
     def to(self, feed: FeedPlan) -> Sequence[FeedReport]:
-        """By a feed from one of the nodes."""
+        """Return the reports for a feed from one of the nodes."""
         if feed.query is not None:
             of_place = self._abroad[feed.node]
             return of_place[feed.place] if of_place else []
@@ -230,7 +236,12 @@ def update_arrival_rates(
     new: Sequence[Run],
     watermarks: Mapping[str, Watermark],
 ) -> dict[str, Pace]:
-    """Per event time, after a tick that brought the runs ``new``. ``watermarks``: that come in."""
+    """Update the arrival rate per event time after a tick.
+
+    Args:
+        new: the runs that the tick brought.
+        watermarks: the incoming watermarks.
+    """
     rows = sum(run.rows for run in new)
     return {
         column: before.get(column, Pace()).moved(
@@ -253,8 +264,13 @@ def update_arrival_rates(
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a side is told of ``others`` that keep the same runs, as of the last tick. ``merges``: it is the
-    one that merges what all of them have. ``incomplete``: runs without some column of another side."""
+    """Facts for a side about other sides that retain the same runs, as of the last tick.
+
+    Args:
+        others: the arrangements of the other sides.
+        merges: True for the one side that merges the shared runs.
+        incomplete: runs that lack a column of another side.
+    """
 
     others: tuple[Arrangement, ...]
     merges: bool
@@ -286,7 +302,7 @@ class Sharing:
         work.shared_merges = [*choose_merges(of_all), *choose_merges(of_none)]
 
     def _adopt_merged_runs(self, runs: Sequence[LiveRun]) -> list[LiveRun]:
-        """What others merged in the last tick of a side's runs."""
+        """Return the runs that other sides merged in the last tick from runs of this side."""
         held = {live.run.name for live in runs}
         merged: dict[str, LiveRun] = {}
         for other in self.others:
@@ -300,8 +316,11 @@ class Sharing:
 def build_sharing(
     shapes: Mapping[str, Sequence[NodeShape]], manifest: Manifest | None, incomplete: Collection[str]
 ) -> dict[str, Sharing]:
-    """Per side that keeps runs with others, as ``query/alias``. Of those that share runs the one with most
-    rows merges: what the others retain is among its own, as a rule."""
+    """Build the `Sharing` of each side that retains runs with others, as ``query/alias``.
+
+    Of the sides that share runs, the one with the most rows merges: the rows that the others retain are
+    usually among its own.
+    """
     members: dict[str, list[str]] = {}
     arrangements: dict[str, Arrangement] = {}
     for name, nodes in shapes.items():
@@ -327,11 +346,12 @@ def incomplete_runs(
     store: Store,
     before: Manifest | None = None,
 ) -> frozenset[str]:
-    """Stored runs of shared sides that lack a column which another of those sides keeps. Cost: of each object
-    one run is read, whose columns its other sections have, too.
+    """Find stored runs of shared sides that lack a column which another of those sides retains.
+
+    Cost: reads one run per object; the other sections of the object have the same columns.
 
     Args:
-        before: only those that came since.
+        before: restrict the result to runs that are newer than this manifest.
     """
     old = set() if before is None else {live.run.name for live in before.runs()}
     lack, incomplete = dict[tuple[str, str], bool](), set[str]()

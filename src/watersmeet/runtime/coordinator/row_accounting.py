@@ -13,12 +13,17 @@ from watersmeet.runtime.messages.reports import FeedReport, NodeReport, PadFile
 
 @dataclass
 class RowAccounting:
-    """``counts``: what became of rows, per alias of an input that is accounted for. ``rows_out``: of the node
-    that settled last; ``compute_min_times_out``: per node the least time of its rows, per watermark key.
-    ``missing``:
-    deletes of rows that were not there, by alias. ``aside``: files of late rows of stages, and of shed rows,
-    per alias; ``broken``: files of records of tables that are no rows, per source. ``shed_joined``: how many
-    rows that joins made for others were shed, by the titles of those sides: they are no input's.
+    """Row accounting of one query in a tick.
+
+    Args:
+        counts: outcomes of rows, per alias of an input that the query accounts for.
+        rows_out: rows emitted by the node that settled last.
+        least_out: per node, the least time of its rows, per watermark key.
+        missing: deletes of rows that did not exist, by alias.
+        aside: side output files of late rows of stages and of shed rows, per alias.
+        broken: files of records of tables that do not parse as rows, per source.
+        shed_joined: the number of shed rows that joins produced for other nodes, by the titles of those
+            sides; they belong to no input.
     """
 
     counts: dict[str, dict[str, int]]
@@ -31,18 +36,21 @@ class RowAccounting:
     shed_joined: dict[str, int] = field(default_factory=dict)
 
     def add(self, alias: str, counts: Mapping[str, int]) -> None:
-        """Rows on their way from join to join are no input's, and are not counted."""
+        """Add counts to an alias.
+
+        Rows between two joins belong to no input and are not counted.
+        """
         counted = self.counts.get(alias)
         if counted is not None:
             for what, rows in counts.items():
                 counted[what] = counted.get(what, 0) + rows
 
     def set_aside(self, alias: str, files: Iterable[PadFile]) -> None:
-        """Rows for a side output."""
+        """Add side output files of an alias."""
         self.aside.setdefault(alias, []).extend(files)
 
     def add_shed_rows(self, node: NodePlan, shed: Mapping[str, Shed]) -> None:
-        """What the sides of a node have shed, by their names."""
+        """Add the rows that the sides of a node have shed, by the names of the sides."""
         for side in node.sides:
             if side.name not in shed:
                 continue
@@ -54,8 +62,12 @@ class RowAccounting:
                 self.shed_joined[side.title] = self.shed_joined.get(side.title, 0) + rows
 
     def take(self, node: NodePlan, reports: Sequence[NodeReport], rows_out: int | None) -> None:
-        """What the tasks of a node told. ``rows_out``: how many rows went to the sink, where these are not
-        the ones that left the tasks."""
+        """Add the reports of a node's tasks.
+
+        Args:
+            rows_out: the number of rows written to the sink, if it differs from the rows that the tasks
+                emitted.
+        """
         for place, side in enumerate(node.sides):
             for report in (of_node.sides[place] for of_node in reports):
                 self.add(side.name, report.counts)
@@ -73,16 +85,20 @@ class RowAccounting:
         ]
 
     def add_reused_node(self) -> None:
-        """A node in whose place another one is run."""
+        """Add an empty entry for a node that is not run because another node replaces it."""
         self.least_out.append({})
 
     def add_feed_reports(self, alias: str, reports: Iterable[FeedReport]) -> None:
-        """What nodes beneath wrote for an input."""
+        """Add what input nodes wrote for an input: counts and side output files."""
         for report in reports:
             self.add(alias, report.counts)
             self.set_aside(alias, report.aside)
 
     def copy_producer_counts(self, alias: str, maker: RowAccounting, there: str) -> None:
-        """An input for which another query accounts, under the alias ``there``."""
+        """Copy the counts and missing deletes of an input that another query accounts for.
+
+        Args:
+            there: the alias of the input in that query.
+        """
         self.counts[alias] = dict(maker.counts[there])
         self.missing += [(alias, row) for name, row in maker.missing if name == there]

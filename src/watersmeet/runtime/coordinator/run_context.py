@@ -54,16 +54,16 @@ class TickSettings:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all ticks of one run share.
+    """Data that all ticks of one run share.
 
     Args:
-        shapes: per query, of its nodes.
+        shapes: the shapes of the nodes, per query.
         inputs: the watermarks of the inputs, between two ticks.
-        tables: those that rows meet as of their tick.
-        snapshots: those that are compared with what they held before.
-        names_of_queries: fields of a manifest by which it knows the queries.
-        most_gone: per ``query/side`` how many bytes of deleted rows may be left in files.
-        tells_broken: the arrangements of which records that do not parse are wanted.
+        tables: the tables with which rows join as of their tick.
+        snapshots: the tables that are compared with their previous contents.
+        names_of_queries: fields of a manifest that identify its queries.
+        most_gone: maximum bytes of deleted rows in files, per ``query/side``.
+        tells_broken: the arrangements that report records that do not parse.
     """
 
     plan: JobPlan

@@ -27,7 +27,7 @@ from watersmeet.watermark.tracker import BranchRules
 def job_shapes(
     plan: JobPlan, schemas: Mapping[str, pa.Schema], *, zoned: bool
 ) -> dict[str, tuple[NodeShape, ...]]:
-    """The nodes of each query; see `node_shapes`."""
+    """Build the shapes of the nodes of each query; see `node_shapes`."""
     shared: dict[str, SideShape] = {}
     shapes: dict[str, list[NodeShape]] = {}
     for query in plan.queries:
@@ -43,21 +43,23 @@ def node_shapes(
     *,
     zoned: bool,
 ) -> list[NodeShape]:
-    """The nodes of ``query``, in order.
+    """Build the shapes of the nodes of ``query``, in order.
 
     Args:
-        schemas: per ``query/alias`` of an input or table the kept columns in native types; of one that only
-            stages feed, as far as their types are declared.
-        shared: of sides before these, as ``query/alias``, that have runs written for others; own ones are
-            added.
-        others: the nodes of queries before, which are told what of their rows goes to this one.
-        zoned: the engine's TIMESTAMPs carry UTC, which tells them from those without a zone.
+        schemas: per ``query/alias`` of an input or table, the stored columns in native types; for an
+            input that only stages feed, only the columns whose types are declared.
+        shared: shapes of earlier sides, as ``query/alias``, whose runs are written for several sides;
+            the function adds the sides of this query.
+        others: the shapes of earlier queries; the function adds to them which of their rows feed this
+            query.
+        zoned: True if the engine's TIMESTAMPs carry UTC, which distinguishes them from TIMESTAMPs
+            without a zone.
     """
     shapes: list[NodeShape] = []
     origins = origins_of(query.alone.nodes)
 
     def beneath(feed: FeedPlan) -> list[NodeShape]:
-        """The nodes among which that is whose rows a feed brings."""
+        """Return the shapes of the query whose node produces the rows of a feed."""
         return shapes if feed.query is None or others is None else others[feed.query]
 
     of_inputs: dict[str, pa.Schema] = {}
@@ -98,7 +100,7 @@ def node_shapes(
 
 
 def _add_feed(shape: NodeShape, plan: FeedPlan, feed: FeedShape) -> NodeShape:
-    """A node that is told where its rows go."""
+    """Return the node with a feed added: a destination of its rows."""
     if plan.query is not None:
         assert len(shape.abroad) == plan.place
         return replace(shape, abroad=(*shape.abroad, feed))
@@ -108,14 +110,14 @@ def _add_feed(shape: NodeShape, plan: FeedPlan, feed: FeedShape) -> NodeShape:
 
 
 def _find_stored_origins(kept_by: Producer, nodes: Sequence[NodeShape]) -> Origins:
-    """Of a side that goes by another query's arrangement: as that is stored."""
+    """Return the origins of a side that uses another query's arrangement, as stored there."""
     sides = {shape.name: shape for shape in nodes[kept_by.node].sides}
     stored = {column.name: column for column in sides[kept_by.side].layout.columns}
     return {own: Origin(stored[there].origin, stored[there].text) for own, there in kept_by.names}
 
 
 def _build_passthrough_origins(side: SidePlan) -> Origins:
-    """Of rows of another query that go out as they come: nobody stores them."""
+    """Build the origins of another query's rows that are emitted unchanged and never stored."""
     return {name: Origin(digest_of(["taken", name]), name) for name in side.kept}
 
 
@@ -126,7 +128,10 @@ def _schema(
     beneath: Callable[[FeedPlan], Sequence[NodeShape]],
     zoned: bool,
 ) -> pa.Schema:
-    """The kept columns of a side, in native types: an engine's where it gives one, else as they come."""
+    """Build the schema of a side's stored columns, in native types.
+
+    The engine declares some types; the rows of feeds define the others.
+    """
     fed = [_fed_schema(feed, beneath(feed)[feed.node].row_schema, zoned) for feed in side.feeds]
     if side.feed is not None:
         return fed[0]
@@ -139,7 +144,7 @@ def _schema(
 
 
 def _fed_schema(feed: FeedPlan, rows: pa.Schema, zoned: bool) -> pa.Schema:
-    """Columns of a node's rows, and those that are computed of them, as a side has them."""
+    """Build the schema of a feed's copied and computed columns, with the side's names."""
     if feed.renamed:
         rows = pa.schema([rows.field(there).with_name(own) for own, there in feed.renamed])
     fields = [rows.field(column).with_name(name) for name, column in feed.copied]
@@ -150,7 +155,14 @@ def _fed_schema(feed: FeedPlan, rows: pa.Schema, zoned: bool) -> pa.Schema:
 
 
 def _check_planned_types(rows: pa.Schema, feed: FeedPlan) -> pa.Schema:
-    """The schema of a node's rows, which has to be of the types by which ``feed`` was planned."""
+    """Check a node's row types against those for which ``feed`` was planned.
+
+    Returns:
+        The schema of the rows, unchanged.
+
+    Raises:
+        EngineError: a column has another type.
+    """
     for tree, _ in feed.computed_exact:
         for name, type_ in columns_of(tree).items():
             if not fits(rows.field(name).type, type_):
@@ -236,7 +248,7 @@ def _side_shape(
 
 
 def _widen_for_sharers(own: SideShape, plan: SidePlan, schema: pa.Schema) -> SideShape:
-    """The same side with the columns that others keep of its rows."""
+    """Return the side with the columns that other sides store of its rows."""
     columns = tuple(StoredColumn(other.name, other.origin, other.text) for other in plan.of_others)
     fields = [schema.field(other.name) for other in plan.of_others]
     return replace(
@@ -247,7 +259,10 @@ def _widen_for_sharers(own: SideShape, plan: SidePlan, schema: pa.Schema) -> Sid
 
 
 def _share_runs(own: SideShape, of_all: SideShape) -> SideShape:
-    """The side with what others have written of its rows, if that has its columns as its engine made them."""
+    """Return the side with the shared runs that others wrote of its rows.
+
+    Returns the side unchanged if the shared runs lack a column of it in the type that its engine made.
+    """
     kinds = {column.origin: of_all.schema.field(column.name).type for column in of_all.layout.columns}
     fit = all(kinds.get(c.origin) == own.schema.field(c.name).type for c in own.layout.columns)
     return replace(own, shared=of_all) if fit else own
@@ -258,7 +273,7 @@ def find_null_column(name: str, origin: Origin) -> StoredColumn:
 
 
 def tracker_rules(query: QueryPlan) -> dict[str, list[BranchRules]]:
-    """Per alias, per branch: what its watermarks are made by."""
+    """Return how watermarks are computed, per alias and branch."""
     return {
         side.name: [_branch_rules(query, side, branch) for branch in side.branches] for side in query.sides
     }

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def producer_state(query: QueryPlan, number: int) -> ReusedNodeState | None:
-    """Of node ``number``; None: it keeps its rows itself."""
+    """Return the producer of node ``number``; None if the node retains its rows itself."""
     for taken in query.taken:
         for node in taken.nodes:
             if node.number == number:
@@ -34,7 +34,11 @@ def producer_state(query: QueryPlan, number: int) -> ReusedNodeState | None:
 def side_producers(
     node: NodePlan, shapes: Callable[[str], Sequence[NodeShape]]
 ) -> dict[str, SharedSideState]:
-    """Per side of a node that another query keeps. ``shapes``: the nodes of a query by name."""
+    """Return the producer of each side of a node whose rows another query retains.
+
+    Args:
+        shapes: returns the shapes of the nodes of a query, by name.
+    """
     return {
         side.name: SharedSideState(
             query=by.query,
@@ -50,8 +54,12 @@ def side_producers(
 def add_shared_inputs(
     query: QueryPlan, own: Mapping[str, T], told: Mapping[str, Mapping[str, T]]
 ) -> dict[str, T]:
-    """What is said per alias of a query's inputs, with those that others read for it, in the query's order.
-    ``told``: of the queries before."""
+    """Add the values of inputs that other queries read for this one, in the query's order.
+
+    Args:
+        own: the values of the query's own inputs, per alias.
+        told: the values of the earlier queries.
+    """
     elsewhere = query.shared_inputs
     if not elsewhere:
         return dict(own)
@@ -65,7 +73,11 @@ def add_shared_inputs(
 def values_by_query(
     queries: Sequence[QueryPlan], told_of: Callable[[QueryPlan], Mapping[str, T]]
 ) -> dict[str, dict[str, T]]:
-    """The same of all queries of a job, by name. ``told_of``: one, of the inputs that it reads itself."""
+    """Compute the values of all queries of a job, by query name and alias.
+
+    Args:
+        told_of: returns the values of the inputs that a query reads itself.
+    """
     told: dict[str, dict[str, T]] = {}
     for query in queries:
         told[query.name] = add_shared_inputs(query, told_of(query), told)
@@ -75,7 +87,12 @@ def values_by_query(
 def add_shared_advances(
     query: QueryPlan, own: tuple[RegressiveAdvance, ...], told: Mapping[str, tuple[RegressiveAdvance, ...]]
 ) -> tuple[RegressiveAdvance, ...]:
-    """The same of advances that went back."""
+    """Add the regressive advances of inputs that other queries read for this one, sorted by key.
+
+    Args:
+        own: the regressive advances of the query's own inputs.
+        told: those of the earlier queries.
+    """
     advances = {advance.key: advance for advance in own}
     for taken in query.taken:
         names = {there: alias for alias, there in taken.aliases}
@@ -87,20 +104,20 @@ def add_shared_advances(
 
 
 def rename_watermarks(feed: FeedPlan, emitted: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
-    """The output watermarks of a node beneath, by the keys of the query that takes its rows."""
+    """Rename the output watermarks of an input node to the keys of the consumer query."""
     if feed.query is None:
         return emitted
     return {own: emitted[there] for own, there in feed.event_times if there in emitted}
 
 
 def rename_key(key: str, aliases: Mapping[str, str]) -> str | None:
-    """A watermark key ``alias.column`` by another alias; None: it is of none of ``aliases``."""
+    """Replace the alias of a watermark key ``alias.column``; return None for an unknown alias."""
     alias = max((name for name in aliases if key.startswith(f"{name}.")), key=len, default=None)
     return None if alias is None else f"{aliases[alias]}{key.removeprefix(alias)}"
 
 
 def rename_keys_to_own(watermarks: Mapping[str, Watermark], home: ReusedNodeState) -> dict[str, Watermark]:
-    """Per watermark key of a query whose inputs another one read, what that one has for it."""
+    """Rename a producer's watermarks to the consumer's keys; drop those without one."""
     names = {there: alias for alias, there in home.aliases.items()}
     keys = {key: rename_key(key, names) for key in watermarks}
     return {own: watermarks[key] for key, own in keys.items() if own is not None}
@@ -117,7 +134,7 @@ def side_home(manifest: Manifest, query: str, number: int, side: str = "") -> tu
 
 
 def home_of(manifest: Manifest, home: ReusedNodeState) -> ReusedNodeState:
-    """Return where a node is kept in the end: a node may rest, too, beneath one of which others take rows."""
+    """Return the node that retains the rows; a producer may itself reuse another query's rows."""
     further = manifest.queries[home.query].nodes[home.node].elsewhere
     if further is None:
         return home

@@ -35,10 +35,10 @@ from watersmeet.state.stored_record import StoredRecord
 
 
 class TableReader(Protocol):
-    """How an engine reads a table."""
+    """Interface by which an engine reads a table."""
 
     def version(self) -> str | None:
-        """By what its content is known without reading it: other content, another text. None: by nothing."""
+        """Return a text that changes with the contents, found without reading them; None if unknown."""
 
     def read(self, side: SideShape, store: Store, tick: int, placing: PlaceHashes | None) -> list[Run]:
         """Copy the table as it is now."""
@@ -52,8 +52,10 @@ class TableWriter:
         self._writer = SideWriter(side, store, tick, placing=placing)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """The kept columns in native types, and `FLAG`, where some rows can match nothing: those are left
-        out."""
+        """Add rows: the stored columns in native types, and `FLAG`.
+
+        Rows that cannot match anything are left out.
+        """
         flags = compute_flags(rows, self._side.not_null)
         if (flags != FLAG_CANDIDATE).any():
             rows = rows.filter(pa.array(flags == FLAG_CANDIDATE))
@@ -66,14 +68,21 @@ class TableWriter:
 
 
 class Tables:
-    """Of one driver. ``readers``: per ``query/alias``."""
+    """Table copies of one driver.
+
+    Args:
+        readers: the reader per ``query/alias``.
+    """
 
     def __init__(self, readers: Mapping[str, TableReader]) -> None:
         self._readers = readers
         self._decided: dict[tuple[int, int], TableCopy] = {}
 
     def repeat(self, store: Store, tick: int) -> None:
-        """``tick`` was begun by an earlier run, which may have put rows out: they meet what they met then."""
+        """Load the table copies that an earlier run used in ``tick``.
+
+        That run may have published rows, so the rows of the repeated tick join with the same copies.
+        """
         for name in store.names("work"):
             if name.startswith(f"work/{tick}-") and not name.endswith(SNAPSHOTS):
                 table = read_work(store, name).table
@@ -84,7 +93,7 @@ class Tables:
                     self._decided[int(query), int(node)] = table
 
     def committed(self) -> None:
-        """A tick is done: nobody repeats it."""
+        """Forget the copies of the committed tick: no run repeats it."""
         self._decided = {}
 
     def as_of(
@@ -97,12 +106,12 @@ class Tables:
         clock_us: int,
         read: Callable[[TableReader], list[Run]],
     ) -> TableCopy | None:
-        """The copy that the tick's rows meet: ``before``, that of the last tick, or a new one.
+        """Return the copy that the tick's rows join with: ``before`` of the last tick, or a new one.
 
         Args:
             arrangement: ``query/alias`` of the table.
-            place: numbers of query and node.
-            work: of the node; without rows to be looked up, nothing is read.
+            place: the numbers of query and node.
+            work: the work of the node; the table is not read if it has no rows to look up.
             read: reads the table.
         """
         if place in self._decided:
@@ -133,10 +142,10 @@ class Tables:
 
 
 class SnapshotReader(Protocol):
-    """How an engine reads a table that is compared."""
+    """Interface by which an engine reads a table that is compared with its previous contents."""
 
     def version(self) -> str | None:
-        """By what its content is known without reading it: other content, another text. None: by nothing."""
+        """Return a text that changes with the contents, found without reading them; None if unknown."""
 
     def read(
         self, sides: Sequence[SideShape], store: Store, tick: int, placing: PlaceHashes | None
@@ -170,7 +179,12 @@ class _SnapshotSide:
 
 
 class Snapshots:
-    """Of one driver. ``readers``: per source; ``shapes``: per query, of its nodes."""
+    """Tables of one driver that are compared with their previous contents.
+
+    Args:
+        readers: the reader per source.
+        shapes: the shapes of the nodes, per query.
+    """
 
     def __init__(
         self, readers: Mapping[str, SnapshotReader], plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]]
@@ -189,8 +203,11 @@ class Snapshots:
         ]
 
     def repeat(self, store: Store, tick: int, settings: str) -> None:
-        """``tick`` was begun by an earlier run, which may have put rows out: it compares what that one read,
-        if that was set in the same way. If it was not, nothing is out."""
+        """Load the contents that an earlier run read in ``tick``, if that run had the same settings.
+
+        That run may have published rows, so the repeated tick compares the same contents. If the settings
+        differ, nothing is published.
+        """
         for name in _list_snapshot_files(store, tick):
             told = _ReadInTick.model_validate_json(verify_checksum(name, bytes(store.read(name))))
             if told.settings != settings:
@@ -201,11 +218,11 @@ class Snapshots:
             self._decided = told.taken
 
     def committed(self) -> None:
-        """A tick is done: nobody repeats it."""
+        """Forget the contents read for the committed tick: no run repeats it."""
         self._decided = None
 
     def is_due(self, manifest: Manifest | None, clock_us: int) -> bool:
-        """Whether a tick at this clock would read a table, which may have changed since."""
+        """Return True if a tick at this clock would read a table that may have changed."""
         return any(
             _is_due(c, clock_us) and _has_changed(c, self._readers[c.node.source.name].version())
             for c in self._sides(manifest)
@@ -219,11 +236,14 @@ class Snapshots:
         placing: PlaceHashes | None,
         settings: str,
     ) -> Mapping[str, SnapshotRead]:
-        """What each side of the job compares in this attempt at a tick, by its arrangement. Ask once.
+        """Read what each side of the job compares in this attempt at a tick; call it only once.
 
         Args:
-            manifest: of the tick before.
-            settings: how the run is set (a digest).
+            manifest: the manifest of the last tick.
+            settings: a digest of the run's settings.
+
+        Returns:
+            The contents, by arrangement.
         """
         if self._decided is not None:
             return self._decided
@@ -247,7 +267,7 @@ class Snapshots:
         clock_us: int,
         placing: PlaceHashes | None,
     ) -> dict[str, SnapshotRead]:
-        """Of all sides that are one table."""
+        """Read one table for all its sides, unless their previous contents are still valid."""
         before = {c.side.arrangement: c.before for c in sides if c.before is not None}
         complete = len(before) == len(sides)
         kept = {name: SnapshotRead(copy=copy, anew=False) for name, copy in before.items()}
@@ -292,7 +312,7 @@ def _has_changed(compared: _SnapshotSide, version: str | None) -> bool:
 
 
 def _version(version: str | None, runs: Sequence[Run]) -> str:
-    """What is known of the content without reading it, and what the runs say of it."""
+    """Combine the version found without reading and a digest of the runs' checksums."""
     content = hashlib.blake2b(repr([run.checksum for run in runs]).encode(), digest_size=8).hexdigest()
     return f"{'' if version is None else version} {content}"
 

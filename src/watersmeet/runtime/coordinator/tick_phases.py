@@ -54,12 +54,12 @@ from watersmeet.watermark import tracker
 
 @dataclass(frozen=True)
 class StartedTick:
-    """A tick whose rows are being read.
+    """Tick whose rows are being read.
 
     Args:
-        start: what the ingest tasks are told.
-        inputs: the watermarks that the tick moves, per query and alias.
-        late_below: rows with lesser times are late, per query and watermark key.
+        start: the input of the ingest tasks.
+        inputs: the watermarks that the tick advances, per query and alias.
+        late_below: the late threshold per query and watermark key; rows with lesser times are late.
     """
 
     run: RunContext
@@ -160,14 +160,16 @@ class StartedTick:
 
 @dataclass(frozen=True)
 class RunningTick:
-    """A tick whose rows are read and whose watermarks have moved: its nodes are run, those beneath first.
+    """Tick whose rows are read and whose watermarks have advanced; its nodes run in plan order.
+
+    Input nodes run before the nodes that consume their rows.
 
     Args:
-        queries: per query its nodes, in the plan's order.
-        read: what came of the sources.
-        advances_back: per query explicit advances that were below their watermarks.
-        ingested: the traffic of ingest tasks with the store.
-        ended: the input has ended.
+        queries: the nodes of each query, in the plan's order.
+        read: the rows read from the sources.
+        advances_back: explicit advances below their watermarks, per query.
+        ingested: the store traffic of the ingest tasks.
+        ended: True if the input has ended.
     """
 
     begun: StartedTick
@@ -182,8 +184,11 @@ class RunningTick:
         return self.begun.start
 
     def node_task(self, query: str, number: int) -> NodeTask:
-        """Return a node's task, to be run once per partition; those beneath it are settled. Writes what a
-        repeated tick goes by; tasks of other processes need `NodeTask.send`."""
+        """Return a node's task, to run once per partition. Its input nodes must be settled.
+
+        The method writes the record that a repeated tick uses. Tasks in other processes need
+        `NodeTask.send`.
+        """
         run, tick, start = self.begun.run, self.queries[query], self.start
         place = [planned.name for planned in run.plan.queries].index(query)
         node, shape, work = tick.query.nodes[number], run.shapes[query][number], tick.work(number)
@@ -267,13 +272,14 @@ class RunningTick:
         return self.queries[query].accounted.broken
 
     def conclude(self, told: Mapping[str, str]) -> ConcludedTick:
-        """Return what the tick has come to; all nodes are settled, and nothing is stored yet.
+        """Return the concluded tick. All nodes must be settled; nothing is stored yet.
 
         Args:
-            told: what tells the tick from others of its number; see `build_tick_identity`.
+            told: facts that distinguish the tick from others with its number; see `build_tick_identity`.
 
         Raises:
-            EngineError: a limit of the job was reached; or (a bug) a promise is broken (see `monotony`).
+            EngineError: a limit of the job is exceeded; or (a bug) an invariant is violated (see
+                `invariants`).
         """
         run, start, before = self.begun.run, self.start, self.begun.before.manifest
         states: dict[str, QueryState] = {}

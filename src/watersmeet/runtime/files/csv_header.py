@@ -46,8 +46,11 @@ is, if any."""
 
 
 def matches_by_name(options: Mapping[str, str]) -> bool:
-    """Whether columns are matched by name: there is a header, and it is not to be passed over. ``options``:
-    with names in lower case."""
+    """Return True if columns are matched by name: a header exists and is not ignored.
+
+    Args:
+        options: the options, with names in lower case.
+    """
     header = options.get("header", "true").strip().lower()
     return header == "true" and options.get("enforceschema", "false").strip().lower() != "true"
 
@@ -55,14 +58,15 @@ def matches_by_name(options: Mapping[str, str]) -> bool:
 def read_layout(
     what: str, source: Source, files: Sequence[Entry], options: Mapping[str, str]
 ) -> Layout | None:
-    """The columns of all the files; None where no header can be read.
+    """Read the columns of all the files; return None if no header can be read.
 
     Args:
         what: the source, for messages (``file source "a"``).
-        options: of the source, with names in lower case.
+        options: the options of the source, with names in lower case.
 
     Raises:
-        EngineError: a declared column is missing, a name stands twice, or two files have other headers.
+        EngineError: a declared column is missing, a name occurs twice, or two files have different
+            headers.
     """
     ordered = sorted(files, key=lambda entry: (entry[2], entry[0]))
     if len(ordered) > MAX_HEADER_FILES:
@@ -85,8 +89,11 @@ def read_layout(
 
 
 def read_header(file: str, options: Mapping[str, str]) -> list[str] | None:
-    """The first record of a file that is not empty or a comment; None if there is none, or it is not text
-    that is read here."""
+    """Read the first record of a file that is neither empty nor a comment.
+
+    Returns:
+        The record; None if there is none, or if the file is not text that this module can read.
+    """
     suffix = os.path.splitext(file)[1].lower()
     if suffix in UNREADABLE:
         return None
@@ -103,12 +110,12 @@ def read_header(file: str, options: Mapping[str, str]) -> list[str] | None:
 
 
 def can_be_split(options: Mapping[str, str]) -> bool:
-    """Whether `read_records` knows where columns and lines end; else only Spark does."""
+    """Return True if `read_records` can split lines and columns; otherwise only Spark can."""
     return len(separator_in(options)) == 1 and options.get("linesep", "\n") in _LINE_ENDS
 
 
 def suggest_separator(header: Sequence[str]) -> str | None:
-    """What to do about a header that is one column, with separators in it."""
+    """Suggest a separator for a header that is one column and contains separators; None if not."""
     if len(header) != 1:
         return None
     other = next((separator for separator in SEPARATORS if separator in header[0]), None)
@@ -120,7 +127,7 @@ def suggest_separator(header: Sequence[str]) -> str | None:
 
 
 def read_records(text: Any, options: Mapping[str, str]) -> Any:
-    """The records of an open file, each a list of texts, without empty lines and comments."""
+    """Read the records of an open file as lists of texts; skip empty lines and comments."""
     comment = options.get("comment", "")
     quote = options.get("quote", '"')[:1]
     escape = options.get("escape", "\\")[:1]
@@ -166,6 +173,6 @@ def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
 
 
 def _declared_name(name: str, exact: Set[str], declared: Mapping[str, Column]) -> str:
-    """The name without blanks around it, where only so it is that of a declared column."""
+    """Strip blanks around a name that matches a declared column only when stripped."""
     plain = name.strip()
     return plain if name not in declared and plain in declared and plain not in exact else name

@@ -140,8 +140,11 @@ def first_json_names(file: str) -> set[str] | None:
 
 
 def _partition_base(source: Source) -> str | None:
-    """Return the directory beneath which directories give columns; None: there is none, or it is not
-    local."""
+    """Return the directory whose subdirectories define partition columns.
+
+    Returns:
+        The absolute path; None if the source has no such directory, or if it is not local.
+    """
     said = lowered(source.options).get("basepath")
     local = local_path(said if said is not None else path_of(source.options))
     return os.path.abspath(local) if local and os.path.isdir(local) else None

@@ -16,11 +16,12 @@ Entry = tuple[str, int, int]
 
 
 def list_local_files(source: Source, path: str) -> list[Entry]:
-    """All files beneath a local path, which may hold wildcards, in order; hidden ones (``.x``, ``_x``) are
-    none of the table's.
+    """List all files below a local path, which may contain wildcards, in order.
+
+    Hidden files (``.x``, ``_x``) do not belong to the table.
 
     Raises:
-        EngineError: there is nothing at the path, or a directory cannot be listed.
+        EngineError: the path does not exist, or a directory cannot be listed.
     """
     roots = matching_paths(path)
     if not roots:
@@ -53,7 +54,11 @@ def missing_path_error(what: str, path: str) -> EngineError:
 
 
 def unlistable_path_error(what: str, path: str, error: OSError) -> EngineError:
-    """Of a directory at or beneath ``path``; ``what``: the source, for messages."""
+    """Build the error for a directory at or below ``path`` that cannot be listed.
+
+    Args:
+        what: the source, for messages.
+    """
     where = os.fsencode(error.filename or path).decode("utf-8", "backslashreplace")
     return EngineError(
         f"{what}: {where} cannot be listed: {error.strerror}",
@@ -65,18 +70,23 @@ def unlistable_path_error(what: str, path: str, error: OSError) -> EngineError:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's listings pass over a file or directory of that name. ``_k=1`` is one of partitions."""
+    """Return True if Spark's listings skip a file or directory of this name.
+
+    ``_k=1`` is not hidden: it is a partition directory.
+    """
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def walk_files(root: str, special: list[str] | None = None) -> Iterable[Entry]:
-    """All files beneath a directory, or the one file, but hidden ones. What goes away meanwhile is left out.
+    """Yield all files below a directory, or the single file; skip hidden ones.
+
+    Files that disappear during the walk are left out.
 
     Args:
-        special: takes the paths of FIFOs, sockets and devices, which are left out.
+        special: receives the paths of FIFOs, sockets and devices, which are left out.
 
     Raises:
-        FileNotFoundError: there is no ``root``.
+        FileNotFoundError: ``root`` does not exist.
     """
     special = [] if special is None else special
     if not os.path.isdir(root):
@@ -104,5 +114,5 @@ def walk_files(root: str, special: list[str] | None = None) -> Iterable[Entry]:
 
 
 def digest_listing(entries: Iterable[Entry]) -> str:
-    """A digest of a listing."""
+    """Compute a digest of a listing."""
     return hashlib.blake2b(repr(sorted(entries)).encode(), digest_size=16).hexdigest()

@@ -39,14 +39,13 @@ def move_to_borders(hashes: Slots) -> Slots:
 
 
 def build_row_inputs(node: NodePlan, zone: str = UTC) -> JoinInputs:
-    """Inputs of which the names of columns of a node's rows (``alias.column``, one identifier) are bare
-    columns."""
+    """Build inputs in which a node's columns (``alias.column`` as one name) are bare columns."""
     inputs = (Input(alias="", columns=node.columns, event_times=(), branches=()),)
     return JoinInputs(inputs, time_zone=zone)
 
 
 def declared_schema(side: SidePlan) -> pa.Schema:
-    """The kept columns of an input in native types, as far as these are declared."""
+    """Build the schema of an input's stored columns that are declared, in native types."""
     declared = {column.name: column for column in side.input.columns if in_arrow(column.type) is not None}
     return pa.schema(
         [pa.field(name, arrow_type_of(declared[name])) for name in side.kept if name in declared]
@@ -54,8 +53,13 @@ def declared_schema(side: SidePlan) -> pa.Schema:
 
 
 class BranchEvaluator:
-    """What ingest takes from rows of a source, for one branch: the kept columns, `FLAG`. ``columns``: those
-    of the source that it mentions. ``where``: begins what its expressions are called in messages."""
+    """Evaluator of the columns that ingest reads from a source for one branch, and of `FLAG`.
+
+    ``columns`` lists the columns of the source that the branch mentions.
+
+    Args:
+        where: the prefix of expression names in messages.
+    """
 
     def __init__(self, side: SidePlan, branch: BranchPlan, zone: str = UTC, where: str = "") -> None:
         inputs = source_inputs(branch.source, zone)
@@ -99,7 +103,7 @@ class BranchEvaluator:
         return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def schema(self, source: Source) -> pa.Schema:
-        """The kept columns in their native types."""
+        """Return the schema of the stored columns, in native types."""
         fields = [pa.field(column.name, arrow_type_of(column)) for column in self.columns]
         fields += [pa.field(PARTITION, pa.string()), pa.field(DIFF, pa.int64())]
         batch = self(pa.schema(fields).empty_table())
@@ -143,7 +147,7 @@ class Projection:
         self._changelog = changelog
 
     def __call__(self, rows: pa.Table, tick: int) -> tuple[list[str], pa.Table]:
-        """(column names, which may repeat; the result)."""
+        """Project rows; return the column names, which may repeat, and the resulting table."""
         if self._where is not None:
             rows = rows.filter(pc.fill_null(self._where.of(rows), False))
         columns = {output.name: output.of(rows) for output in self._outputs}

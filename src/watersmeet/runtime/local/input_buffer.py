@@ -55,7 +55,7 @@ class InputBuffer:
         self.by_key: dict[str, int] = {}
 
     def rows(self, source: str) -> Sequence[pa.Table]:
-        """In the order in which they came, as `taken_in` has them."""
+        """Return the rows of a source in arrival order, in the form of `coerce_rows`."""
         return self._rows.get(source, ())
 
     def check_sources(self, sources: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ class InputBuffer:
         _raise_mark(self.by_key, key, read_time(to, self._keys[key], f'the watermark of "{key}"'))
 
     def advances(self, more: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        """Explicit watermarks per source and column; with ``more``, of each the greatest."""
+        """Return the greatest explicit watermarks per source and column, including ``more``."""
         marks: dict[str, dict[str, int]] = {}
         for advances in (self._advances, more):
             for source, of_source in advances.items():
@@ -121,7 +121,7 @@ def _list_read_sources(query: QueryPlan) -> set[str]:
 
 
 def _event_times(plan: JobPlan, source: Source) -> dict[str, SqlType]:
-    """The columns of a source that are event times for some input."""
+    """Return the columns of a source that are event times of some input, with their types."""
     types = {column.name: column.type for column in source.columns}
     return {
         expr.name: types[expr.name]

@@ -36,7 +36,7 @@ Change = tuple[Row, int]
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Of one source in one tick: ``changes``, and behind them ``pushed``. ``table``: all of that."""
+    """Rows of one source in one tick: ``changes``, followed by ``pushed``; ``table`` has both."""
 
     source: Source
     changes: Sequence[Change]
@@ -194,12 +194,13 @@ _FRACTION = re.compile(r"[.,]\d{6}(\d+)")
 def build_table(
     columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, naive_is_utc: bool = True
 ) -> pa.Table:
-    """The rows, with these columns; one that a row does not have is NULL.
+    """Build a table with these columns from rows; a column that a row lacks is NULL.
 
     Args:
-        naive_is_utc: times that say no zone are UTC's.
+        naive_is_utc: True if times without a zone are in UTC.
 
-    Raises: EngineError, for a value that is none of its column's type.
+    Raises:
+        EngineError: a value does not have its column's type.
     """
     read = _READERS[naive_is_utc]
     return to_table(columns, rows, [1] * len(rows), read).drop_columns([PARTITION, DIFF])
@@ -223,7 +224,11 @@ def _read_moment(value: Any) -> datetime:
 
 
 def _read_numpy_time(value: Any) -> Any:
-    """A datetime64 as text. Raises: TypeError, for what is no time."""
+    """Convert a datetime64 to text.
+
+    Raises:
+        TypeError: the value is not a time.
+    """
     if type(value).__name__ == "datetime64" and value == value:
         return str(value)
     raise TypeError(f"{value!r} is not a date or time")
@@ -300,18 +305,18 @@ def coerce_rows(
     naive_is_utc: bool = True,
     zone: str = UTC,
 ) -> pa.Table:
-    """The rows of ``data``, in their order: the declared columns, `PARTITION` and `DIFF`.
+    """Coerce ``data`` to a table with the declared columns, `PARTITION` and `DIFF`, in order.
 
     Args:
-        partition: the partition of the source that all of them came in.
-        diff: +1: they come; −1: they go. What a column of theirs says counts as well.
-        naive_is_utc: TIMESTAMPs that say no zone are taken as UTC's.
+        partition: the source partition of all the rows.
+        diff: +1 for inserts, -1 for deletes. A change column of the rows also counts.
+        naive_is_utc: True if TIMESTAMPs without a zone are in UTC.
         zone: the job's time zone.
 
     Raises:
-        SpecError: it is no table, or its columns are not the declared ones.
-        EngineError: a value has no place in its column's type.
-        SeveralErrors: all of that.
+        SpecError: the data is not a table, or its columns are not the declared ones.
+        EngineError: a value does not fit its column's type.
+        SeveralErrors: several of these errors.
     """
     table = _to_arrow_table(source, data)
     if table is None:
@@ -338,7 +343,11 @@ def coerce_rows(
 
 
 def _to_arrow_table(source: Source, data: Any) -> pa.Table | None:
-    """None: it is none, and may be mappings."""
+    """Convert data to an Arrow table; return None if it is not a table and may be mappings.
+
+    Raises:
+        EngineError: Arrow cannot convert the data.
+    """
     try:
         return _arrow(data)
     except (pa.ArrowException, ValueError, TypeError) as error:
@@ -363,7 +372,7 @@ def _convert_mappings(source: Source, data: Any, naive_is_utc: bool) -> pa.Table
 
 
 def _arrow(data: Any) -> pa.Table | None:
-    """What is a table; None: it is none."""
+    """Convert a table-like object to an Arrow table; return None for other objects."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -438,7 +447,14 @@ def _missing_column_error(source: Source, name: str) -> SpecError:
 def _convert_column(
     source: Source, column: Column, given: pa.ChunkedArray, naive_is_utc: bool
 ) -> pa.ChunkedArray:
-    """The column in its declared type. Of types that have no form here, as it is: nobody computes with it."""
+    """Convert a column to its declared type.
+
+    A type that has no Arrow form here is returned unchanged, since nothing computes with it.
+
+    Raises:
+        EngineError: a value is invalid.
+        SpecError: the given type cannot be converted to the declared type.
+    """
     kind = in_arrow(column.type)
     if kind is None or (given.type == kind and not _is_checked(column.type, given.type)):
         return given
@@ -471,7 +487,7 @@ def _convert_column(
 
 
 def _is_checked(type_: SqlType, given: pa.DataType) -> bool:
-    """Whether values of the very type may still be wrong."""
+    """Return True if values of exactly the declared type may still be invalid."""
     return _is_text(given) or _is_zoneless(type_, given)
 
 
@@ -481,7 +497,7 @@ def _is_text(given: pa.DataType) -> bool:
 
 
 def _is_zoneless(type_: SqlType, given: pa.DataType) -> bool:
-    """Whether TIMESTAMPs are in it, at any depth, that say no time zone."""
+    """Return True if the type contains, at any depth, TIMESTAMPs without a time zone."""
     types = pa.types
     if type_.is_struct and types.is_struct(given):
         inner = zip(given, type_.inner, strict=False)
@@ -495,7 +511,7 @@ def _is_zoneless(type_: SqlType, given: pa.DataType) -> bool:
 
 
 def _decode_values(given: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values themselves, where they are encoded."""
+    """Decode dictionary-encoded and run-end-encoded values."""
     if pa.types.is_dictionary(given.type):
         kind = given.type.value_type
         if (
@@ -513,7 +529,7 @@ _VIEW_TYPES = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def _is_convertible(given: pa.DataType, type_: SqlType) -> bool:
-    """Whether every value of one can be one of the other: the same kind of value, in whatever form."""
+    """Return True if one type can represent every value of the other: the same kind of value."""
     types = pa.types
     if types.is_null(given):
         return True
@@ -566,9 +582,10 @@ def _conversion_hint(given: pa.DataType, type_: SqlType) -> str:
 
 
 def _read_diffs(source: Source, rows: pa.Table, count: int, zone: str) -> Any:
-    """int64[n]: how often each row comes by what it says itself; 1 where it says nothing.
+    """Read each row's multiplicity from its change column as int64[n]; 1 without such a column.
 
-    Raises: EngineError, when that is nothing known.
+    Raises:
+        EngineError: the change column has an unknown value.
     """
     change = source.change_column
     if change is None:
@@ -583,7 +600,7 @@ def _read_diffs(source: Source, rows: pa.Table, count: int, zone: str) -> Any:
 
 
 def _keep_delete_keys(source: Source, arrays: Sequence[pa.ChunkedArray], diffs: Any) -> list[pa.ChunkedArray]:
-    """Of what a delete says, what says which row of a primary key goes."""
+    """Set all columns of deletes to NULL, except those that identify the row of a primary key."""
     stays = pa.chunked_array([pa.array(diffs > 0)])
     named = columns_of_deletes(source)
     return [
@@ -598,14 +615,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC_ZONE)
 
 
 def read_time(value: Any, type_: SqlType, where: str) -> int:
-    """A time of a column of this type.
+    """Read a time of a column of this type.
 
     Args:
-        value: a whole number in the column's units (µs since 1970 of TIMESTAMP and DATE), or of times a
-            datetime (without a zone: of UTC) or a date.
-        where: begins what is said of it.
+        value: a whole number in the column's units (µs since 1970 for TIMESTAMP and DATE); for times
+            also a datetime (UTC if it has no zone) or a date.
+        where: the prefix of error messages.
 
-    Raises: SpecError.
+    Raises:
+        SpecError: the value is not a time of this type.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not MIN_TIME <= value <= MAX_TIME:

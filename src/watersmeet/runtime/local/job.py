@@ -53,7 +53,7 @@ def _refuse_computed_by_spark(query: QueryPlan) -> None:
 
 
 class LocalJob:
-    """A job over a store, in this process; what is committed there is where it goes on.
+    """Job over a store in this process; it resumes from the committed state in the store.
 
     >>> from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
     >>> plan = plan_job(parse_job('''
@@ -68,22 +68,25 @@ class LocalJob:
     >>> output.table.to_pylist(), output.watermarks
     ([{'t': 1, 'u': 3}], {'console': {'a.t': 1, 'b.t': -2}})
 
-    Not thread-safe. `watersmeet.local.job` opens one with a directory or a URL for a store, and the wall
-    clock.
+    Not thread-safe. `watersmeet.local.job` opens a job with a directory or a URL as its store, and with
+    the wall clock.
 
     Args:
-        partitions: into how many shares a tick's nodes are cut; may change from tick to tick.
+        partitions: the number of partitions of a tick's nodes; may change from tick to tick.
         clock_us: the clock at the start.
-        watcher: is told of each tick's stages.
-        settings: how its ticks go; its rows carry no zone, and rows set aside are kept in any case.
-        drive: makes the driver of what the store holds.
-        tables: what tables hold whose rows are given (`tick`); they are there before and after the job.
-        change_queries: queries may have come, gone or changed since the store's state was made.
-        tasks: how the tasks of a tick are run.
-        given: the rows of all tables are given, whatever their connectors, in any time zone, of sources only
-            the columns that count; TIMESTAMPs of the result carry UTC.
-        clock: tells the time (µs since 1970) of ticks that are not told it.
-        keep_output: what a tick put out is stored with it, until the next one is committed (`last`).
+        watcher: observes the stages of each tick.
+        settings: settings of the ticks; rows carry no zone, and side output rows are always
+            collected.
+        drive: builds the driver from the contents of the store.
+        tables: the rows of tables that the caller provides (`tick`); the object outlives the job.
+        change_queries: True if queries may have been added, removed or changed since the state was
+            made.
+        tasks: runs the tasks of a tick.
+        given: True if the caller provides the rows of all tables, whatever their connectors, in any
+            time zone, and of sources only the columns that are used; TIMESTAMPs of the result carry
+            UTC.
+        clock: returns the time (µs since 1970) for ticks without an explicit one.
+        keep_output: True to store the output of a tick with it until the next tick commits (`last`).
     """
 
     backend: ClassVar[type[LocalTick]] = LocalTick
@@ -183,29 +186,33 @@ class LocalJob:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those of them that rows of others meet as they are in their tick."""
+        """Tables with which rows of other inputs join as of their tick."""
         return tuple(self._sources.tables)
 
     def source(self, name: str) -> Source:
-        """As it is declared."""
+        """Return the declared source of this name."""
         return self._sources.declared[name]
 
     def close(self) -> None:
-        """Nothing of the last tick goes on behind it. Called before another job may be opened over a store
-        that is remote."""
+        """Finish the background work of the last tick.
+
+        Call it before another job opens the same remote store.
+        """
         self.driver.close()
 
     @property
     def last(self) -> Output | None:
-        """What the last committed tick put out, if that was kept; also of a job that was opened again, to
-        which its rows may never have come."""
+        """Output of the last committed tick, if it was stored.
+
+        It is also available after the job is reopened, when the caller may never have received the rows.
+        """
         if self.driver.manifest is None:
             return None
         return load_output(self.driver.manifest, self.store, self._parts.empty)
 
     @property
     def position(self) -> Any:
-        """What the last committed tick was told (`tick`); None before the first one."""
+        """Position passed to the last committed tick (`tick`); None before the first one."""
         return None if self.driver.manifest is None else self.driver.manifest.host.get("position")
 
     def push(self, source: str, data: Any, *, partition: str | None = None, diff: int = 1) -> None:
@@ -225,19 +232,25 @@ class LocalJob:
         self._gathered.push(source, data, partition, diff)
 
     def advance(self, source: str, column: str, to: int | datetime | date) -> None:
-        """Promise, with the next tick, that no later row of the source has a lower time in this column: an
-        explicit watermark. Every input that reads the source gets it. Of several for one column the greatest
-        counts; one that is below the column's watermark fails the tick.
+        """Set an explicit watermark with the next tick: no later row of the source has a lower time.
 
-        Raises: SpecError.
+        Every input that reads the source gets it. Of several values for one column, the greatest applies; a
+        value below the column's watermark fails the tick.
+
+        Raises:
+            SpecError: no query reads this source and column as an event time, or the value is invalid.
         """
         self._gathered.advance(source, column, to)
 
     def advance_key(self, key: str, to: int | datetime | date) -> None:
-        """The same for one watermark key, ``alias.column``, merged over all sources of that input: other
-        inputs that read the same sources stay where they are.
+        """Set an explicit watermark for one watermark key, ``alias.column``, with the next tick.
 
-        Raises: SpecError.
+        It applies to the merged watermark over all sources of that input; the watermarks of other inputs
+        that read the same sources do not change. Of several values for one key, the greatest applies; a
+        value below the key's watermark fails the tick.
+
+        Raises:
+            SpecError: the job has no such key, or the value is invalid.
         """
         self._gathered.advance_key(key, to)
 
@@ -257,18 +270,19 @@ class LocalJob:
         check: Callable[[], None] | None = None,
         to_sinks: SinkStaging | None = None,
     ) -> StepOutput:
-        """One tick: what was given since the last one. If it fails, that is still there: it can be run again,
-        or without (`clear`).
+        """Run one tick over the input since the last one.
+
+        If the tick fails, the input stays: run it again, or drop it first (`clear`).
 
         Args:
-            rows: more of them, per source (row, diff) as they arrive; as in case files, columns that are
-                missing are NULL.
-            clock_us: the tick's one clock; None: the job's, or 0.
-            advances, idle, end: as `StartedTick.advance`.
-            position: anything that JSON can say, such as how far what was pushed had been read: it is stored
-                with the tick, and told by `position` when the job is opened again.
-            check: called when the rows were read, before anything is made of them.
-            to_sinks: where its rows go to sinks, too.
+            rows: further rows per source, as (row, diff) in arrival order; as in case files, missing
+                columns are NULL.
+            clock_us: the tick's clock; None: the job's clock, or 0.
+            advances, idle, end: see `StartedTick.advance`.
+            position: any JSON value, such as the read progress of the pushed rows. It is stored with the
+                tick, and `position` returns it when the job is reopened.
+            check: called after the rows are read and before they are processed.
+            to_sinks: stages the rows for sinks as well.
         """
         if clock_us is None:
             clock_us = 0 if self._clock is None else self._clock()

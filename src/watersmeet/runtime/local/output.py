@@ -24,14 +24,19 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class Output:
-    """What a tick put out.
+    """Output of a tick.
 
-    ``tick``: its number, from 1. ``tables``: the rows per query (of INSERTs, by the name of their sink; of a
-    join as data ``joined``), of those without rows as well. ``late_tables``: per source the pushed rows that
-    came too late, with all of their columns, where there are some. ``watermarks``: per query the output
-    watermarks by ``alias.column``, in units of the column (µs since 1970 of TIMESTAMP and DATE), +∞ at the
-    end: no later row has a lower time there. A key is not there before it has one. ``position``: what
-    `LocalJob.tick` was told. ``finished``: the input was ended in it.
+    Attributes:
+        tick: its number, from 1.
+        tables: the rows per query, including queries without rows; INSERTs by the name of their sink, a
+            join as data as ``joined``.
+        late_tables: per source with late rows, the pushed rows that were too late, with all their
+            columns.
+        watermarks: per query, the output watermarks by ``alias.column``, in units of the column (µs
+            since 1970 for TIMESTAMP and DATE), +∞ at the end: no later row has a lower time there. A
+            key is absent until it has a watermark.
+        position: the position passed to `LocalJob.tick`.
+        finished: True if the tick ended the input.
 
     >>> from watersmeet import local
     >>> job = local.job('''
@@ -64,8 +69,12 @@ class Output:
 
 @dataclass(frozen=True)
 class StepOutput(Output):
-    """With all that is known of the tick. ``given_late``: (source, row) of late rows of cases, and of stages
-    (alias of the input, row); ``shed``: (alias, the columns that the query keeps)."""
+    """Output of a tick with all its details.
+
+    Attributes:
+        given_late: late rows of cases as (source, row), and of stages as (alias of the input, row).
+        shed: shed rows as (alias, the columns that the query retains).
+    """
 
     result: TickResult = field(kw_only=True)
     given_late: Sequence[tuple[str, Row]] = ()
@@ -99,7 +108,7 @@ def check_names(plan: JobPlan, of: str) -> None:
 
 
 def format_case_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as case files have them."""
+    """Format rows as in case files."""
     columns = [[to_json(value) for value in column.to_pylist()] for column in table.columns]
     return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -124,9 +133,13 @@ def store_output(output: Output, store: Store) -> dict[str, Any]:
 
 
 def load_output(manifest: Manifest, store: Store, empty: Mapping[str, pa.Table]) -> Output | None:
-    """The output of the manifest's tick; None: it was not kept. ``empty``: per query a table without rows.
+    """Load the stored output of the manifest's tick; return None if it was not stored.
 
-    Raises: StateError, when it is missing or damaged.
+    Args:
+        empty: a table without rows, per query.
+
+    Raises:
+        StateError: the output is missing or damaged.
     """
     kept = last_output.last_output_of(manifest.host)
     if kept is None:

@@ -23,13 +23,13 @@ def replay_case(
     state_dir: str | None = None,
     tracer: Tracer | None = None,
 ) -> list[dict[str, Any]]:
-    """What each step of a case puts out; see `runtime.replay.replay`.
+    """Replay a case and return the output of each step; see `runtime.replay.replay`.
 
     Args:
-        partitions: how many hash ranges; ``rescale`` steps change it.
+        partitions: the number of hash ranges; ``rescale`` steps change it.
         hash_seed: ``borders`` moves keys' hashes next to the borders of ranges.
-        state_dir: a directory for the state; None keeps it in memory.
-        tracer: gathers what each step did, one entry per step.
+        state_dir: a directory for the state; None stores it in memory.
+        tracer: gathers the actions of each step, one entry per step.
 
     >>> from watersmeet.testing import replay_case
     >>> case = {

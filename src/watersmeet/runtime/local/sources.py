@@ -31,7 +31,7 @@ from watersmeet.types.arrow import has_longer
 
 
 class Evaluate(Protocol):
-    """What is asked of a table's rows. ``columns``: those of the table that it uses."""
+    """Evaluator of a table's rows. ``columns`` lists the table columns that it uses."""
 
     @property
     def columns(self) -> Sequence[Column]: ...
@@ -50,10 +50,14 @@ _SUPPORTED_OPTIONS: dict[str, dict[str, str]] = {
 def open_reader(
     source: Source, evaluate: Evaluate, held: InMemoryTables, *, given: bool = False
 ) -> TableReader:
-    """What reads a table, once it is known to be there. Raises: EngineError, SpecError.
+    """Open the reader of a table and check that the table exists.
 
     Args:
-        given: its rows are, whatever its connector.
+        given: True if the caller provides the rows, whatever the connector.
+
+    Raises:
+        EngineError: this engine cannot read the table, or the table does not exist.
+        SpecError: the format or an option is not supported.
     """
     if given or source.connector == "memory":
         return _InMemoryTableReader(source, evaluate, held)
@@ -140,8 +144,13 @@ def _require_local_path(source: Source) -> str:
 
 
 def _read_rows(source: Source) -> pa.Table:
-    """The declared columns of all files, in their declared types. Nested ones are Spark's: what DuckDB makes
-    of records that do not fit is something else."""
+    """Read the declared columns of all files, in their declared types.
+
+    Nested columns are rejected, because DuckDB treats records that do not fit differently from Spark.
+
+    Raises:
+        EngineError: a column is nested.
+    """
     nested = next((column for column in source.columns if column.type.is_nested), None)
     if nested is not None:
         raise EngineError(
@@ -184,7 +193,7 @@ def _check_lengths(source: Source, columns: Sequence[Column], rows: pa.Table) ->
 
 
 def _read_csv_layout(source: Source, entries: Sequence[Entry]) -> Layout | None:
-    """The columns of CSV files as their headers have them."""
+    """Read the columns of CSV files from their headers; None unless columns are matched by name."""
     options = {name.lower(): value for name, value in source.options.items()}
     if options.get("format", "").strip().lower() != "csv" or not matches_by_name(options):
         return None
@@ -295,8 +304,7 @@ class JobSources:
             self.compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
 
     def _list_used_columns(self, source: Source) -> tuple[Column, ...]:
-        """The columns of a source that the branches that read it mention, and those that say which change a
-        record is by what is computed of them."""
+        """List the columns of a source that its branches use and that its change column needs."""
         columns = [
             column
             for name, evaluator in self.branches.values()
@@ -308,7 +316,7 @@ class JobSources:
 
 
 def _select_supported_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those of types that this engine has."""
+    """Select the columns whose types this engine supports."""
     kept = []
     for column in columns:
         with suppress(EngineError):

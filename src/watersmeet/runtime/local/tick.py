@@ -40,12 +40,12 @@ RowsOut = tuple[list[str], Any]
 
 @dataclass(frozen=True)
 class SinkStaging:
-    """How the rows of a tick go to sinks.
+    """Staging of a tick's rows for sinks.
 
     Args:
-        stage: stages the rows of queries, by name; what there is to publish.
-        host: what the manifest remembers then.
-        told: what tells the tick from others of its number.
+        stage: stages the rows of queries, by name, and returns the parts to publish.
+        host: engine data that the manifest then stores.
+        told: facts that distinguish the tick from others with its number.
     """
 
     stage: Callable[[RunningTick, Mapping[str, RowsOut]], StagedParts]
@@ -54,11 +54,14 @@ class SinkStaging:
 
 
 class Tasks(Protocol):
-    """How the attempts of a tick's tasks are run: of the results of one task any will do."""
+    """Runner of the attempts of a tick's tasks; any result of one task is valid."""
 
     def run(self, task: Callable[..., Result], *arguments: Any) -> Result:
-        """What ``task`` gives. It may run more than once, and go on when nobody waits for it any more; it and
-        its arguments can be pickled."""
+        """Run ``task`` and return its result.
+
+        The task may run more than once, and may continue after its result is no longer needed. The task and
+        its arguments can be pickled.
+        """
 
 
 class InlineRunner:
@@ -72,25 +75,26 @@ class TickObserver(Protocol):
     """Looks on while a tick runs; changes nothing."""
 
     def began(self, tick: StartedTick) -> None:
-        """A tick began."""
+        """Receive a tick that has started."""
 
     def judged(self, arrangement: str, branch: int, rows: pa.RecordBatch, judgement: Judgement) -> None:
-        """Ingest took rows of a branch, in order, and judged them."""
+        """Receive the rows of a branch that ingest has judged, in order, and the judgement."""
 
     def ran(self, query: str, task: NodeTask) -> None:
-        """A node ran; the files of its tasks and of those beneath are still there."""
+        """Receive a node that has run; the files of its tasks and of its inputs' still exist."""
 
 
 @dataclass(frozen=True)
 class LocalParts:
-    """What all ticks of a job in this process share.
+    """Data that all ticks of a job in this process share.
 
     Args:
-        gathered: what came in since the last tick.
-        runner: how the tasks of a tick are run.
-        shapes: per query, of its nodes.
-        projections: per query what makes its result of the rows of its last node.
-        all_given: see ``given`` of `LocalJob`; ``keep_output``: likewise.
+        gathered: the input since the last tick.
+        runner: runs the tasks of a tick.
+        shapes: the shapes of the nodes, per query.
+        projections: per query, computes its result from the rows of its last node.
+        all_given: see ``given`` of `LocalJob`.
+        keep_output: see ``keep_output`` of `LocalJob`.
     """
 
     plan: JobPlan
@@ -118,16 +122,18 @@ class LocalParts:
 
 @dataclass(frozen=True)
 class LocalTick(Backend):
-    """One tick in this process; see `Backend`.
+    """Tick in this process; see `Backend`.
 
     Args:
-        parts: of the job.
-        rows: more than what was pushed, per source.
-        partitions: into how many shares the nodes are cut.
-        told_host: what the manifest remembers, but for the output.
-        arrived: per stream its rows; ``late``: which of them were late for some input.
-        rows_out: per query its rows; ``late_of_stages``, ``shed``: (alias, row) that were set aside.
-        outputs: what the tick put out, made before it is committed.
+        parts: the shared data of the job.
+        rows: further rows besides those that were pushed, per source.
+        partitions: the number of partitions of the nodes.
+        told_host: data that the manifest stores, except for the output.
+        arrived: the rows per stream.
+        late: which of ``arrived`` were late for some input.
+        rows_out: the output rows per query.
+        late_of_stages, shed: (alias, row) of side output rows.
+        outputs: the output of the tick, built before it commits.
     """
 
     parts: LocalParts

@@ -44,12 +44,15 @@ class FileReport(StoredRecord):
 
 
 class IngestReport(StoredRecord):
-    """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
-    by the names of those sides. ``traffic``: with the store, since another report of the task told it.
-    ``broken_text``: of a record that does not parse, its first characters; empty: there is none.
-    ``rounded``: rows with decimals that were rounded, ``rounded_text``: a column and its value before.
-    ``furthest``: per event time the last one in µs since 1970, of rows too far ahead of the clock.
-    ``files``: of the source; only one of its branches tells of them."""
+    """Report of one ingest task for one branch of one input.
+
+    ``copies``: runs of the same rows in other layouts, by the names of those sides. ``traffic``: store
+    traffic since the task's previous report. ``broken_text``: first characters of a record that does
+    not parse; empty if there is none. ``rounded``: number of rows with rounded decimals;
+    ``rounded_text``: a column and its value before rounding. ``furthest``: per event time, the maximum
+    in µs since 1970 of rows too far ahead of the clock. ``files``: files of the source; only one branch
+    reports them.
+    """
 
     arrangement: str
     branch: int
@@ -68,14 +71,18 @@ class IngestReport(StoredRecord):
 
 
 class SideReport(StoredRecord):
-    """``released``: rows per run, ``released_rows``: how many rows of the side these stood for, where they
-    are partial aggregates; ``marks``: new segments per run and kind; ``merged``: new runs with their marks;
-    ``inserted``: new runs that are kept instead of the side's own; ``missing``: some rows that were deleted
-    but are not there; ``least``: per event time over the retained rows of the runs that this task answers
-    for; ``broken``: files with the texts of records that are no rows; ``candidates``: how many look-ups into
-    this side would find by each index, about; ``cursors``: per run, see `LiveRun`. ``together``: other tasks
-    may tell marks of the same rows, too. ``crowded``: upper halves of hashes under which the side may keep
-    more rows of a key than it is to, which are shed."""
+    """Report of one task on one side of its node.
+
+    ``released``: rows per run; ``released_rows``: number of input rows that these represent, for
+    partial aggregates. ``marks``: new segments per run and kind. ``merged``: new runs with their marks.
+    ``inserted``: new runs that are retained instead of the side's own runs. ``missing``: some deleted
+    rows that do not exist. ``least``: minimum per event time over the retained rows of the runs
+    assigned to this task. ``broken``: files with the texts of records that are not rows.
+    ``candidates``: approximate number of candidates per index of look-ups into this side. ``cursors``:
+    per run, see `LiveRun`. ``together``: other tasks may report marks of the same rows, too.
+    ``crowded``: upper halves of hashes for which the side may retain more rows of a key than allowed;
+    load shedding drops them.
+    """
 
     released: dict[str, int] = Field(default_factory=dict)
     released_rows: dict[str, int] = Field(default_factory=dict)
@@ -93,8 +100,11 @@ class SideReport(StoredRecord):
 
 
 class FeedReport(StoredRecord):
-    """What a task of a node wrote for the next one. Of a stage's rows also what became of them, as of an
-    input's (see `runtime.tasks.ingest`): ``counts``, ``late``; ``aside``: files of the late ones."""
+    """Report of a node's task on the rows that it wrote for the next node.
+
+    Rows of a stage also have the row accounting of an input (see `runtime.tasks.ingest`): ``counts``
+    and ``late``. ``aside``: side output files with the late rows.
+    """
 
     runs: list[Run] = Field(default_factory=list)
     copies: dict[str, list[Run]] = Field(default_factory=dict)
@@ -117,12 +127,14 @@ class SplitKey(StoredRecord):
 
 
 class NodeReport(StoredRecord):
-    """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path;
-    ``fed_abroad``: per place in other queries to which all rows go.
-    ``rows_out``: rows that left the task, before the query's last filter. ``compute_min_times_out``: per
-    watermark key
-    the least time among them. ``split``: keys whose rows all tasks shared (the first task tells).
-    ``traffic``: with the store."""
+    """Report of one task of a node.
+
+    ``fed``: report on the rows that go to another node; ``fed_by_path``: likewise per path;
+    ``fed_abroad``: likewise per input of other queries that all rows go to. ``rows_out``: number of
+    rows that the task emitted, before the query's last filter. ``least_out``: their minimum time per
+    watermark key. ``split``: hot keys whose rows all tasks shared; only the first task reports them.
+    ``traffic``: store traffic of the task.
+    """
 
     partition: int
     sides: list[SideReport]
@@ -140,5 +152,5 @@ class NodeReport(StoredRecord):
 
 
 def lower_min(least: MutableMapping[str, int], name: str, time: int) -> None:
-    """Bring the least time of ``name`` down to ``time``."""
+    """Lower the minimum time of ``name`` to ``time`` if ``time`` is smaller."""
     least[name] = min(least.get(name, time), time)

@@ -99,7 +99,7 @@ class SideShape:
 
     @property
     def written(self) -> SideShape | None:
-        """What ingest writes of its rows; None: another side has them written."""
+        """Side whose runs ingest writes for this side; None if another side has them written."""
         if self.shared is None:
             return self
         return self.shared if self.shared.arrangement == self.arrangement else None
@@ -115,18 +115,19 @@ class SideShape:
 
 
 def side_number(side: Side) -> int:
-    """The number of a join's side among the sides of a node."""
+    """Return the index of a join's side among the sides of a node."""
     return 0 if side is Side.LEFT else 1
 
 
 @dataclass(frozen=True)
 class FeedShape:
-    """How rows of a node become rows of ``side``, of another node; see `plan.model.sides.FeedPlan`.
+    """Rules to turn rows of a node into rows of ``side`` of another node; see `plan.model.sides.FeedPlan`.
 
-    ``copied``: (name, column of the rows); ``computed``: of the rows. ``beneath``: rows that fail are
-    none of the side's. ``of_stage``: the side is an input, and judges the rows as it does those of sources.
-    ``renamed``: of rows that are another query's, (name here, name there); all else is by names here.
-    ``path``: they are the rows of that path through the node, not those that leave it.
+    Rows that fail a pushed-down condition are not rows of the side. ``copied``: pairs (name, column of
+    the rows). ``computed``: columns computed from the rows. ``of_stage``: the side is an input, and
+    checks the rows for lateness like rows of a source. ``renamed``: for rows of another query, pairs
+    (name here, name there); all other fields use the names here. ``path``: number of the path through
+    the node whose rows these are; otherwise they are the rows that the node emits.
     """
 
     side: SideShape
@@ -168,7 +169,7 @@ class NodeShape:
 
     @property
     def stored(self) -> tuple[SideShape, ...]:
-        """What is kept of each side, as runs hold it."""
+        """Retained sides, in the form in which runs store them."""
         return self.sides
 
     @property
@@ -178,11 +179,11 @@ class NodeShape:
 
     @property
     def read_once(self) -> bool:
-        """What is kept is read when it is released, and not before."""
+        """True if retained rows are read only when they are released."""
         return False
 
     def is_broadcast(self, place: int) -> bool:
-        """Every task has all rows of that side."""
+        """Return True if every task has all rows of that side."""
         return False
 
     @property
@@ -201,7 +202,7 @@ class NodeShape:
         return ()
 
     def answered(self, residual: PairTest) -> NodeShape:
-        """The shape with what computes the condition `elsewhere`; itself, where there is none."""
+        """Return the shape with ``residual`` as its deferred condition; itself if it has none."""
         return self
 
     @property
@@ -226,7 +227,7 @@ class NodeShape:
 
     @cached_property
     def event_times(self) -> tuple[str, ...]:
-        """Those of the columns that leave that are watermark keys."""
+        """Names of the emitted columns that are watermark keys."""
         return tuple(c.name for c in self.columns if c.column in self.side(c.side).layout.event_times)
 
 
@@ -264,8 +265,10 @@ class UpsertShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotShape(NodeShape):
-    """What a table holds is compared with what it held before; see `SnapshotPlan`. ``keys``: the columns of
-    its primary key; none: whole rows are compared."""
+    """Shape of a node that compares a table with its previous content; see `SnapshotPlan`.
+
+    ``keys``: the columns of the primary key; if empty, whole rows are compared.
+    """
 
     keys: tuple[str, ...]
 
@@ -281,9 +284,9 @@ class TableShape(NodeShape):
 
 @dataclass(frozen=True)
 class PartialShape:
-    """What is kept instead of rows: partial ``aggregates``, per group and pane of this ``width``.
+    """Shape of state that retains partial ``aggregates`` per group and pane of ``width`` instead of rows.
 
-    ``side``: of the runs that hold them, where the time column holds the pane's start.
+    ``side``: the side of the runs that store them; its time column contains the start of the pane.
     """
 
     side: SideShape
@@ -375,13 +378,16 @@ class MatchShape(NodeShape):
 
     @property
     def goes_by_keys(self) -> bool:
-        """Whether tasks find partners by hashes of keys, and compute the whole condition themselves."""
+        """True if tasks find partners by key hashes and evaluate the whole condition themselves."""
         return bool(self.left.layout.key) and not is_deferred(self.condition.residual)
 
     @property
     def can_count_candidates(self) -> bool:
-        """Whether tasks know how many candidates a look-up has before any is taken, by hashes of keys, or by
-        the values that rows are sorted by; and compute the whole condition themselves."""
+        """True if tasks can count the candidates of a look-up before they read any.
+
+        They count by key hashes, or by the values that rows are sorted by. Tasks must also evaluate the
+        whole condition themselves.
+        """
         return self.goes_by_keys or (self.left.layout.by_value and not is_deferred(self.condition.residual))
 
     def answered(self, residual: PairTest) -> MatchShape:
@@ -392,9 +398,12 @@ class MatchShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinShape(MatchShape):
-    """Rows of both sides are kept. ``broadcast``: the side of which every task has all rows; see
-    `runtime.operators.broadcast`. ``reach``: of an ASOF join. ``lasting``: what pairs have to meet, besides
-    the condition, to come to a result in changelog mode; see `kernel.match.pairs`."""
+    """Shape of a join that retains rows of both sides.
+
+    ``broadcast``: the side of which every task has all rows; see `runtime.operators.broadcast`.
+    ``reach``: the reach of an ASOF join. ``lasting``: bounds that pairs must meet besides the condition
+    to produce a result in changelog mode; see `kernel.match.pairs`.
+    """
 
     broadcast: Side | None = None
     reach: Reach | None = None
@@ -455,11 +464,11 @@ PANE = ours("pane")
 
 @dataclass(frozen=True, kw_only=True)
 class SummedShape(NodeShape):
-    """What is kept of the rows of the one side adds up, and is of groups that change as a whole.
+    """Shape of a node whose state adds up per group; groups change as a whole.
 
-    ``columns``: what rows have. ``keys``: (name in the result, column of the side). ``parts``: what is kept
-    of groups; ``kept``: the side of the runs that hold it. ``results``: the types of what is computed, in
-    order.
+    ``columns``: columns of the rows. ``keys``: pairs (name in the result, column of the side).
+    ``parts``: retained state of groups; ``kept``: side of the runs that store it. ``results``: types of
+    the computed columns, in order.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -486,7 +495,7 @@ class SummedShape(NodeShape):
 
     @property
     def lookup_columns(self) -> tuple[str, ...]:
-        """Those of them that rows that change together have in common."""
+        """Group columns that rows which change together have in common."""
         return self.by
 
     @property
@@ -500,7 +509,7 @@ class SummedShape(NodeShape):
 
     @property
     def group_state_text(self) -> str:
-        """What is kept of a group, for people."""
+        """Description of the state of one group, for messages."""
         return f'the state of one group of "{self.query}"'
 
     @property

@@ -27,12 +27,14 @@ from watersmeet.state.stored_record import StoredRecord
 
 @dataclass(frozen=True)
 class TickStart:
-    """What ingest needs to know of the tick. ``raise_late_thresholds``: per arrangement and event-time
-    column;
-    ``max_ahead``: per arrangement and branch, µs after the tick's clock (None: off); ``sources``: their
-    names, likewise; ``indexes``: by what each arrangement's runs are sorted. ``null_fails``: a row without
-    an event time fails the tick; ``ordered``: runs say in which order their rows came; ``tasks``: so many are
-    about to take them, more or fewer perhaps."""
+    """Parameters of a tick for ingest.
+
+    ``late_below``: late threshold per arrangement and event-time column. ``max_ahead``: per arrangement
+    and branch, µs after the tick's clock (None: no limit). ``sources``: names of the sources, likewise.
+    ``indexes``: index that sorts the runs of each arrangement. ``null_fails``: a row without an event
+    time fails the tick. ``ordered``: runs store the arrival order of their rows. ``tasks``: approximate
+    number of tasks that will read the runs.
+    """
 
     tick: int
     attempt: str
@@ -59,12 +61,14 @@ are of nodes."""
 
 
 class SideWork(StoredRecord):
-    """What a task needs of one side of its node: live runs, new runs, limits before and after, merges asked
-    for. ``index``: by what new runs are sorted. ``replaced``: the new runs are all that the side holds now,
-    and what it held before goes. Where other sides keep the same runs: ``shared_merges``, that leave what any
-    of these ``others`` retains by its limits; ``taken_over``: what another merged in the last tick.
-    ``contents``: in the first tick of a query, the runs in which another one keeps the side's rows; they come
-    to it as if they were new. ``unknown_below``: see `Arrangement`."""
+    """Work of a task for one side of its node: live runs, new runs, old and new limits, merges to do.
+
+    ``index``: index that sorts new runs. ``replaced``: the new runs are the whole content of the side
+    and replace its previous content. Where other sides share the runs: ``shared_merges``: merges that
+    retain the rows that any of these ``others`` retains by its limits; ``taken_over``: runs that
+    another side merged in the last tick. ``contents``: in the first tick of a query, the runs in which
+    another query retains the side's rows; they count as new. ``unknown_below``: see `Arrangement`.
+    """
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -81,23 +85,24 @@ class SideWork(StoredRecord):
     unknown_below: dict[str, Watermark] = Field(default_factory=dict)
 
     def backfill_work(self) -> SideWork:
-        """The work of whoever looks at `contents` alone."""
+        """Return the work that covers only `contents`."""
         return SideWork(runs=self.contents, new_runs=[], pads=[], old_limits={}, new_limits={})
 
     def list_merged_runs(self) -> set[str]:
-        """The live runs in whose place merged ones come."""
+        """Return the names of the live runs that merged runs replace."""
         merged = {name for names in (*self.merges, *self.shared_merges) for name in names}
         of_others = {name for live in self.taken_over if live.merged_from for name in live.merged_from.runs}
         return merged | of_others
 
 
 class AsofWork(StoredRecord):
-    """What the tasks of an ASOF join are told besides; see `runtime.coordinator.operators.joins`.
+    """Additional work of the tasks of an ASOF join; see `runtime.coordinator.operators.joins`.
 
-    ``settled``: no later right row has a lesser time; ``settled_before``: the same a tick ago. Of the right
-    rows below ``asked`` one per key is kept; ``asked_before``: the same a tick ago. ``least``: the least left
-    time that may ask from the next tick on; ``waiting``: the least one that was retained a tick ago.
-    ``shed``: up to it right rows were shed; see `AsofState`.
+    ``settled``: no later right row has a smaller time; ``settled_before``: its value in the previous
+    tick. Of the right rows below ``asked``, one per key is retained; ``asked_before``: its value in the
+    previous tick. ``least``: minimum left time that may look up right rows from the next tick on;
+    ``waiting``: minimum left time retained in the previous tick. ``shed``: load shedding dropped right
+    rows up to this time; see `AsofState`.
     """
 
     settled: Watermark = NEVER
@@ -110,8 +115,11 @@ class AsofWork(StoredRecord):
 
 
 class LookupView(StoredRecord):
-    """What a look-up of a delta join sees of an arrangement: rows of live runs that are not below
-    ``hidden_below``, which were released before the tick, and those that came in the tick."""
+    """Rows of an arrangement that a look-up of a delta join sees.
+
+    These are the rows of live runs, except rows below ``hidden_below`` (released before the tick), and
+    the rows of this tick.
+    """
 
     runs: list[LiveRun]
     fresh: list[LiveRun]
@@ -119,15 +127,17 @@ class LookupView(StoredRecord):
 
 
 class NodeWork(StoredRecord):
-    """What the tasks of one node are told in one tick. ``fed_late_below``: where its rows are those of a
-    stage, per event time of the input that takes them, below which time they are late there; ``keep_late``:
-    late ones are wanted. ``fed_index``: by what runs that it writes for another node are sorted. ``table``:
-    what the rows meet, as it is in this tick; ``seen``: the same, per path of a delta join; ``closed``: the
-    paths that begin here and come to nothing. ``clock_us``: the tick's clock. ``keep_broken``: records of its
-    table that are no rows are wanted. ``idle``, in the first of a tick: what the attempt decided, per query,
-    alias and branch: all partitions, and which are idle.
-    ``settings``, there too: how the run was set (a digest). ``tasks``: so many are about to take rows that it
-    writes for another node."""
+    """Work of the tasks of one node in one tick.
+
+    ``fed_late_below``: for rows of a stage, the late threshold per event time of the input that reads
+    them; ``keep_late``: late rows go to the side output. ``fed_index``: index that sorts the runs that
+    the node writes for another node. ``table``: the table copy of this tick that rows are matched with;
+    ``seen``: likewise per path of a delta join; ``closed``: paths that begin here and have no result.
+    ``clock_us``: the tick's clock. ``keep_broken``: records of its table that are not rows go to the
+    dead letter output. ``idle``: only in the first node of a tick, the attempt's decision per query,
+    alias and branch: all partitions, and the idle ones. ``settings``: likewise, a digest of the run's
+    settings. ``tasks``: approximate number of tasks that read the rows that it writes for another node.
+    """
 
     tick: int
     sides: list[SideWork]
@@ -158,11 +168,15 @@ def write_work(store: Store, name: str, work: NodeWork) -> None:
 
 
 def read_work(store: Store, name: str) -> NodeWork:
-    """What a work file says, to be read only. Raises: StateError when it is missing or damaged."""
+    """Read a work file; the result is read-only.
+
+    Raises:
+        StateError: the file is missing or damaged.
+    """
     return _parse_work(name, bytes(store.read(name)))
 
 
 @lru_cache(maxsize=1)
 def _parse_work(name: str, content: bytes) -> NodeWork:
-    """Tasks of one node that run in one process have the same file."""
+    """Parse a work file and cache the result for the tasks of the node in this process."""
     return NodeWork.model_validate_json(verify_checksum(name, content))

@@ -70,7 +70,7 @@ class AsofTask:
         )
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """The rows that leave; then right rows are released."""
+        """Yield the rows that this tick emits, then release right rows."""
         for piece in self._left.old:
             yield from self._run_old_left(piece)
         yield from self._run_new_left()
@@ -115,7 +115,7 @@ class AsofTask:
         yield from self._emit_rows(new.rows.batch, rows, closest, decided, new.arrival)
 
     def _release_decided(self, piece: RunSlice, rows: Rows) -> None:
-        """Left rows that are decided; those above the limit leave before their time."""
+        """Release left rows that are decided and evict those at or above the limit early."""
         if not len(rows):
             return
         released = self._report.side(Side.LEFT).released
@@ -130,7 +130,7 @@ class AsofTask:
         return own.work.new_limits[column]
 
     def _decided(self, times: Times, closest: Nearest) -> Mask:
-        """Which rows no later right row can be nearer to than what is found."""
+        """Return the mask of rows for which no later right row can be nearer than the one found."""
         low, high = self._reach.window(times)
         settled = self._work.settled
         if self._reach.latest:
@@ -142,7 +142,10 @@ class AsofTask:
         return decided
 
     def _find_nearest(self, side: SortedRows, rows: Rows) -> Nearest:
-        """What the chosen left rows find: no right row of which a shed one may be nearer."""
+        """Return the nearest right row of each chosen left row.
+
+        A right row does not count if a row dropped by load shedding may be nearer.
+        """
         low, high = self._reach.window(side.times(self._reach.left)[rows])
         if self._work.shed > NEVER:
             unknown = are_below(low, _next_watermark(self._work.shed))
@@ -166,8 +169,11 @@ class AsofTask:
     def _emit_rows(
         self, batch: Columns, rows: Rows, closest: Nearest, decided: Mask, arrival: Rows | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """``arrival``: by which ``rows`` are in the order in which they came; None: they leave as they
-        lie."""
+        """Emit the decided rows among `rows`, joined with their closest right rows or padded.
+
+        Args:
+            arrival: permutation that puts ``rows`` in arrival order; None emits them in stored order.
+        """
         report = self._report
         parts: list[tuple[Rows, Columns]] = []
         asking: list[Rows] = [NO_ROWS]
@@ -202,7 +208,7 @@ class AsofTask:
     # old left rows that right rows decide
 
     def _find_decidable(self, piece: RunSlice) -> Rows:
-        """Rows of an old left run of which a right row may decide some in this tick; each once."""
+        """Return rows of an old left run that a right row may decide in this tick, each once."""
         if self._work.waiting is None:
             return NO_ROWS
         parts = []
@@ -220,7 +226,7 @@ class AsofTask:
         return hits[~are_below(times, self._left.work.old_limits.get(self._reach.left, NEVER))]
 
     def _list_deciding(self) -> list[tuple[Slots, Times, Times]]:
-        """Of right rows that may decide old left ones: their slots, and least and greatest time of those."""
+        """List slots and min and max left times of right rows that may decide old left rows."""
         if self._deciding_rows is None:
             self._deciding_rows = list(self._find_deciding())
         return self._deciding_rows
@@ -251,8 +257,10 @@ class AsofTask:
             )
 
     def _find_first_settled(self, stock: _RightRows, rows: Rows) -> Iterator[tuple[Slots, Times, Times]]:
-        """The left times for which settled right rows are the first of their key: from these they are in
-        reach, and the row before them of that key is not."""
+        """Yield the left times for which settled right rows are the first of their key.
+
+        From these left times on, the right row is in reach and the previous row of its key is not.
+        """
         if not len(rows):
             return
         reach = self._reach
@@ -309,7 +317,7 @@ class AsofTask:
     def _find_last_below(
         self, number: int, rows: Rows, limit: Watermark, stocks: list[_RightRows]
     ) -> Nearest:
-        """Of the keys of the chosen right rows the last row below ``limit``."""
+        """Return, for the keys of the chosen right rows, the last row below ``limit``."""
         side = self._stocks[number].rows
         least, greatest = np.full(len(rows), MIN_TIME), np.full(len(rows), MAX_TIME)
         if limit <= MIN_TIME:
@@ -320,7 +328,7 @@ class AsofTask:
         return self._ask(askers, stocks, latest=True)
 
     def _evict_superseded(self, number: int, rows: Rows, limit: Watermark) -> None:
-        """Right rows leave for which a later one of their key is asked instead."""
+        """Evict right rows that a later row of the same key replaces in every lookup."""
         stock = self._stocks[number]
         rows = rows[~are_below(stock.rows.times(self._reach.right)[rows], limit)]
         pieces = [(stock.piece, rows)] if stock.piece is not None else self._map_to_new_runs(rows)
@@ -352,7 +360,7 @@ def _mark_evicted(piece: RunSlice, rows: Rows) -> None:
 
 
 def _next_watermark(watermark: Watermark) -> Watermark:
-    """One above: what is below it is not above ``watermark``."""
+    """Return the watermark plus one: a value below the result is not above ``watermark``."""
     return watermark + 1
 
 

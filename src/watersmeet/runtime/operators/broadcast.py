@@ -48,7 +48,7 @@ class WholeSide:
     buckets: frozenset[int] | None = None
 
     def around(self, piece: RunSlice) -> RunSlice:
-        """The piece of these rows in which a task's own one is."""
+        """Return the slice of the whole side's rows that contains a task's own slice."""
         return next(
             other
             for other in [*self.rows.old, *self.rows.new_runs]
@@ -56,7 +56,7 @@ class WholeSide:
         )
 
     def shared(self, piece: RunSlice, rows: Rows) -> Rows:
-        """Of rows of a task's own piece those that other tasks look through, too."""
+        """Return the rows of a task's own slice that other tasks search, too."""
         if self.buckets is None:
             return rows
         buckets = np.array(sorted(self.buckets))
@@ -72,7 +72,7 @@ class _UnmatchedRows:
 
 
 def build_whole_slice(shape: JoinShape, share: TaskPartition, side: Side) -> SideSlice:
-    """A side, whole."""
+    """Build the slice that contains all rows of a side."""
     everything = Everything()
     return SideSlice(shape.side(side), share.work.side(side), share.store, everything, everything)
 
@@ -113,7 +113,7 @@ def settle_broadcast_marks(
 
 
 def _report(share: TaskPartition, piece: RunSlice, marks: MarkWriter) -> None:
-    """The marks of a whole piece that this task adds to those that are stored."""
+    """Write the match marks of a whole slice that this task adds to the stored ones."""
     stored = read_marks(share.store, "matched", piece.live.marks.get("matched", ()), piece.start, piece.stop)
     added = piece.marks("matched") & ~stored
     rows = np.flatnonzero(added)
@@ -153,7 +153,11 @@ def _find_matches(
 
 
 def _sort_together(own: SideSlice, asked: Sequence[_UnmatchedRows]) -> tuple[SortedRows, Rows]:
-    """The rows of all pieces in one order, and the places that they had one after the other."""
+    """Sort the rows of all slices together.
+
+    Returns:
+        The sorted rows, and their positions in the concatenation of the slices.
+    """
     pieces = [asking.piece.batch() for asking in asked]
     starts = np.cumsum([0, *(piece.num_rows for piece in pieces)])
     chosen = np.concatenate([start + asking.rows for start, asking in zip(starts, asked, strict=False)])
@@ -163,7 +167,10 @@ def _sort_together(own: SideSlice, asked: Sequence[_UnmatchedRows]) -> tuple[Sor
 
 
 def _find_matched_needles(shape: JoinShape, needles: SortedRows, side: Side, piece: RunSlice) -> Mask:
-    """Which of the needles have a match in a piece of the other side, as a task that looks up has it."""
+    """Return the mask of needles that match a row of the other side's slice.
+
+    A match counts only if a look-up by the other task would find it.
+    """
     if not shape.kind.hides_right:
         return piece.has_match(shape.condition, needles, side)
     hits = np.zeros(len(needles), dtype=np.bool_)

@@ -82,7 +82,7 @@ def run_changelog(
 
 
 def _is_counted(shape: JoinShape, side: Side) -> bool:
-    """Whether anybody asks how many partners a row of the side has: for pads, or when it is released."""
+    """Return True if partners of the side's rows are counted, for pads or for their release."""
     own = shape.side(side)
     return own.padded or _leaves_matched(shape, side) or bool(own.layout.releasing)
 
@@ -90,10 +90,10 @@ def _is_counted(shape: JoinShape, side: Side) -> bool:
 def _match_changes(
     shape: JoinShape, changed: Mapping[Side, _SideChanges], counted: Sequence[Side], report: NodeReport | None
 ) -> Iterator[pa.RecordBatch]:
-    """The pairs that come and go, and the numbers of partners of the rows of the sides ``counted``.
+    """Emit inserted and deleted pairs, and count the partners of rows of the ``counted`` sides.
 
     Args:
-        report: is told how many pairs there are; None: they are another task's, and do not go out.
+        report: receives the number of pairs; None: another task emits the pairs.
     """
     left, right = changed[Side.LEFT], changed[Side.RIGHT]
     for change in (left.inserts, left.deletes):
@@ -155,7 +155,7 @@ def _emit_new_pairs(
     counted: Sequence[Side],
     report: NodeReport | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Left inserts × right changes of the same tick; see `_match_changes`."""
+    """Emit pairs of left inserts and right changes of the same tick; see `_match_changes`."""
     if inserts is None or change is None:
         return
     for needle, row in find(shape.condition, inserts.rows, Side.LEFT, change.rows):
@@ -193,15 +193,20 @@ def _count_lost_partners(shape: JoinShape, right: SideChange | None, left: SideS
 def _find_lasting_pairs(
     shape: JoinShape, side: Side, needles: SortedRows, needle: Rows, rows: SortedRows, row: Rows
 ) -> Mask:
-    """Which pairs of needles (rows of ``side``) and rows of the other side may come to a result. It is asked
-    of released rows only: others meet whatever their condition says."""
+    """Return the mask of pairs of needles and rows that may still produce a result.
+
+    Callers use it only for released rows; for other rows the condition alone decides.
+
+    Args:
+        needles: rows of ``side``; ``rows`` are rows of the other side.
+    """
     if side is Side.LEFT:
         return pairs_in_bounds(shape.lasting, needles, needle, rows, row)
     return pairs_in_bounds(shape.lasting, rows, row, needles, needle)
 
 
 def _leaves_matched(shape: JoinShape, side: Side) -> bool:
-    """Rows of the side leave while they have a match, not while they have none."""
+    """Return True if rows of the side are output while they have a match (SEMI join)."""
     return shape.kind is JoinKind.SEMI and side is Side.LEFT
 
 
@@ -212,7 +217,7 @@ def _emit_single_changes(
     inserts: SideChange | None,
     deletes: SideChange | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one side alone, that come or go: pads, and what a SEMI or ANTI join puts out."""
+    """Emit the changes that concern rows of one side alone: pads, and SEMI or ANTI join output."""
     sign = -1 if _leaves_matched(shape, side) else 1
     for piece in own.old:
         if "count" not in piece.touched:

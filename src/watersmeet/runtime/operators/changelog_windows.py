@@ -74,8 +74,10 @@ from watersmeet.state.runs.writer import sort_rows
 
 
 def session_group_rows(shape: WindowGroupShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The changes of the open sessions of the share's hash range; or the rows of those that close. Where the
-    tick's rows are many bytes, one part of the range after the other."""
+    """Emit the changes of open sessions in the hash range, or the rows of sessions that close.
+
+    If the rows of the tick are large, process the hash range in parts, one after the other.
+    """
     report, parts = share.report.sides[0], split_hash_range(shape, share)
     slices = []
     for hashes in parts:
@@ -104,7 +106,7 @@ def _session_panes(shape: WindowGroupShape, rows: pa.RecordBatch) -> dict[str, p
 
 
 def _unite_slices(shape: WindowGroupShape, share: TaskPartition, parts: list[SideSlice]) -> SideSlice:
-    """What is kept of the whole share, with the marks of its parts."""
+    """Build the retained slice of the whole task partition, with the marks of its parts."""
     _, kept = split_new_and_retained(shape, shape.kept, share, HashRange.of_share(share))
     by_name = {piece.name: piece for piece in kept.old}
     for part in parts:
@@ -120,7 +122,7 @@ def _unite_slices(shape: WindowGroupShape, share: TaskPartition, parts: list[Sid
 def _emit_session_changes(
     shape: WindowGroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of sessions that some keys take back and put out; see `operators.groups`."""
+    """Emit retractions and new rows of the sessions of some keys; see `operators.groups`."""
     rows = one_table(
         [table.append_column(_IS_NEW, pa.array(np.full(table.num_rows, False))) for table in old]
         + [table.append_column(_IS_NEW, pa.array(np.full(table.num_rows, True))) for table in own]
@@ -155,7 +157,10 @@ def _emit_session_changes(
 
 
 def _find_connected_rows(shape: WindowGroupShape, rows: pa.Table) -> Mask:
-    """Which rows are at a time that is connected with a new row's, be it by rows that are there no more."""
+    """Return the mask of rows whose time is connected with the time of a new row.
+
+    Rows that no longer exist connect times, too.
+    """
     of_keys, times = rows.column(GROUP).to_numpy(), rows.column(PANE).to_numpy()
     order = np.lexsort((times, of_keys))
     same = np.zeros(len(order), dtype=np.bool_)
@@ -171,7 +176,10 @@ def _find_connected_rows(shape: WindowGroupShape, rows: pa.Table) -> Mask:
 def _session_columns(
     shape: WindowGroupShape, rows: pa.RecordBatch, chosen: Rows, starts: Times, ends: Times
 ) -> dict[str, pa.Array]:
-    """What is not computed, of sessions: the group's columns are a chosen row's."""
+    """Build the columns of sessions that are not computed.
+
+    The group's columns come from one chosen row per session.
+    """
     return {
         **{name: rows.column(column).take(pa.array(chosen)) for name, column in shape.keys},
         WINDOW_START: to_native(pa.array(starts), shape.window_type),
@@ -184,8 +192,11 @@ def _session_columns(
 
 @dataclass
 class _SessionState:
-    """What is kept, and what the tick adds to it, ``new``; ``gone``: which rows of that are not to be kept,
-    and ``left``: the others. ``grouped``: how many rows those stood for that have left."""
+    """Retained rows, and the rows ``new`` that the tick adds to them.
+
+    ``gone`` marks the new rows that are not retained; ``left`` has the others. ``grouped`` counts the
+    input rows that the evicted rows represent.
+    """
 
     shape: WindowGroupShape
     kept: SideSlice
@@ -199,7 +210,7 @@ class _SessionState:
         self.left, self.gone = self.new, np.zeros(0 if self.new is None else len(self.new), dtype=np.bool_)
 
     def evict_emptied_times(self) -> None:
-        """Rows of times at which none is left go."""
+        """Evict the rows of times at which no row is left."""
         if self.new is None:
             return
         numbers = group_numbers(as_one_batch(self.new.batch), self.shape.by)
@@ -222,7 +233,7 @@ class _SessionState:
         self._evict_new(np.isin(of_rows, losing[nothing]))
 
     def passed(self) -> list[ChosenBatchRows]:
-        """The rows that the watermark passes in the tick."""
+        """Return the rows that the watermark passes in this tick."""
         before, now = find_limits(self.shape, self.kept)
         chosen = []
         for piece in self.kept.old:
@@ -235,7 +246,7 @@ class _SessionState:
         return [choice for choice in chosen if len(choice[2])]
 
     def has_successor(self, needles: SortedRows) -> Mask:
-        """Which of the rows another one of the same key follows within the gap."""
+        """Return the mask of rows that another row of the same key follows within the gap."""
         hits = np.zeros(len(needles), dtype=np.bool_)
         follows = build_later_condition(self.shape.lookup_columns, PANE, 1, self.shape.size)
         for _, needle, _ in self._found(follows, needles):
@@ -246,7 +257,11 @@ class _SessionState:
         return hits
 
     def evict_until(self, needles: SortedRows) -> list[ChosenBatchRows]:
-        """All rows of the needles' keys until their times, which leave. ``needles``: one per key."""
+        """Evict all rows of the needles' keys up to the needles' times, and return them.
+
+        Args:
+            needles: one row per key.
+        """
         until = build_later_condition(self.shape.lookup_columns, PANE, None, 0)
         old = [(piece, row) for piece, _, row in self._found(until, needles)]
         for piece, row in old:
@@ -281,7 +296,7 @@ class _SessionState:
                     yield piece, needle[there], row[there]
 
     def _mark(self, piece: RunSlice, rows: Rows) -> None:
-        """These rows that were kept leave."""
+        """Mark retained rows as evicted."""
         stood_for = int(_row_counts(piece.rows.batch)[rows].sum())
         piece.mark("gone", rows)
         self.report.released[piece.name] = self.report.released.get(piece.name, 0) + len(rows)
@@ -290,7 +305,7 @@ class _SessionState:
         self.grouped += stood_for
 
     def _evict_new(self, leaving: Mask) -> None:
-        """These rows of the tick are not to be kept."""
+        """Mark rows of this tick as not retained."""
         assert self.new is not None
         self.grouped += int(_row_counts(self.new.batch)[leaving].sum())
         self.gone |= leaving
@@ -304,7 +319,7 @@ def _row_counts(batch: Columns) -> npt.NDArray[np.int64]:
 
 
 def _emit_closed_sessions(shape: WindowGroupShape, there: _SessionState) -> Iterator[pa.RecordBatch]:
-    """Sessions that close leave; if results are final, they go out."""
+    """Evict the sessions that close; emit their rows if results are final."""
     layout = there.kept.task.layout
     for part in split_by_hash(there.passed(), shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
@@ -327,7 +342,7 @@ def _emit_closed_sessions(shape: WindowGroupShape, there: _SessionState) -> Iter
 
 
 def _results(shape: WindowGroupShape, leaving: list[ChosenBatchRows]) -> Iterator[pa.RecordBatch]:
-    """The rows of sessions, of all that is kept of them."""
+    """Emit the result rows of sessions, computed from all their retained rows."""
     for part in split_by_hash(leaving, shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
         check_batches(
@@ -361,7 +376,7 @@ _IS_NEW = ours("new")
 
 
 def window_group_rows(shape: WindowGroupShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The changes of the open windows of the share's hash range; or the rows of those that close."""
+    """Emit the changes of open windows in the hash range, or the rows of closing windows."""
     if shape.kind is WindowKind.SESSION:
         return session_group_rows(shape, share)
     if shape.is_final:
@@ -380,7 +395,7 @@ def _build_panes(shape: WindowGroupShape, rows: pa.RecordBatch) -> dict[str, pa.
 def _emit_window_changes(
     shape: WindowGroupShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of windows that some keys take back and put out; see `operators.groups`."""
+    """Emit the retractions and the new rows of the windows of some keys; see `operators.groups`."""
     rows = one_table(
         [_add_is_new(table, is_new=False) for table in old]
         + [_add_is_new(table, is_new=True) for table in own]
@@ -405,7 +420,10 @@ def _emit_window_changes(
 def _columns(
     shape: WindowGroupShape, rows: pa.RecordBatch, chosen: Rows, windows: Numbers
 ) -> dict[str, pa.Array]:
-    """What is not computed, of pairs of a group and a window: the group's columns are a chosen row's."""
+    """Build the columns of (group, window) pairs that are not computed.
+
+    The group's columns come from one chosen row per pair.
+    """
     starts, ends = window_times(windows, shape.size, shape.slide)
     return {
         **{name: rows.column(column).take(pa.array(chosen)) for name, column in shape.keys},
@@ -417,7 +435,7 @@ def _columns(
 def _emit_closed_windows(
     shape: WindowGroupShape, kept: SideSlice, new: SortedRows | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the windows that close in the tick."""
+    """Emit the rows of the windows that close in this tick."""
     before, now = (limits.get(PANE, NEVER) for limits in (kept.work.old_limits, kept.work.new_limits))
     since, until = last_window_end(shape, before), last_window_end(shape, now)
     chosen = [
@@ -446,13 +464,20 @@ def _add_is_new(rows: pa.Table, *, is_new: bool) -> pa.Table:
 
 
 def _select_by_age(rows: pa.Table, *, is_new: bool) -> list[pa.Table]:
-    """Kept rows of before the tick, or of the tick; none of none."""
+    """Return the rows of the tick, or those retained before it, as a list of at most one table.
+
+    The list is empty if there are no such rows.
+    """
     own = rows.filter(pa.array(rows.column(_IS_NEW).to_numpy() == is_new)).drop_columns([_IS_NEW])
     return [own] if own.num_rows else []
 
 
 def _number_key_windows(keys: Numbers, windows: Numbers) -> tuple[Numbers, Numbers]:
-    """(a pair of each different key and window, the number of each pair's)."""
+    """Number the pairs of key and window.
+
+    Returns:
+        The position of the first row of each distinct pair, and the number of each row's pair.
+    """
     _, of_window = np.unique(windows, return_inverse=True)
     together = keys * np.int64(int(of_window.max(initial=0)) + 1) + of_window
     _, firsts, numbers = np.unique(together, return_index=True, return_inverse=True)

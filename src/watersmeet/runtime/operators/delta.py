@@ -34,8 +34,10 @@ _CHUNK = 65_536
 
 
 def arrange_rows(shape: ArrangeShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """No row leaves but along the paths: of each input the inserts, then the deletes of rows that were there.
-    Copies under other keys come to the same, each in its own hash ranges."""
+    """Add each input's inserts, then its deletes of existing rows, to the paths; yield no row.
+
+    Copies under other keys have the same effect, each in its own hash ranges.
+    """
     marks, slices = MarkWriter(), list[tuple[int, SideSlice]]()
     own_range = HashRange.of_share(share)
     for place, side in enumerate(shape.sides):
@@ -65,8 +67,11 @@ def arrange_rows(shape: ArrangeShape, share: TaskPartition) -> Iterator[pa.Recor
 
 
 def _start_path(shape: PassShape, own: SideSlice, share: TaskPartition, path: FeedWriter) -> None:
-    """The rows of an input that another query keeps begin their path: changes of the tick, and before them,
-    if this query begins, what that one has kept so far."""
+    """Start the path of an input that another query retains.
+
+    The path gets the changes of the tick. If this query starts in this tick, the rows that the other
+    query has retained so far come first.
+    """
     for piece in SideSlice(own.task, own.work.backfill_work(), own.store, own.cut, own.cut).old:
         alive = np.flatnonzero(~piece.read_marks("gone", np.arange(len(piece.rows))))
         for low in range(0, len(alive), _CHUNK):
@@ -84,7 +89,7 @@ def _start_path(shape: PassShape, own: SideSlice, share: TaskPartition, path: Fe
 
 
 def _list_consumers(shape: ArrangeShape, share: TaskPartition, place: int) -> list[FeedWriter]:
-    """Who is told of the changes of an input: its path, unless that comes to nothing, and other queries."""
+    """List the consumers of an input's changes: its path unless closed, and other queries."""
     if place >= len(shape.changes):
         return []
     own = [] if place in share.work.closed else share.paths[place : place + 1]
@@ -103,7 +108,7 @@ def _list_consumers(shape: ArrangeShape, share: TaskPartition, place: int) -> li
 
 
 def delta_rows(shape: DeltaShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """Joined rows of all paths; before the last step they go on along their paths instead."""
+    """Yield the joined rows of all paths; before the last step, add them to their paths instead."""
     for number, lookup in enumerate(shape.lookups):
         for batch in _join_path(lookup, shape.by[number], share, number):
             if shape.is_last:
@@ -123,7 +128,7 @@ def _append_diffs(batch: pa.RecordBatch, leaving: pa.RecordBatch) -> pa.RecordBa
 def _join_path(
     lookup: LookupShape, by: int | None, share: TaskPartition, number: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one path with what they meet, with the diffs that they came with."""
+    """Yield the rows of one path with their matches, with the multiplicities of the path's rows."""
     own = HashRange.of_share(share) if lookup.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
     coming = SideSlice(lookup.left, share.work.sides[number], share.store, own, own)
     if coming.new is None:
@@ -152,7 +157,7 @@ def _join_path(
 def _list_visible_slices(
     table: SideShape, seen: LookupView, share: TaskPartition, own: HashRange, by: int | None
 ) -> Iterator[RunSlice]:
-    """The slices that may hold partners: rows that were released before the tick are not there."""
+    """Yield the slices that may contain partners; rows released before the tick are not in them."""
     parts: list[tuple[list[LiveRun], dict[str, Watermark]]] = [
         (seen.runs, seen.hidden_below),
         (seen.fresh, {}),

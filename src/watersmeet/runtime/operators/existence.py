@@ -84,22 +84,32 @@ def _count_candidates(
 
 
 def evict_rows(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matched") -> None:
-    """Rows that are not retained though no limit releases them: of a SEMI join those that had their first
-    match, of sessions those of closed ones. ``what``: they are counted as."""
+    """Evict rows that no limit releases.
+
+    These are rows of a SEMI join with their first match, or rows of closed sessions.
+
+    Args:
+        what: the counter to which the rows are added.
+    """
     piece.mark("gone", rows)
     report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
     count(report, what, len(rows))
 
 
 def are_retained(piece: RunSlice, rows: Rows) -> Mask:
-    """Which of the rows have not left in an earlier tick: by a SEMI join with a match; others were shed."""
+    """Return the mask of rows that no earlier tick evicted.
+
+    Rows leave early when a SEMI join finds a match or by load shedding.
+    """
     there: Mask = ~piece.read_marks("gone", rows)
     return there
 
 
 def _find_matched_rows(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
-    """The rows of an old left run that have a match among the tick's new right rows. Marks are read only
-    where there is one."""
+    """Return the rows of an old left run that match one of the tick's new right rows.
+
+    The function reads marks only if there is a match.
+    """
     if right.new is None or not piece.may_match(shape.condition, right.new.rows, Side.RIGHT):
         return NO_ROWS
     hits = rows_matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)

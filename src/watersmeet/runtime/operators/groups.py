@@ -75,14 +75,14 @@ DeriveColumns = Callable[[pa.RecordBatch], Mapping[str, pa.Array]]
 
 
 def group_rows(shape: GroupShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The changes of the groups of the share's hash range."""
+    """Emit the changes of the groups in the task partition's hash range."""
     return emit_group_deltas(shape, share, partial(_emit_changes, shape))
 
 
 def emit_group_deltas(
     shape: SummedShape, share: TaskPartition, of_groups: EmitGroups, made_of: DeriveColumns = lambda rows: {}
 ) -> Iterator[pa.RecordBatch]:
-    """What changes of the groups of the share's hash range."""
+    """Emit the changes of the groups in the task partition's hash range."""
 
     def of_part(kept: SideSlice, new: SortedRows | None) -> Iterator[pa.RecordBatch]:
         if new is not None:
@@ -94,8 +94,10 @@ def emit_group_deltas(
 def accumulate_groups(
     shape: SummedShape, share: TaskPartition, of_part: EmitPart, made_of: DeriveColumns = lambda rows: {}
 ) -> Iterator[pa.RecordBatch]:
-    """What goes out of the share's hash range; the tick's changes are added to what is kept. Where they are
-    many bytes, one part of the range after the other."""
+    """Emit the output of the hash range and add the tick's changes to the retained state.
+
+    If the changes are large, process the hash range in parts, one after the other.
+    """
     report, parts = share.report.sides[0], split_hash_range(shape, share)
     for hashes in parts:
         rows, kept = split_new_and_retained(shape, shape.kept, share, hashes)
@@ -144,7 +146,7 @@ def write_sums(
 
 
 def _count_changes(own: SideSlice) -> int:
-    """How many rows the tick's changes are: of those that go, too."""
+    """Count the rows that the tick's changes insert or delete."""
     return sum(int(np.abs(piece.rows.batch.column(DIFF).to_numpy()).sum()) for piece in own.new_runs)
 
 
@@ -159,7 +161,10 @@ def build_change_sums(
     report: SideReport,
     made_of: DeriveColumns,
 ) -> SortedRows | None:
-    """What is to be kept of the tick's changes; None of none. Changes that take others away are counted."""
+    """Return the state to retain for the tick's changes, or None if there is none.
+
+    Changes that cancel others are counted as "deleted".
+    """
     new = _build_group_deltas(shape, rows, kept, hashes, made_of)
     added = 0 if new is None else int(new.batch.column(ROWS).to_numpy(zero_copy_only=False).sum())
     count(report, "deleted", _count_changes(rows) - added)
@@ -182,7 +187,7 @@ def _build_group_deltas(
 
 
 def _aggregate_rows(shape: SummedShape, rows: SortedRows, made_of: DeriveColumns) -> pa.Table:
-    """What is kept of some changes."""
+    """Aggregate changes into group state."""
     batch = as_one_batch(rows.batch)
     given = gather(shape.columns, batch, np.arange(len(rows)), None, NO_ROWS)
     columns = {name: given.column(name) for name in given.schema.names}
@@ -192,7 +197,7 @@ def _aggregate_rows(shape: SummedShape, rows: SortedRows, made_of: DeriveColumns
 
 
 def _empty_group(shape: SummedShape) -> pa.Table:
-    """What is kept of the group of no row."""
+    """Build the state of a group without rows."""
     sums = {column.name for column in shape.parts.added}
     columns = {
         field.name: pa.array([0], field.type) if field.name in sums else pa.nulls(1, field.type)
@@ -204,8 +209,13 @@ def _empty_group(shape: SummedShape) -> pa.Table:
 def _encode_group_state(
     shape: SummedShape, table: pa.Table, what: str = "what is kept of the groups of a tick"
 ) -> GroupBatch:
-    """As runs hold them, without those of which nothing is left; but a group that always is keeps one.
-    ``what`` they are, for people."""
+    """Encode group state in the format of runs, without empty groups.
+
+    A group that always exists retains one row.
+
+    Args:
+        what: description of the rows, for messages to users.
+    """
     staying = ~is_zero(shape.parts, table)
     if shape.is_always and not staying.any():
         staying[:1] = True
@@ -219,7 +229,10 @@ def _encode_group_state(
 
 
 def combine_sums(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> GroupBatch:
-    """Kept rows of several runs, added up. They are cut but for those of one hash."""
+    """Add up the group state of several runs.
+
+    The rows may be a part of those runs, but rows of one hash are never divided.
+    """
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
     return _encode_group_state(
         shape, add_partials(shape.parts, shape.by, table, [_BUCKET]), f"rows in {shape.group_state_text}"
@@ -241,8 +254,10 @@ class _GroupRows:
 def compare_groups(
     shape: SummedShape, kept: SideSlice, new: SortedRows, of_groups: EmitGroups
 ) -> Iterator[pa.RecordBatch]:
-    """The old rows of groups that change, and the new ones; one part of the groups after the other, where
-    what is kept of them is many bytes."""
+    """Emit the old and the new rows of groups that change.
+
+    If the group state is large, process the groups in parts, one after the other.
+    """
     numbers, firsts = _number_groups(shape, new)
     needles = select_needles(new, firsts)
     ranks = np.zeros(len(new), dtype=np.int64)
@@ -270,7 +285,12 @@ def compare_groups(
 
 
 def _number_groups(shape: SummedShape, new: SortedRows) -> tuple[Rows, Rows]:
-    """The number of each kept row's group, in the order of the groups' first rows, and where these are."""
+    """Number the groups of retained rows.
+
+    Returns:
+        The group number of each row, in the order of the groups' first rows, and the positions of
+        these first rows.
+    """
     numbers = group_numbers(as_one_batch(new.batch), shape.lookup_columns)
     _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(firsts, kind="stable")
@@ -282,10 +302,10 @@ def _number_groups(shape: SummedShape, new: SortedRows) -> tuple[Rows, Rows]:
 def _split_groups(
     shape: SummedShape, looked_up: list[_GroupRows], own: _GroupRows, groups: int
 ) -> Iterator[tuple[int, int]]:
-    """Ranges of groups, so many that what is kept of them is about as many bytes as a run, or one.
+    """Yield ranges of groups whose state is about one run in bytes, or one group.
 
     Raises:
-        EngineError: one group alone is more than a task may hold.
+        EngineError: the state of one group exceeds the memory limit of a task.
     """
     held = np.zeros(groups, dtype=np.float64)
     for choice in [*looked_up, own]:
@@ -308,7 +328,7 @@ def _number_rows(choice: _GroupRows, mine: npt.NDArray[np.bool_], low: int) -> p
 def _emit_changes(
     shape: SummedShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The old and the new rows of some groups."""
+    """Emit the old and the new rows of some groups."""
     columns = {name: keys.column(column) for name, column in shape.keys}
     yield from emit_group_changes(shape, old, own, columns, keys.num_rows)
 
@@ -320,8 +340,13 @@ def emit_group_changes(
     columns: Mapping[str, pa.Array],
     groups: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The old and the new rows of groups, of which ``columns`` hold what is not computed, by its names. Group
-    ``n`` as it was has the number ``2 n``, as it is ``2 n + 1``."""
+    """Emit the old and the new rows of groups.
+
+    Group ``n`` has the number ``2 n`` before the tick and ``2 n + 1`` after it.
+
+    Args:
+        columns: the columns of the groups that are not computed, by name.
+    """
     was = [_renumber_by_age(table, 0) for table in old]
     numbers = pa.array(np.arange(2 * groups) // 2)
     kept = one_table([*was, *(_renumber_by_age(table, 1) for table in [*old, *own])])
@@ -338,9 +363,13 @@ def emit_changed_pairs(
     compared: Sequence[str],
     is_there: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The old and the new rows of groups whose ``compared`` columns differ. ``kept`` and ``columns`` are of
-    both, numbered as in `emit_group_changes`. ``is_installed``: which there are; None: those that have
-    rows."""
+    """Emit the old and the new rows of groups whose ``compared`` columns differ.
+
+    ``kept`` and ``columns`` have the old and the new groups, numbered as in `emit_group_changes`.
+
+    Args:
+        is_there: mask of the groups that exist; None: the groups that have rows.
+    """
     both, rows = _compute_group_rows(shape, kept, columns, 2 * groups)
     there = rows > 0 if is_there is None else is_there
     same = _find_unchanged(both, compared, groups)
@@ -357,8 +386,11 @@ def emit_changed_pairs(
 def emit_final_groups(
     shape: SummedShape, kept: pa.Table, columns: Mapping[str, pa.Array], groups: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of groups that have any, of all that is kept of them; ``columns`` as in
-    `emit_group_changes`."""
+    """Emit the rows of groups that have input rows, computed from their whole state.
+
+    Args:
+        columns: as in `emit_group_changes`.
+    """
     batch, rows = _compute_group_rows(shape, kept, columns, groups)
     yield from split_batches(shape, take_rows(batch, np.flatnonzero(rows > 0)))
 
@@ -366,7 +398,7 @@ def emit_final_groups(
 def _compute_group_rows(
     shape: SummedShape, kept: pa.Table, columns: Mapping[str, pa.Array], groups: int
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-    """The row of each group, and how many rows it has."""
+    """Compute the result row of each group, and the number of its input rows."""
     if shape.parts.chosen:
         kept = add_partials(shape.parts, [GROUP, *shape.lookup_columns], kept)
     rows, results = results_of(shape.parts, kept, groups)
@@ -381,7 +413,7 @@ def _renumber_by_age(rows: pa.Table, age: int) -> pa.Table:
 
 
 def _find_unchanged(both: pa.RecordBatch, results: Sequence[str], groups: int) -> npt.NDArray[np.bool_]:
-    """Of which groups the old results are the new ones."""
+    """Return the mask of groups whose old and new results are equal."""
     if not results:
         return np.ones(groups, dtype=np.bool_)
     numbers = group_numbers(both, results)
@@ -401,14 +433,14 @@ CHUNK_ROWS = 200_000
 
 
 def rank_rows(shape: RankShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The changes of the first rows of the share's partitions."""
+    """Emit the changes of the first rows of the partitions in the task's hash range."""
     return emit_group_deltas(shape, share, partial(_emit_rank_changes, shape))
 
 
 def _emit_rank_changes(
     shape: RankShape, old: list[pa.Table], own: list[pa.Table], keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that some partitions take back and put out; see `operators.groups`."""
+    """Emit the retractions and the new rows of some partitions; see `operators.groups`."""
     kept = [_add_multiplicities(table, was=True) for table in old] + [
         _add_multiplicities(table, was=False) for table in own
     ]
@@ -427,14 +459,14 @@ def _emit_rank_changes(
 
 
 def _add_multiplicities(rows: pa.Table, *, was: bool) -> pa.Table:
-    """Kept rows with how often they were there, and are."""
+    """Add to retained rows their multiplicity before the tick and after it."""
     there = rows.column(ROWS)
     before = there if was else pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)])
     return rows.append_column(WAS, before).append_column(IS, there)
 
 
 def _result_columns(shape: RankShape, rows: pa.Table, keys: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows under the names that their columns have in the result."""
+    """Rename the columns of rows to their names in the result."""
     partitions = pa.array(rows.column(GROUP).to_numpy())
     by = set(shape.partition)
     arrays = [

@@ -42,8 +42,11 @@ from watersmeet.state.runs.reader import OpenRun
 
 
 def join_rows(shape: JoinShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """Joined and padded rows of the share: of its hash range, and of a part of each hot key; of a range of
-    values, where there is no key; of a part of one side and all of the other, where that is broadcast."""
+    """Yield the joined and padded rows of the task partition.
+
+    The partition is a hash range and a part of each hot key. Without a key it is a range of values.
+    For a broadcast join it is a part of one side and all of the other.
+    """
     if shape.changelog:
         dealt = repartition(shape, share)
         _choose_orders(shape, dealt.own, dealt.near, share)
@@ -153,7 +156,10 @@ def _run_append(
 
 
 def _build_mark_writers(shape: JoinShape) -> dict[Side, MarkWriter]:
-    """What takes the marks of each side: one for both, in one file, unless both keep the same runs."""
+    """Return the mark writer of each side.
+
+    Both sides share one writer, and so one file, unless both retain the same runs.
+    """
     both = MarkWriter()
     left, right = (shape.side(side).shared for side in Side)
     is_same = left is not None and right is not None and left.arrangement == right.arrangement
@@ -163,7 +169,7 @@ def _build_mark_writers(shape: JoinShape) -> dict[Side, MarkWriter]:
 def _emit_join_matches(
     shape: JoinShape, slices: dict[Side, SideSlice], share: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
-    """New left rows with all right ones; then new right rows with old left ones."""
+    """Emit matches of new left rows with all right rows, then new right rows with old left rows."""
 
     def counted(begin: Callable[[], Search | None]) -> Search | None:
         search = begin()
@@ -196,7 +202,7 @@ def _emit_join_matches(
 
 
 def _settle_new_matches(own: SideSlice, leaves: bool, report: SideReport) -> None:
-    """Carry what is known of the merged new rows over to the runs that they came from."""
+    """Copy the match marks of the merged new rows to the runs that the rows came from."""
     for piece, rows in own.list_new_matches():
         if leaves:
             evict_rows(piece, rows, report)
@@ -238,7 +244,7 @@ def _release(
 
 
 def _find_unknown_rows(own: SideSlice, piece: RunSlice, rows: Rows) -> Mask:
-    """Of which of these rows, without a match, nobody knows whether they had a partner."""
+    """Return the mask of unmatched rows for which it is unknown whether they had a partner."""
     unknown = np.zeros(len(rows), dtype=np.bool_)
     if "unknown" in piece.live.marks:
         unknown |= piece.read_marks("unknown", rows)
@@ -248,7 +254,7 @@ def _find_unknown_rows(own: SideSlice, piece: RunSlice, rows: Rows) -> Mask:
 
 
 def _report_min_times(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
-    """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
+    """Report the minimum event times of retained rows in the whole runs assigned to this task."""
     there = {piece.name: piece.run for piece in (*own.old, *own.new_runs)}
     for number, live in enumerate([*own.work.runs, *own.come]):
         if not own.cut.is_responsible_for(live.run, number, partition, partitions):

@@ -27,7 +27,7 @@ from watersmeet.state.manifest import LiveRun
 
 
 def lookup_rows(shape: LookupShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """Rows with their partners; then those of a padded side that found none."""
+    """Yield rows with their partners, then the unmatched rows of a padded side."""
     own = HashRange.of_share(share) if shape.left.keys else HashRange(MIN_TIME, MAX_TIME + 1)
     left = SideSlice(shape.left, share.work.sides[0], share.store, own, own)
     if left.new is not None:
@@ -45,7 +45,7 @@ def lookup_rows(shape: LookupShape, share: TaskPartition) -> Iterator[pa.RecordB
 
 
 def _open_table_slices(shape: LookupShape, share: TaskPartition, own: HashRange) -> list[RunSlice]:
-    """The slices of the copy that may hold partners."""
+    """Open the slices of the table copy that may contain partners."""
     copy = share.work.table
     runs = [] if copy is None else [LiveRun(run=run) for run in copy.runs]
     work = SideWork(runs=runs, new_runs=[], pads=[], old_limits={}, new_limits={})
@@ -55,7 +55,10 @@ def _open_table_slices(shape: LookupShape, share: TaskPartition, own: HashRange)
 def _join_rows(
     shape: LookupShape, new: NewRows, table: list[RunSlice], share: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
-    """Joined rows; of a SEMI join the rows that have a partner, of an ANTI join none. Marks those that do."""
+    """Yield joined rows and mark the rows that have a partner.
+
+    A SEMI join yields the rows that have a partner; an ANTI join yields none here.
+    """
     rows, report = new.rows, share.report
     if shape.kind.hides_right:
         for piece in table:
@@ -84,4 +87,4 @@ def _join_rows(
 
 
 def _mark_nothing(rows: Rows) -> None:
-    """Rows of a table have no marks."""
+    """Ignore the rows: rows of a table have no marks."""

@@ -17,7 +17,7 @@ from watersmeet.runtime.tasks.results import append_diffs, pad, pad_files
 
 
 def pass_rows(shape: PassShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The share's part of the tick's rows, in order."""
+    """Yield the task partition's part of the tick's rows, in order."""
     files = pad_files(share.work.sides[0], share.store, share.partition, share.partitions)
     for batch, low, high in files:
         padded = pad(shape, Side.LEFT, batch, np.arange(low, high))
@@ -32,5 +32,5 @@ def pass_rows(shape: PassShape, share: TaskPartition) -> Iterator[pa.RecordBatch
 
 
 def no_rows(shape: RestShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """Nobody asks for any."""
+    """Yield no rows; a reused subplan has no tasks here and no consumer that reads this output."""
     yield from ()

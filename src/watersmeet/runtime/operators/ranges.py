@@ -71,7 +71,7 @@ class ReachedRows(OwnedRows):
 
 
 def merge_spans(spans: Iterable[Spans]) -> Spans | None:
-    """The least spans that hold all of these; None of none."""
+    """Return the smallest spans that contain all given spans, or None if there are none."""
     union: dict[str, tuple[int, int]] = {}
     for span in spans:
         for name, (low, high) in span.items():
@@ -81,7 +81,10 @@ def merge_spans(spans: Iterable[Spans]) -> Spans | None:
 
 
 def build_owned_slices(shape: JoinShape, share: TaskPartition) -> dict[Side, SideSlice]:
-    """What a task owns of both sides; of runs that are not sorted by value equal parts."""
+    """Build the slices of both sides that a task owns.
+
+    Runs that are not sorted by value are divided into equal parts.
+    """
     slices = {}
     for side in Side:
         arrived = share.work.side(side.other).new_runs if shape.left.layout.by_value else []
@@ -97,7 +100,7 @@ def build_owned_slices(shape: JoinShape, share: TaskPartition) -> dict[Side, Sid
 def build_reach_slices(
     shape: JoinShape, share: TaskPartition, own: Mapping[Side, SideSlice]
 ) -> dict[Side, SideSlice]:
-    """Per side, the rows that may match what the task owns of the other side."""
+    """Build, per side, the slice of rows that may match the task's own rows of the other side."""
     slices = {}
     for side in Side:
         other = own[side.other]
@@ -113,7 +116,7 @@ def build_reach_slices(
 def matches_by_range(
     shape: JoinShape, slices: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], report: NodeReport
 ) -> Iterator[pa.RecordBatch]:
-    """The pairs of which the left row is the task's own; all own rows that have a match are marked."""
+    """Emit the pairs whose left row the task owns, and mark all own rows that have a match."""
     left, right = slices[Side.LEFT], slices[Side.RIGHT]
     around = reach[Side.RIGHT]
     if left.new is not None:

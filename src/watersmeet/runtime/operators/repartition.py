@@ -58,7 +58,7 @@ class RepartitionedRows:
 
 
 def repartition(shape: JoinShape, share: TaskPartition) -> RepartitionedRows:
-    """The rows of one task of a join in changelog mode."""
+    """Return the rows of one task of a join in changelog mode."""
     by_value = shape.left.layout.by_value
     if share.partitions == 1 or (shape.broadcast is None and not by_value):
         cut = Everything() if by_value else HashRange.of_share(share)
@@ -89,7 +89,7 @@ def _slice(
 
 
 def _build_reached_rows(shape: JoinShape, own: Mapping[Side, SideSlice], side: Side) -> ReachedRows:
-    """The new rows of a side that may match the task's own of the other one."""
+    """Return the new rows of a side that may match the task's own rows of the other side."""
     other = own[side.other]
     new = [] if other.new is None else [other.new.rows.spans]
     old = [piece.rows.spans for piece in other.old]
@@ -97,7 +97,7 @@ def _build_reached_rows(shape: JoinShape, own: Mapping[Side, SideSlice], side: S
 
 
 def _content_fractions(rows: SortedRows, chosen: Rows, names: tuple[str, ...]) -> npt.NDArray[np.float64]:
-    """Where in [0, 1) the hash of what the chosen rows hold is: the same for equal rows."""
+    """Map the content hash of each chosen row to [0, 1); equal rows have equal values."""
     return (hash_content(rows, chosen, names).view(np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -165,7 +165,7 @@ class BorderRange(OwnedRows):
 
 
 def _choose_border_range(shape: JoinShape, share: TaskPartition, side: Side) -> BorderRange:
-    """The range of one task, by what the work of the tick's changes is about to be."""
+    """Choose the value range of one task by the estimated work of the tick's changes."""
     task = shape.side(side)
     index = task.layout.index(share.work.side(side).index)
     assert index is not None
@@ -178,10 +178,11 @@ def _choose_border_range(shape: JoinShape, share: TaskPartition, side: Side) -> 
 def choose_borders(
     values: npt.NDArray[np.int64], work: npt.NDArray[np.float64], partitions: int
 ) -> list[Border]:
-    """``partitions + 1`` borders, between which there is about as much work.
+    """Choose ``partitions + 1`` borders with about equal work between neighbors.
 
     Args:
-        values: of samples; ``work``: of each.
+        values: values of samples.
+        work: work of each sample.
     """
     distinct, of = np.unique(values, return_inverse=True)
     of_value = np.bincount(of, weights=work, minlength=len(distinct))
@@ -204,8 +205,14 @@ def choose_borders(
 def _estimate_work(
     shape: JoinShape, share: TaskPartition, side: Side, index: Measured
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """(values of some rows of a side, evenly taken, the work of those that each stands for): for new rows
-    storing them and their pairs with all of the other side, for old ones their pairs with new ones."""
+    """Estimate the work per value of a side from evenly spaced sample rows.
+
+    A new row costs storing it and its pairs with all rows of the other side. An old row costs its
+    pairs with new rows of the other side.
+
+    Returns:
+        The values of the samples, and the work of the rows that each sample represents.
+    """
     other = share.work.side(side.other)
     other_index = shape.side(side.other).layout.index(other.index)
     assert other_index is not None
@@ -241,7 +248,7 @@ def _estimate_work(
 def _read_runs_sorted_by(
     shape: JoinShape, share: TaskPartition, side: Side, runs: list[Run], index: Measured
 ) -> list[SortedRows]:
-    """The rows of those of the runs that are sorted by ``index``."""
+    """Read the rows of those runs that are sorted by ``index``."""
     layout = shape.side(side).layout
     opened = [OpenRun.open(share.store, run, layout).sorted_rows for run in runs]
     return [rows for rows in opened if rows.index == index]

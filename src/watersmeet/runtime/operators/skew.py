@@ -56,14 +56,14 @@ class HotKey:
     side: Side
 
     def told(self, shape: JoinShape) -> SplitKey:
-        """As its users know it."""
+        """Return the key in the form that the report shows to users."""
         side = shape.side(self.side)
         return SplitKey(side=side.name, key=key_as_written(side, self.key), share=round(self.share, 3))
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Of one side: rows per bucket, and of all, that are new, kept, and merged in the tick."""
+    """Row counts of one side per bucket and in total: new, retained and merged in the tick."""
 
     new: dict[int, int]
     old: dict[int, int]
@@ -96,7 +96,7 @@ def _sum_rows_by_bucket(keys: Iterable[HeavyKey]) -> dict[int, int]:
 
 
 def hot_keys(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[HotKey, ...]:
-    """The keys that so many tasks split, by ascending buckets."""
+    """Return the keys that ``partitions`` tasks split, by ascending bucket."""
     if partitions == 1 or not can_split_keys(shape) or any(side.taken_over for side in work.sides):
         return ()
     of = {side: _Rows.of(work.side(side)) for side in Side}
@@ -117,12 +117,15 @@ def hot_keys(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[HotKey,
 
 
 def estimate_heavy_pairs(work: NodeWork) -> float:
-    """The pairs that rows come to of which the runs tell the keys: at most these, and others besides."""
+    """Estimate the pairs of rows whose keys the runs report as heavy hitters.
+
+    The result is an upper bound for these keys; other keys have more pairs.
+    """
     return float(sum(_estimate_pairs_by_bucket({side: _Rows.of(work.side(side)) for side in Side}).values()))
 
 
 def _estimate_pairs_by_bucket(of: Mapping[Side, _Rows]) -> dict[int, int]:
-    """Per bucket with new or merged rows, the pairs that the new ones may come to."""
+    """Estimate, per bucket with new or merged rows, how many pairs the new rows may produce."""
     left, right = of[Side.LEFT], of[Side.RIGHT]
     pairs: dict[int, int] = {}
     for bucket in {bucket for rows in of.values() for bucket in (*rows.new, *rows.merged)}:
@@ -132,8 +135,11 @@ def _estimate_pairs_by_bucket(of: Mapping[Side, _Rows]) -> dict[int, int]:
 
 
 def can_split_keys(shape: JoinShape) -> bool:
-    """Whether keys of the join are split at all. They are not where rows are changed or found in their order,
-    nor where a condition is computed elsewhere; a join without a key, or with the hint, is spread anyhow."""
+    """Return True if the join may split hot keys.
+
+    It may not in changelog mode, in ASOF joins, and where Spark evaluates the condition. A join without
+    a key, or with the broadcast hint, is distributed without splitting.
+    """
     return shape.goes_by_keys and shape.broadcast is None and shape.reach is None and not shape.changelog
 
 
@@ -160,11 +166,14 @@ def _build_hot_key(shape: JoinShape, of: dict[Side, _Rows], bucket: int, share: 
 
 @dataclass(frozen=True)
 class SplitRows(OwnedRows):
-    """Rows of ``side``: those of ``own`` hashes that are of none of the ``hot`` buckets (ascending), of those
-    buckets that are ``whole`` all, and of each other one the ``partition``-th of so many parts.
+    """Rows of ``side`` that one task owns when hot keys are split.
 
-    ``reaching``: spans of the other side's new rows: what they reach of a bucket is cut into equal parts,
-    the rows before and behind go with the first and the last (None: the whole bucket is).
+    These are the rows of the ``own`` hashes outside the ``hot`` buckets (ascending), all rows of the
+    ``whole`` buckets, and of each other hot bucket part number ``partition`` of ``partitions`` parts.
+
+    ``reaching``: spans of the other side's new rows. The rows of a bucket that they reach are divided
+    into equal parts; the rows before and after these belong to the first and the last part. None
+    divides the whole bucket.
     """
 
     condition: PairCondition
@@ -237,14 +246,19 @@ class Buckets(OwnedRows):
 
 
 def _find_bucket_range(rows: SortedRows, bucket: int) -> tuple[int, int]:
-    """Where the rows of a bucket are: [first, end)."""
+    """Find the half-open range of positions [first, end) of a bucket's rows."""
     return slice_of(rows.slots, bucket << TIME_BITS, (bucket + 1) << TIME_BITS)
 
 
 def split_hot_keys(
     shape: JoinShape, share: TaskPartition, hot: Sequence[HotKey]
 ) -> tuple[dict[Side, SideSlice], Mapping[Side, WholeSide]]:
-    """(what the task owns of both sides; the sides of which it looks through more than that)."""
+    """Build the slices of a task when hot keys are split.
+
+    Returns:
+        The slices that the task owns of both sides, and the sides of which it searches more rows than
+        it owns.
+    """
     slices: dict[Side, SideSlice] = {}
     wholes: dict[Side, WholeSide] = {}
     for side in Side:

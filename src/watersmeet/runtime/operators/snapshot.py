@@ -54,7 +54,7 @@ class _ComparedRows:
 
 
 def snapshot_rows(shape: SnapshotShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """What has changed in the share's hash range; nothing where the table was not read."""
+    """Yield the changes of a table in the hash range; none if this tick did not read the table."""
     work = share.work.sides[0]
     if not work.replaced:
         return
@@ -63,7 +63,7 @@ def snapshot_rows(shape: SnapshotShape, share: TaskPartition) -> Iterator[pa.Rec
 
 
 def _split_hash_range(work: SideWork, share: TaskPartition, most: int) -> Iterator[HashRange]:
-    """The share's hash range, in parts that are to be held at once."""
+    """Yield parts of the hash range, each small enough to be in memory at once."""
     held = sum(live.run.nbytes for live in work.runs) + sum(run.nbytes for run in work.new_runs)
     parts = 1 + held // share.partitions // most
     cuts = borders(share.partitions * parts)
@@ -108,13 +108,20 @@ def _merge_sides(before: Sequence[RunSlice], now: Sequence[RunSlice]) -> _Compar
 
 
 def _sum_diffs(rows: _ComparedRows) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """(the first of equal rows each, how often it comes, or goes: below 0)."""
+    """Consolidate equal rows.
+
+    Returns:
+        The first row of each set of equal rows, and its net multiplicity; below 0 it is a delete.
+    """
     with_diff = rows.batch.append_column(DIFF, pa.array(rows.diffs))
     return consolidate_rows(rows.slots, with_diff, rows.diffs)
 
 
 def _find_excluded_rows(rows: _ComparedRows, keys: tuple[str, ...]) -> Mask:
-    """Which rows are none of the table's."""
+    """Return the mask of rows that are not rows of the table.
+
+    These are rows with a NULL in the primary key, and rows that share their key with a lower row.
+    """
     excluded = np.zeros(len(rows.slots), dtype=np.bool_)
     for name in keys:
         excluded |= rows.batch.column(name).is_null().to_numpy(zero_copy_only=False)

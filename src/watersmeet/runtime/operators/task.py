@@ -39,7 +39,7 @@ OUTPUT_ROWS = 200_000
 
 @dataclass(frozen=True)
 class InlineResult:
-    """What a node that was run in one process came to: per share the rows that leave, and its report."""
+    """Result of inline execution of a node: the emitted rows per task partition, and the reports."""
 
     shares: list[list[pa.RecordBatch]]
     reports: list[NodeReport]
@@ -69,7 +69,7 @@ class NodeTask:
             write_work(self.store, self.file, self.work)
 
     def ask(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
-        """Candidate pairs of the share that ``answers`` says nothing of; nothing is written."""
+        """Yield the partition's candidate pairs that ``answers`` does not cover; write nothing."""
         share = self._share(partition, partitions)
         check_keys(self.shape, share)
         return find_unanswered_candidates(self.shape, share, self.answers.get(partition, ()))
@@ -86,8 +86,12 @@ class NodeTask:
         return _collected(self.run(partition, partitions))
 
     def alone(self, most_matches: int, shares: int = 1) -> InlineResult | None:
-        """Run the whole node in this process, as so many shares, each in a thread of its own. None: a share
-        has more than its part of ``most_matches``, or as much else to do (`TaskPartition`)."""
+        """Run the whole node in this process as ``shares`` partitions, each in its own thread.
+
+        Returns:
+            The result, or None if a partition exceeds its part of ``most_matches``, or has as much other
+            work (see `TaskPartition`).
+        """
         most, whole = -(-most_matches // shares), self._share(0, shares)
 
         def one(number: int) -> tuple[list[pa.RecordBatch], NodeReport]:
@@ -162,7 +166,7 @@ def _collected(ran: Iterator[pa.RecordBatch | NodeReport]) -> tuple[list[pa.Reco
 
 
 def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, small batches put together, up to about ``most`` bytes."""
+    """Merge small batches up to about ``most`` bytes; retain the order of the rows."""
     held: list[pa.RecordBatch] = []
     rows = held_bytes = 0
     for batch in batches:

@@ -47,7 +47,7 @@ from watersmeet.state.runs.writer import sort_rows, write_run
 
 
 def table_rows(shape: TableShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """What the tick's changes of the share's hash range come to."""
+    """Yield the net result of the tick's changes in the hash range."""
     hashes = HashRange.of_share(share)
     own = SideSlice(shape.sides[0], share.work.sides[0], share.store, hashes, hashes)
     report, marks = share.report.sides[0], MarkWriter()
@@ -82,15 +82,18 @@ _UNORDERED = -1
 
 @dataclass(frozen=True)
 class _Records(TickRecords):
-    """Those that count, in the order in which they came; ``slots``: of ``batch``."""
+    """Records that count, in arrival order; ``slots`` belong to the rows of ``batch``."""
 
     slots: Slots
 
 
 @dataclass
 class _KeyState:
-    """What the state has of each key. ``piece``: the number of its run (−1: nothing), ``row``: where in it;
-    ``alive``: it is a row, and not a delete."""
+    """State of each key.
+
+    ``piece``: the number of its run (-1: the key has no state); ``row``: its position in the run;
+    ``alive``: True for a row, False for a tombstone.
+    """
 
     piece: Rows
     row: Rows
@@ -98,7 +101,7 @@ class _KeyState:
 
 
 def upsert_rows(shape: UpsertShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The rows that go, and those that come, of the share's hash range."""
+    """Yield the deleted and the inserted rows of the hash range."""
     hashes = HashRange.of_share(share)
     work, report = share.work.sides[0], share.report.sides[0]
     kept = SideSlice(shape.table, work, share.store, hashes, Nothing())
@@ -157,8 +160,10 @@ def _build_records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> 
 def _order_by_sequence(
     shape: UpsertShape, batch: pa.RecordBatch, numbers: Rows, diffs: npt.NDArray[np.int64]
 ) -> Rows:
-    """The order in which records count that came in none: of each key by their sequences, of equal ones
-    deletes, then rows by their columns."""
+    """Order records that have no arrival order: by key, then by sequence.
+
+    At equal sequences, deletes come first, then rows in the order of their columns.
+    """
     assert shape.sequence is not None
     ranks = _dense_ranks(batch.column(shape.sequence))
     comes = diffs > 0
@@ -174,7 +179,10 @@ def _order_by_sequence(
 
 
 def number_keys(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
-    """Equal for rows of equal keys alone. Only rows of equal hashes are compared."""
+    """Number rows so that only rows of equal keys have equal numbers.
+
+    Only rows with equal hashes are compared.
+    """
     numbers = np.arange(len(slots))
     same = slots[1:] == slots[:-1]
     if same.any():
@@ -186,7 +194,11 @@ def number_keys(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> R
 def _apply_records(
     shape: UpsertShape, kept: SideSlice, records: _Records, share: TaskPartition, inserted: list[LiveRun]
 ) -> Iterator[pa.RecordBatch]:
-    """What goes out for the tick's records. The state follows: ``inserted``: runs of what is there now."""
+    """Yield the output of the tick's records and update the state.
+
+    Args:
+        inserted: receives the runs of the rows that exist now.
+    """
     report = share.report.sides[0]
     before = _look_up_keys(shape, kept, records)
     sequences = None if shape.sequence is None else _build_sequences(shape.sequence, kept, records, before)
@@ -250,7 +262,7 @@ def _look_up_keys(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Ke
 def _read_previous_values(
     kept: SideSlice, before: _KeyState, column: str, keys: Rows
 ) -> list[tuple[Rows, pa.Array]]:
-    """The values of a column in the rows of these keys before the tick, run by run."""
+    """Read a column of the rows that these keys had before the tick, run by run."""
     parts = []
     for number, piece in enumerate(kept.old):
         own = np.flatnonzero(before.piece[keys] == number)
@@ -386,7 +398,10 @@ def _build_sequences(sequence: str, kept: SideSlice, records: _Records, before: 
 
 
 def _dense_ranks(values: pa.Array) -> npt.NDArray[np.int64]:
-    """From 0, by value; NaN is the greatest number, and both zeros are one. NULL: `_UNORDERED`."""
+    """Rank values from 0 in ascending order, without gaps.
+
+    NaN is the greatest number, and -0.0 equals 0.0. NULL has the rank `_UNORDERED`.
+    """
     present = values.is_valid().to_numpy(zero_copy_only=False)
     ranks = np.full(len(values), _UNORDERED)
     ranks[present] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy() - 1
@@ -421,7 +436,7 @@ def _write_tombstones(
     sequences: _Sequences,
     share: TaskPartition,
 ) -> Iterator[LiveRun]:
-    """A run of these deletes, unless none is remembered."""
+    """Write a run of tombstones for these deletes, unless tombstones are not retained."""
     limit = kept.work.new_limits.get(DELETED, NEVER)
     if not len(deleted) or limit >= MAX_TIME:
         return
@@ -445,7 +460,7 @@ def _write_tombstones(
 def _write_run(
     kept: SideSlice, batch: pa.RecordBatch, slots: Slots, tick: int, deleted_at: int | None = None
 ) -> LiveRun:
-    """A run of rows; with a time, of deletes."""
+    """Write a run of rows; with ``deleted_at``, a run of tombstones."""
     own, layout = kept.task, kept.task.layout
     names = [name for name in own.schema.names if name != DELETED]
     arrays = [batch.column(name) for name in names]

@@ -75,18 +75,21 @@ NUMBER = ours("window")
 
 
 def find_limits(shape: AggregateShape | WindowGroupShape, own: SideSlice) -> tuple[Watermark, Watermark]:
-    """Of the last tick and of this one: rows below are released, or (sessions) have been looked at."""
+    """Return the time limits of the last tick and of this one.
+
+    Rows below a limit are released; rows of sessions below it have been checked.
+    """
     before, now = (limits.get(shape.time, NEVER) for limits in (own.work.old_limits, own.work.new_limits))
     return before, now
 
 
 def last_window_end(shape: AggregateShape | WindowGroupShape, limit: Watermark) -> Watermark:
-    """The end of the last window that begins below a limit, which is where one begins."""
+    """Return the end of the last window that starts below ``limit``, which is a window start."""
     return limit if isinstance(limit, float) else limit - shape.slide + shape.size
 
 
 def select_passed_rows(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Rows:
-    """Rows of the slice with a time in [since, now), in order of it."""
+    """Return the rows of the slice with a time in [since, now), ordered by time."""
     rows = piece.run.between(column, since, now)
     return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
 
@@ -119,8 +122,10 @@ def choose_of_piece(piece: RunSlice, rows: Rows) -> ChosenBatchRows:
 
 
 def split_by_hash(choices: Sequence[ChosenBatchRows], memory: int) -> Iterator[list[ChosenBatchRows]]:
-    """Rows that are to be grouped: all of them, or, where they are many bytes, those of one range of hashes
-    after the other, so that rows of one group stay together. Cost: these rows, for each part."""
+    """Yield the rows to group: all at once, or, if they are large, one hash range at a time.
+
+    Rows of one group stay together. Cost: all these rows, for each part.
+    """
     rows = [chosen for *_, chosen in choices]
     of_rows = [row_sizes(batch, batch.schema.names, chosen) for batch, _, chosen in choices]
     if sum(int(sizes.sum()) for sizes in of_rows) <= max_run_bytes(memory):
@@ -143,7 +148,7 @@ def split_by_hash(choices: Sequence[ChosenBatchRows], memory: int) -> Iterator[l
 
 
 def find_session_ends(times: Times, keys: Numbers, gap: int) -> Rows:
-    """The rows that no other one of them with the same key follows within the gap."""
+    """Find the rows that no other row of the same key follows within the gap."""
     order = np.lexsort((times, keys))
     same = np.zeros(len(order), dtype=np.bool_)
     same[1:] = keys[order][1:] == keys[order][:-1]
@@ -154,7 +159,7 @@ def find_session_ends(times: Times, keys: Numbers, gap: int) -> Rows:
 
 
 def find_last_rows(times: Times, keys: Numbers) -> Rows:
-    """The row of the greatest time of each key."""
+    """Find the row with the maximum time of each key."""
     order = np.lexsort((times, keys))
     greatest = np.ones(len(order), dtype=np.bool_)
     greatest[:-1] = keys[order][1:] != keys[order][:-1]
@@ -162,7 +167,10 @@ def find_last_rows(times: Times, keys: Numbers) -> Rows:
 
 
 def build_later_condition(by: Sequence[str], column: str, lower: int | None, upper: int) -> PairCondition:
-    """Rows (right) of the same keys as another one (left), this much later."""
+    """Build the condition: right rows of the same keys as a left row that are later than it.
+
+    The difference of the times is between ``lower`` and ``upper``.
+    """
     time = Measured(column)
     left, right = TimeColumn(Side.LEFT, column), TimeColumn(Side.RIGHT, column)
     comparisons = [TimeComparison(TimeSum(right, left, -1), "<=", TimeConstant(upper))]
@@ -182,7 +190,13 @@ def build_later_condition(by: Sequence[str], column: str, lower: int | None, upp
 def build_result_rows(
     shape: AggregateShape, groups: pa.Table, starts: Times, ends: Times, held: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """``held``: columns of ``groups`` that have another name there. Wide columns may have 64-bit offsets."""
+    """Build the result rows of windows from their groups.
+
+    Wide columns may have 64-bit offsets.
+
+    Args:
+        held: columns that have another name in ``groups``.
+    """
     kind = shape.row_schema.field(WINDOW_START).type
     windows = {WINDOW_START: starts, WINDOW_END: ends}
     arrays = []
@@ -218,8 +232,10 @@ Partial = tuple[pa.RecordBatch, Slots]
 def emit_closed_panes(
     shape: AggregateShape, partial: PartialShape, share: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The results of the windows that close in this tick, of the share's hash range. Where the rows of the
-    tick are many bytes, one part of the range after the other."""
+    """Emit the results of the windows in the hash range that close in this tick.
+
+    If the rows of the tick are large, process the hash range in parts, one after the other.
+    """
     report, parts = share.report.sides[0], split_hash_range(shape, share)
     for hashes in parts:
         rows, kept = split_new_and_retained(shape, partial.side, share, hashes)
@@ -236,7 +252,7 @@ def emit_closed_panes(
 
 
 def split_hash_range(shape: NodeShape, share: TaskPartition) -> list[HashRange]:
-    """The share's hash range; in parts, where the rows of the tick are many bytes."""
+    """Return the hash range of the task partition; in parts, if the rows of the tick are large."""
     held = sum(run.nbytes for run in share.work.sides[0].new_runs) // share.partitions
     parts = min(MAX_PARTS, -(-held // max_run_bytes(shape.memory)) or 1)
     first, places = share.partition * parts, share.partitions * parts
@@ -248,7 +264,10 @@ def split_hash_range(shape: NodeShape, share: TaskPartition) -> list[HashRange]:
 def split_new_and_retained(
     shape: NodeShape, stored: SideShape, share: TaskPartition, hashes: HashRange
 ) -> tuple[SideSlice, SideSlice]:
-    """Of a hash range the rows that the tick brought, and what is kept, in the form of ``stored``."""
+    """Build two slices of a hash range: the rows of the tick, and the retained rows.
+
+    The retained rows have the form of ``stored``.
+    """
     work = share.work.sides[0]
     brought = work.model_copy(update={"runs": [], "merges": []})
     there = work.model_copy(update={"new_runs": []})
@@ -259,7 +278,7 @@ def split_new_and_retained(
 def combine_partials(
     shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots
 ) -> Partial:
-    """One partial row for each pane and group."""
+    """Combine partial rows into one for each pane and group."""
     hashes = _combine_hashes(buckets, np.floor_divide(_pane_starts(shape, batch), np.int64(partial.width)))
     rows = batch.append_column(BUCKET, pa.array(buckets))
     aggregates = [*partial.aggregates.combine, _BUCKET]
@@ -270,7 +289,7 @@ def combine_partials(
 def _build_partials(
     shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunSlice]
 ) -> Partial | None:
-    """The tick's rows as partial ones; None of none."""
+    """Aggregate the tick's rows to partial rows; return None if there are none."""
     parts: list[Partial] = []
     held: list[RunSlice] = []
     for number, piece in enumerate(pieces, 1):
@@ -377,12 +396,15 @@ def _keep(shape: AggregateShape, kept: SideSlice, new: Partial, tick: int, repor
 
 
 def _combine_hashes(slots: Slots, numbers: Numbers) -> Slots:
-    """Equal for rows of equal keys in one window, or pane, of which these are the numbers."""
+    """Combine hashes with window or pane numbers.
+
+    The result is equal for rows of equal keys in one window or pane.
+    """
     return (slots & BUCKET_MASK) | (numbers & TIME_MASK)
 
 
 def _pane_starts(shape: AggregateShape, batch: pa.RecordBatch) -> Slots:
-    """Of the panes."""
+    """Return the start times of the panes."""
     starts: Slots = batch.column(shape.time).to_numpy(zero_copy_only=True)
     return starts
 
@@ -401,7 +423,7 @@ TIME = ours("time")
 
 
 def aggregate_rows(shape: AggregateShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
-    """The results of the windows that close in this tick, of the share's hash range."""
+    """Emit the results of the windows in the hash range that close in this tick."""
     if shape.partial is not None:
         yield from emit_closed_panes(shape, shape.partial, share)
         return
@@ -424,7 +446,7 @@ def aggregate_rows(shape: AggregateShape, share: TaskPartition) -> Iterator[pa.R
 def _emit_closed_windows(
     shape: AggregateShape, own: SideSlice, share: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The results; rows are released, or marked as gone."""
+    """Emit the results of closed windows, and release their rows or mark them as gone."""
     report = share.report.sides[0]
     if shape.kind is WindowKind.SESSION:
         yield from _emit_closed_sessions(shape, own, report)
@@ -475,7 +497,11 @@ def _emit_closed_sessions(
 def _emit_ended_sessions(
     shape: AggregateShape, own: SideSlice, ends: SortedRows, report: SideReport
 ) -> Iterator[pa.RecordBatch]:
-    """The results of sessions that close, by the last rows of each group's last one."""
+    """Emit the results of sessions that close.
+
+    Args:
+        ends: the last row of the last closing session of each group.
+    """
     condition = build_later_condition(shape.by, shape.time, None, 0)
     chosen = []
     for piece in [*own.old, *own.new_runs]:
@@ -499,8 +525,14 @@ def _emit_ended_sessions(
 def _find_last_session_rows(
     shape: AggregateShape, own: SideSlice, choices: Sequence[ChosenBatchRows]
 ) -> SortedRows | None:
-    """Of every group with sessions that close, the last row of the last of them; None without any.
-    ``choices``: the rows that the watermark passes."""
+    """Find, for every group with closing sessions, the last row of the last closing session.
+
+    Args:
+        choices: the rows that the watermark passes.
+
+    Returns:
+        The rows, or None if no session closes.
+    """
     batches = [take_rows(batch, rows) for batch, _, rows in choices]
     check_batches(f'the rows of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
     batch, places = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in choices])
@@ -530,7 +562,7 @@ def _read_times(shape: AggregateShape, batch: pa.RecordBatch) -> Times:
 def _emit_results(
     shape: AggregateShape, batch: pa.RecordBatch, rows: Rows, numbers: Numbers, times: Times
 ) -> Iterator[pa.RecordBatch]:
-    """One row per group, or, where Spark aggregates, the rows with the windows that they are in."""
+    """Emit one row per group, or, if Spark aggregates, the rows with their windows."""
     given = gather(shape.columns, batch, rows, None, NO_ROWS)
     if shape.aggregates is None:
         yield from split_batches(shape, _with_windows(shape, given, numbers, times[rows]))

@@ -33,7 +33,7 @@ TRAILING_BYTES = "bytes follow its last field: it has another schema"
 
 
 def decode_avro(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.StructArray:
-    """The columns of the records ``at``; those that cannot be read are marked."""
+    """Decode the columns of the records ``at``; mark records that cannot be read."""
     columns = _read(cursor, at, reading)
     assert columns is not None
     left = cursor.at[at] != cursor.end[at]
@@ -42,7 +42,7 @@ def decode_avro(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.StructArr
 
 
 def _read(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Array | None:
-    """None: it was passed over."""
+    """Read the next value of each record; return None if the value is only skipped."""
     to = reading.to
     match reading.kind:
         case "null":
@@ -114,7 +114,10 @@ def _record(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Array | None:
 
 
 def _naive_type(type_: pa.DataType) -> pa.DataType:
-    """Of which Arrow takes values as Python has them."""
+    """Return the type for which Arrow accepts values as Python represents them.
+
+    A timestamp loses its zone.
+    """
     return pa.timestamp("us") if pa.types.is_timestamp(type_) else type_
 
 
@@ -140,7 +143,7 @@ def _union(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Array | None:
 
 
 def _read_items(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Array | None:
-    """Arrays and maps: blocks of a number of items each, up to one of none."""
+    """Read arrays and maps: blocks of items, each with a count, up to an empty block."""
     (part,) = reading.parts
     is_map = reading.kind == "map"
     left = np.zeros(len(at), np.int64)
@@ -188,7 +191,7 @@ def _read_items(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Array | N
 
 
 def _read_block_size(cursor: BytesCursor, at: Ints) -> Ints:
-    """How many items follow; a number below zero is told with their bytes."""
+    """Read how many items follow; a negative count is followed by the block's size in bytes."""
     count = cursor.zigzag(at)
     sized = count < 0
     cursor.zigzag(at[sized])
@@ -199,7 +202,7 @@ def _read_block_size(cursor: BytesCursor, at: Ints) -> Ints:
 
 
 def fail_repeated_keys(cursor: BytesCursor, at: Ints, owner: Ints, keys: pa.Array) -> None:
-    """A map has a key once."""
+    """Mark records with a map that contains a key twice."""
     codes = pc.dictionary_encode(keys).indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = owner * (len(keys) + 1) + codes
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)

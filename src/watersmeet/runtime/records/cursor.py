@@ -55,7 +55,7 @@ class BytesCursor:
 
     @classmethod
     def of(cls, values: pa.Array) -> BytesCursor:
-        """Of a BINARY column; NULL is no bytes."""
+        """Create a cursor over a BINARY column; NULL is read as no bytes."""
         offsets = np.frombuffer(values.buffers()[1], np.int32)[
             values.offset : values.offset + len(values) + 1
         ]
@@ -66,7 +66,7 @@ class BytesCursor:
         return cls(pad_bytes(raw), ends[:-1], ends[1:])
 
     def within(self, start: Ints, end: Ints) -> BytesCursor:
-        """Of parts of the same bytes, as records of their own."""
+        """Create a cursor over parts of the same bytes, each as a record of its own."""
         return BytesCursor(self.data, start, end)
 
     @property
@@ -88,7 +88,7 @@ class BytesCursor:
         self.at[at] = self.end[at]
 
     def fail_with_parts(self, at: Ints, inner: BytesCursor) -> None:
-        """What is wrong with parts is wrong with the records ``at``, of which they are."""
+        """Mark the records ``at`` with the errors of their parts."""
         for number in np.unique(inner.bad[inner.bad > 0]).tolist():
             self.fail(np.unique(at[inner.bad == number]), inner.reasons[number])
 
@@ -97,7 +97,7 @@ class BytesCursor:
         return good
 
     def varint(self, at: Ints) -> Unsigned:
-        """The next number of 7 bits a byte, the least first."""
+        """Read the next varint: 7 bits per byte, the least significant first."""
         value = np.zeros(len(at), np.uint64)
         live = np.arange(len(at))
         place = self.at[at]
@@ -121,11 +121,15 @@ class BytesCursor:
         return value
 
     def zigzag(self, at: Ints) -> Ints:
-        """The next number, with a sign."""
+        """Read the next signed number (zigzag)."""
         return decode_zigzags(self.varint(at))
 
     def skip(self, at: Ints, sizes: Ints) -> Ints:
-        """Pass over so many bytes. Returns where they begin; of records without them their end."""
+        """Skip ``sizes`` bytes and mark records that are too short.
+
+        Returns:
+            Where the skipped bytes start; for records that are too short, the end of the record.
+        """
         start = self.at[at]
         wrong = (sizes < 0) | (sizes > self.end[at] - start)
         if wrong.any():
@@ -135,7 +139,7 @@ class BytesCursor:
         return start
 
     def read_fixed(self, at: Ints, size: int) -> Bytes:
-        """The next ``size`` bytes: a row per record."""
+        """Read the next ``size`` bytes: one row per record."""
         start = self.skip(at, np.full(len(at), size, np.int64))
         whole = self.end[at] - start >= size
         start = np.where(whole & self.is_good(at), start, 0)
@@ -145,7 +149,7 @@ class BytesCursor:
         return rows
 
     def spans(self, at: Ints, start: Ints, sizes: Ints, type_: pa.DataType) -> pa.Array:
-        """Bytes or texts of these places, copied out. A text that is none marks its record."""
+        """Copy the bytes or texts at these places; mark records whose text is not UTF-8."""
         sizes = np.where(self.is_good(at), sizes, 0)
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
@@ -159,7 +163,7 @@ class BytesCursor:
         return self.spans(at, start, sizes, type_)
 
     def gathered(self, start: Ints, sizes: Ints) -> Bytes:
-        """The bytes of these places, one behind the other."""
+        """Copy the bytes at these places into one array, in order."""
         total = int(sizes.sum())
         if total > _LONG_PIECE * len(sizes):  # an index of each byte would take 16 times the room
             pieces = zip(start.tolist(), sizes.tolist(), strict=True)
@@ -170,7 +174,10 @@ class BytesCursor:
 
 
 def _are_utf8(texts: pa.Array) -> bool:
-    """Each for itself: halves of a letter at the end of one and the beginning of the next are none."""
+    """Return True if each text alone is valid UTF-8.
+
+    A character split between two texts is invalid in both.
+    """
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -192,7 +199,7 @@ def decode_zigzags(value: Unsigned) -> Ints:
 
 
 def take_from_pieces(pieces: list[pa.Array], order: Ints, type_: pa.DataType) -> pa.Array:
-    """The values of several arrays, one behind the other, in another order."""
+    """Concatenate several arrays and return their values in the given order."""
     whole = concat_arrays(pieces) if pieces else pa.array([], type_)
     return whole.take(pa.array(order))
 
@@ -225,7 +232,11 @@ class Unreadable(ValueError):
 
 
 def decode_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """The number of 7 bits a byte at ``at``, and where it ends. Raises: Unreadable."""
+    """Decode the varint at ``at``: 7 bits per byte; return the value and where it ends.
+
+    Raises:
+        Unreadable: the number is too long, or the data ends within it.
+    """
     value = shift = 0
     for place in range(at, min(end, at + _LONGEST)):
         byte = data[place]
@@ -239,13 +250,13 @@ def decode_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def decode_zigzag(value: int) -> int:
-    """Of zigzag."""
+    """Decode a zigzag number."""
     return (value >> 1) ^ -(value & 1)
 
 
 @dataclass
 class ListItems:
-    """Where the items of lists are: whose each is, its begin and its end."""
+    """Positions of the items of lists: the owner of each item, its start and its end."""
 
     owners: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
@@ -261,10 +272,12 @@ class ListItems:
 def avro_items(
     cursor: BytesCursor, at: Ints, live: Ints, left: Ints, part: Reading, is_map: bool
 ) -> ListItems:
-    """The items that are left of the lists of the records ``at[live]``; the cursor stands behind the lists.
+    """Find the remaining items of the lists of the records ``at[live]``.
+
+    The cursor ends up after the lists.
 
     Args:
-        left: per record of ``at``, how many items of its list's block are still to come.
+        left: per record of ``at``, how many items of its list's current block remain.
     """
     data, items = cursor.data.data, ListItems()
     for owner in live.tolist():
@@ -308,7 +321,11 @@ def _walk_list(
 
 
 def _skip_value(data: memoryview, at: int, end: int, part: Reading) -> int:
-    """Where the value ends."""
+    """Skip a value and return where it ends.
+
+    Raises:
+        Unreadable: the data ends within the value, or a number or union branch is invalid.
+    """
     kind = part.kind
     if kind in ("int", "long", "enum"):
         return decode_varint(data, at, end)[1]
@@ -342,8 +359,12 @@ def _skip_size(at: int, end: int, size: int) -> int:
 
 
 def message_fields(cursor: BytesCursor, at: Ints, live: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """The fields of the messages ``at[live]``, in order: whose, key, the bits of a number or where bytes
-    begin, how many bytes. The cursor stands at the messages' ends."""
+    """Read the fields of the messages ``at[live]``, in order; move the cursor to their ends.
+
+    Returns:
+        Per field: its message, its key, the bits of a number or where bytes start, and the number of
+            bytes.
+    """
     data = cursor.data.data
     columns = [array("q") for _ in range(4)]
     whose, keys, values, sizes = (column.append for column in columns)

@@ -47,16 +47,16 @@ NO_VALUE = "it has no value"
 
 
 class Decoder(Protocol):
-    """Of a format: what it does with all records of a batch."""
+    """Decoder of one format for all records of a batch."""
 
     def __call__(self, cursor: BytesCursor) -> pa.StructArray:
-        """The columns; records that cannot be read are marked."""
+        """Decode the columns; mark records that cannot be read."""
         ...
 
 
 @dataclass(frozen=True)
 class AvroDecoder:
-    """Of records of one schema that do not say which it is."""
+    """Decoder of Avro records of one schema that carry no schema id."""
 
     reading: Reading
 
@@ -66,11 +66,11 @@ class AvroDecoder:
 
 @dataclass(frozen=True)
 class RegistryDecoder:
-    """Of Avro's records that name their schemas: a byte 0, a number of 4 bytes, and the record.
+    """Decoder of Avro records with a schema id: a byte 0, a number of 4 bytes, and the record.
 
     Args:
-        columns: what records become.
-        reader: the schema that has the defaults of fields, as JSON.
+        columns: the columns of the result.
+        reader: the schema with the defaults of fields, as JSON.
     """
 
     registry: Registry
@@ -114,7 +114,7 @@ def _load_reading(registry: Registry, number: int, columns: tuple[Column, ...], 
 
 @dataclass(frozen=True)
 class ProtobufDecoder:
-    """Of messages that do not say which they are."""
+    """Decoder of Protobuf messages that do not name their type."""
 
     reading: Reading
 
@@ -153,7 +153,7 @@ class Decoding:
 
 
 def format_broken_records(cursor: BytesCursor, values: pa.Array) -> pa.Array:
-    """Per record NULL, or what is wrong with it."""
+    """Format per record NULL, or JSON with the error and the bytes in base64."""
     texts: list[str | None] = [None] * len(values)
     for row in np.flatnonzero(cursor.bad).tolist():
         raw = values[row].as_py() or b""
@@ -166,7 +166,11 @@ def format_broken_records(cursor: BytesCursor, values: pa.Array) -> pa.Array:
 
 
 def build_decoder(source: Source, registry: Registry | None) -> Decoder:
-    """``registry``: that of the source."""
+    """Build the decoder of a source.
+
+    Args:
+        registry: the schema registry of the source; None if it has none.
+    """
     format_ = records_of(source.options)
     if registry is not None:
         return RegistryDecoder(registry, tuple(value_columns(source)), source.options[SCHEMA])
@@ -175,7 +179,7 @@ def build_decoder(source: Source, registry: Registry | None) -> Decoder:
 
 
 def build_registry(source: Source) -> Registry | None:
-    """The registry that tells what its records are, if one does."""
+    """Build the schema registry of a source; return None if it has none."""
     url = source.options.get(REGISTRY)
     if url is None:
         return None

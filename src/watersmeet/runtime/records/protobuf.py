@@ -56,7 +56,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
 @dataclass
 class _FieldValues:
-    """What came of one field: whose it is, numbers (or where bytes begin), how many bytes, in which round."""
+    """Values of one field: owners, numbers (or where bytes start), sizes in bytes, and rounds."""
 
     owners: list[Ints] = field(default_factory=list)
     values: list[Ints] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _FieldValues:
         self.rounds.append(rounds)
 
     def all(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """In the order of rounds."""
+        """Return owners, values, sizes and rounds, in the order of rounds."""
         none: list[Ints] = [np.zeros(0, np.int64)]
         parts = (self.owners, self.values, self.sizes, self.rounds)
         owners, values, sizes, rounds = (np.concatenate(part or none) for part in parts)
@@ -79,7 +79,7 @@ class _FieldValues:
 
 
 def decode_protobuf(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.StructArray:
-    """The columns of the records ``at``; those that cannot be read are marked."""
+    """Decode the columns of the records ``at``; mark records that cannot be read."""
     has_bytes = cursor.at[at] < cursor.end[at]
     seen, any_known = _read_fields(cursor, at, reading)
     cursor.fail(at[has_bytes & ~any_known], NONE_OF_ITS_FIELDS)
@@ -87,7 +87,11 @@ def decode_protobuf(cursor: BytesCursor, at: Ints, reading: Reading) -> pa.Struc
 
 
 def _read_fields(cursor: BytesCursor, at: Ints, reading: Reading) -> tuple[dict[int, _FieldValues], Mask]:
-    """What is in the messages, by the numbers of fields; and which have any that is known."""
+    """Read the fields of the messages.
+
+    Returns:
+        The values by field number, and a mask of the messages that have any known field.
+    """
     parts = {part.number: part for part in reading.parts}
     numbers = np.array(sorted(parts), np.int64)
     seen = {number: _FieldValues() for number in parts}
@@ -128,7 +132,11 @@ def _add(
     seen: dict[int, _FieldValues],
     fields: Sequence[Ints],
 ) -> None:
-    """What came of a field in one encoding. ``fields``: whose, the values, their sizes, in which rounds."""
+    """Add the values of a field in one encoding.
+
+    Args:
+        fields: the messages, the values, their sizes, and the rounds.
+    """
     rows, values, sizes, rounds = fields
     wanted = _WIRE.get(part.kind)
     if wire == wanted:
@@ -141,7 +149,7 @@ def _add(
 
 
 def _read_values(cursor: BytesCursor, at: Ints, wires: Ints) -> tuple[Ints, Ints]:
-    """Of records that stand behind keys: the bits of a number; of bytes where they begin, and how many."""
+    """Read the values after the keys: the bits of numbers; for bytes, their start and size."""
     values, sizes = np.zeros((2, len(at)), np.int64)
     for wire in np.unique(wires).tolist():
         mine = np.flatnonzero(wires == wire)
@@ -153,7 +161,7 @@ def _read_values(cursor: BytesCursor, at: Ints, wires: Ints) -> tuple[Ints, Ints
 
 
 def _read_value(cursor: BytesCursor, at: Ints, wire: int) -> tuple[Ints, Ints]:
-    """The bits of a number; of bytes, where they begin, and how many they are."""
+    """Read values of one wire type: the bits of numbers; for bytes, their start and size."""
     if wire == VARINT:
         numbers = cursor.varint(at).view(np.int64)
         return numbers, numbers
@@ -169,7 +177,11 @@ def _read_value(cursor: BytesCursor, at: Ints, wire: int) -> tuple[Ints, Ints]:
 def _read_packed(
     cursor: BytesCursor, at: Ints, start: Ints, sizes: Ints, wire: int | None
 ) -> tuple[Ints, Ints]:
-    """The numbers of lists without keys: of which list each is, and the numbers."""
+    """Read the numbers of packed lists, which have no keys.
+
+    Returns:
+        The list of each number, and the numbers.
+    """
     sizes = np.where(cursor.is_good(at), sizes, 0)
     width = {FIXED32: 4, FIXED64: 8}.get(wire or VARINT, 1)
     torn = sizes % width != 0
@@ -217,7 +229,7 @@ def _read_message(
 
 
 class _Oneofs:
-    """Of oneofs, when their members came: each takes away what came of the others before."""
+    """Rounds in which the members of oneofs arrived; each member clears the earlier others."""
 
     def __init__(self, count: int, reading: Reading, seen: dict[int, _FieldValues]) -> None:
         zeros = np.zeros(count, np.int64)
@@ -235,7 +247,7 @@ class _Oneofs:
             self._last[part.oneof] = (np.where(later, came, last), before)
 
     def others(self, part: Reading) -> Ints | None:
-        """Per message, in which round the last of the other members came; None: there are none."""
+        """Return per message the last round of the other members; None if the field is in no oneof."""
         if part.oneof < 0:
             return None
         last, before = self._last[part.oneof]
@@ -245,7 +257,11 @@ class _Oneofs:
 def _read_single(
     cursor: BytesCursor, at: Ints, part: Reading, seen: _FieldValues, others: Ints | None
 ) -> pa.Array:
-    """The values of a field that is not repeated. ``others``: see `_Oneofs`."""
+    """Read the values of a field that is not repeated.
+
+    Args:
+        others: the last rounds of the other members of its oneof; see `_Oneofs`.
+    """
     owners, values, sizes, rounds = seen.all()
     if others is not None:
         alive = rounds > others[owners]
@@ -279,7 +295,7 @@ def _read_single(
 
 
 def _read_repeated(cursor: BytesCursor, at: Ints, part: Reading, seen: _FieldValues) -> pa.Array:
-    """The values of a repeated field, or of a map."""
+    """Read the values of a repeated field or of a map."""
     assert part.repeated is not None
     owners, values, sizes, _ = seen.all()
     order = np.argsort(owners, kind="stable")
@@ -302,7 +318,7 @@ def _read_repeated(cursor: BytesCursor, at: Ints, part: Reading, seen: _FieldVal
 
 
 def _last_keys(owners: Ints, keys: pa.Array) -> Ints:
-    """Of entries with one key the last one counts."""
+    """Select the last of the entries with the same key."""
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = owners * (len(keys) + 1) + codes
     _, from_behind = np.unique(pairs[::-1], return_index=True)
@@ -310,7 +326,10 @@ def _last_keys(owners: Ints, keys: pa.Array) -> Ints:
 
 
 def _merge_messages(cursor: BytesCursor, owners: Ints, start: Ints, sizes: Ints, rows: Ints) -> BytesCursor:
-    """The bytes of a message per row; those of several of one row behind each other, which merges them."""
+    """Return a cursor with one message per row.
+
+    Several messages of one row are concatenated, which merges them.
+    """
     mine = np.isin(owners, rows)
     owners, start, sizes = owners[mine], start[mine], np.maximum(sizes[mine], 0)
     sizes = np.where(start + sizes <= len(cursor.data), sizes, 0)
@@ -326,7 +345,11 @@ def _merge_messages(cursor: BytesCursor, owners: Ints, start: Ints, sizes: Ints,
 
 
 def _read_messages(cursor: BytesCursor, at: Ints, inner: BytesCursor, part: Reading) -> pa.Array:
-    """Messages in messages; ``at``: whose they are."""
+    """Read nested messages.
+
+    Args:
+        at: the records that own them.
+    """
     every = inner.all()
     inner.fail(np.flatnonzero(~cursor.is_good(at)), "its record is broken")
     if part.logical == "timestamp":
@@ -364,7 +387,7 @@ def _read_timestamps(inner: BytesCursor, every: Ints) -> pa.Array:
 
 
 def _read_scalars(cursor: BytesCursor, at: Ints, values: Ints, sizes: Ints, part: Reading) -> pa.Array:
-    """Of the bits of numbers, or where bytes are."""
+    """Convert scalar values from the bits of numbers or from the places of bytes."""
     to, kind = part.to, part.kind
     assert to is not None
     if kind in ("string", "bytes"):

@@ -47,15 +47,16 @@ class UnknownSchema(NoSchema):
 
 
 class _RegistryAway(Exception):
-    """It may answer when it is asked again."""
+    """Error of a registry that does not answer now but may answer a later request."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Where it is, and who asks.
+    """Address and credentials of a schema registry.
 
     Attributes:
-        unknown_is_broken: a record whose schema is not there is broken; else it is waited for.
+        unknown_is_broken: True if a record whose schema is not in the registry counts as broken;
+            otherwise the reader waits for the schema.
     """
 
     url: str
@@ -84,7 +85,12 @@ class Registry:
             ) from None
 
     def asked(self, path: str) -> dict[str, Any]:
-        """The answer. Raises: UnknownSchema, EngineError."""
+        """Request a path, with retries, and return the answer.
+
+        Raises:
+            UnknownSchema: the registry does not have the schema.
+            EngineError: the registry does not answer or denies access, or the server is not a registry.
+        """
         again = (_RegistryAway,) if self.unknown_is_broken else (_RegistryAway, UnknownSchema)
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_delay(self.patience_s),
@@ -102,16 +108,24 @@ class Registry:
             ) from None
 
     def with_schema(self, path: str) -> dict[str, Any]:
-        """The answer, which has a ``schema``. Raises: UnknownSchema, EngineError: also where something else
-        than a registry answers that it is under repair, say, of which no record is broken."""
+        """Request a path and return the answer, which has a ``schema``.
+
+        Raises:
+            UnknownSchema: the registry does not have the schema.
+            EngineError: the registry does not answer, or something other than a registry answers, such as a
+                maintenance page. Then no record counts as broken.
+        """
         answer = self.asked(path)
         if not isinstance(answer.get("schema"), str):
             raise self._no_registry_error("its answer is not a schema")
         return answer
 
     def _request_with_timeout(self, path: str) -> dict[str, Any]:
-        """One request. The time-out of a socket is that of each of its bytes: an answer that comes drop by
-        drop would keep a task for ever, and is left to a thread that nobody waits for."""
+        """Send one request in a separate thread with a limit for the whole answer.
+
+        The timeout of a socket applies to each byte: a server that sends byte by byte could block a task
+        forever. On timeout the caller abandons the thread.
+        """
         came: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
 
         def ask() -> None:
@@ -173,7 +187,13 @@ class Registry:
 
 
 def _error_code(error: urllib.error.HTTPError) -> int | None:
-    """What a registry says of itself; a server that knows no such path says nothing of the kind."""
+    """Read the registry's own error code from an HTTP error.
+
+    A server that is not a registry and does not know the path sends no such code.
+
+    Returns:
+        The code; None if the answer has none.
+    """
     try:
         told = json.loads(error.read(_LARGEST))
     except (OSError, http.client.HTTPException, ValueError, RecursionError):
@@ -196,7 +216,7 @@ def _load_schema(registry: Registry, number: int) -> AvroType:
 
 
 def _load_referenced_schemas(registry: Registry, answer: Any, others: dict[str, AvroType]) -> None:
-    """The types of schemas that one refers to."""
+    """Load the types of the schemas to which a schema refers."""
     for reference in answer.get("references") or ():
         if reference["name"] in others:
             continue

@@ -20,7 +20,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def to_arrow_type(type_: SqlType) -> pa.DataType:
-    """As Spark hands it over, and takes it."""
+    """Return the Arrow type in which Spark sends and accepts values of a type."""
     if type_.name == "TIMESTAMP":
         return pa.timestamp("us", "UTC")
     if type_.fields:
@@ -35,7 +35,7 @@ def to_arrow_type(type_: SqlType) -> pa.DataType:
 
 
 def convert_integers(cursor: BytesCursor, at: Ints, numbers: Ints, to: SqlType, logical: str) -> pa.Array:
-    """Of whole numbers."""
+    """Convert whole numbers to the type of a column."""
     if to.name == "INT":
         return pa.array(_check_range(cursor, at, numbers, -(2**31), 2**31 - 1, OUT_OF_RANGE).astype(np.int32))
     if to.name == "DOUBLE":
@@ -71,7 +71,7 @@ def _check_range(cursor: BytesCursor, at: Ints, numbers: Ints, least: int, most:
 def read_decimal(
     cursor: BytesCursor, at: Ints, start: Ints, sizes: Ints, digits: int, scale: int, to: SqlType
 ) -> pa.Array:
-    """A DECIMAL of bytes, the highest first, in two's complement."""
+    """Read a DECIMAL from bytes in two's complement, most significant byte first."""
     sizes = np.where(cursor.is_good(at), sizes, 0)
     empty = cursor.is_good(at) & (sizes == 0)
     cursor.fail(at[empty], "a decimal has no bytes")
@@ -96,7 +96,7 @@ def read_decimal(
 
 
 def format_uuids(raw: Bytes) -> pa.Array:
-    """Texts of 16 bytes each."""
+    """Format UUIDs of 16 bytes each as text."""
     hexes = np.empty((len(raw), 32), np.uint8)
     hexes[:, 0::2], hexes[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
     texts = np.full((len(raw), 36), ord("-"), np.uint8)

@@ -123,7 +123,11 @@ class Batch:
         self._register_view(source, frame)
 
     def write(self, statement: str, folder: str) -> None:
-        """What a statement gives, as Parquet. Raises: EngineError."""
+        """Write the result of a statement as Parquet files.
+
+        Raises:
+            EngineError: the statement or the write fails.
+        """
         try:
             self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             self._spark.sql(statement).write.mode("overwrite").parquet(f"file://{folder}")

@@ -97,7 +97,7 @@ class RecordCheck:
     is_parquet: bool = False
 
     def explain(self, record: str) -> str:
-        """Return the reason and what would read the record, in words; empty: not known."""
+        """Return why Spark cannot read the record and how to read it; "" if the reason is unknown."""
         try:
             return self._reason(record)
         except Exception:  # what only explains must not stop a job
@@ -135,8 +135,10 @@ class RecordCheck:
         return self._explain_misfits(pairs)
 
     def _explain_misfits(self, values: Sequence[tuple[Column, Any]]) -> str:
-        """Name the values that may be the reason; those that Spark may read, though it is not certain here,
-        where there are no others."""
+        """Describe the values that may be the reason why Spark cannot read the record.
+
+        Values that Spark may still be able to read are named only if there are no others.
+        """
         wrong = [pair for pair in values if not self._fits(*pair)]
         certain = [(column, value) for column, value in wrong if not _is_usual_time(column, value)]
         return "; ".join(self._explain_misfit(*pair) for pair in (certain or wrong)[:MAX_NAMED_COLUMNS])
@@ -399,7 +401,7 @@ class EventCheck(RecordCheck):
         return replace(self, is_described=bool(whole.get("schema")))._explain_event(event)
 
     def _of_row(self, record: Mapping[str, Any]) -> str:
-        """Of what is no event, or of the row of one that does not say which change it is."""
+        """Explain a record that is not an event, or an event row that does not identify its change."""
         key, names = self.declared.primary_key, {column.name for column in self.declared.columns}
         if key is not None and record.keys() <= names:
             if lacking := [name for name in key.columns if record.get(name) is None]:
@@ -497,5 +499,8 @@ def build_check(source: Source) -> RecordCheck | None:
 
 
 def _reads_events(name: str) -> bool:
-    """Whether an option is one of those that `EventCheck` needs: tasks get them, and no passwords."""
+    """Return True if `EventCheck` needs the option.
+
+    Tasks receive these options, and no passwords.
+    """
     return name in OPTIONS or name.startswith(METADATA_PREFIX)

@@ -18,8 +18,11 @@ _known: WeakKeyDictionary[SparkContext, Mapping[str, str]] = WeakKeyDictionary()
 
 
 def context_settings(context: SparkContext) -> Mapping[str, str]:
-    """All settings of a Spark context, by name. They stay as they are while it lives, but for the path of
-    the warehouse, which Spark makes a URL when it first needs it."""
+    """Return all settings of a Spark context by name.
+
+    They do not change during its lifetime, except the warehouse path, which Spark turns into a URL when
+    it first needs it.
+    """
     settings = _known.get(context)
     if settings is None:
         settings = _known[context] = dict(context.getConf().getAll())
@@ -27,14 +30,14 @@ def context_settings(context: SparkContext) -> Mapping[str, str]:
 
 
 def count_driver_cores(context: SparkContext) -> int:
-    """How many cores Spark has where this process is: on a cluster those that were asked for the driver."""
+    """Return the number of the driver's cores; on a cluster, the number requested for it."""
     if str(context.master).startswith("local"):
         return int(context.defaultParallelism)
     return int(context_settings(context).get("spark.driver.cores", "1"))
 
 
 def list_setting_names(session: SparkSession) -> list[str]:
-    """The names of all settings of a session, as it is set now."""
+    """List the names of all current settings of a session."""
     java: Any = session.sparkContext._jvm
     conf: Any = session.conf
     names: str = java.java.lang.String.join("\n", conf._jconf.getAllAsJava().keySet())

@@ -54,13 +54,13 @@ class ErrorSealingTask:
 
 
 def seal_error(error: WatersmeetError, key: bytes = _KEY) -> TaskFailed:
-    """An exception whose text holds ``error``."""
+    """Return an exception whose text contains ``error``, signed."""
     packed = base64.b64encode(json.dumps(plain_of(error)).encode()).decode()
     return TaskFailed(f"{_MARK}{packed}:{_compute_seal(packed, key)}: {error}")
 
 
 def unseal_error(text: str) -> WatersmeetError | None:
-    """The first error in ``text`` that a task of this process sealed."""
+    """Return the first error in ``text`` that a task of this process signed, or None."""
     for packed, seal in _SEALED.findall(text):
         if hmac.compare_digest(_compute_seal(packed, _KEY), seal):
             fields: Any = json.loads(base64.b64decode(packed))
@@ -192,7 +192,11 @@ _KNOWN_ERRORS: tuple[tuple[str, str, str, str | None], ...] = (
 
 
 def readable_error(error: BaseException, during: str | None = None) -> WatersmeetError:
-    """What a user is shown for ``error``, whatever raised it. ``during`` says what was being done."""
+    """Convert any exception to the error that the user sees.
+
+    Args:
+        during: the action that failed.
+    """
     if isinstance(error, WatersmeetError):
         return error
     place = place_error(error, during)
@@ -238,7 +242,7 @@ def colon_in_name_error(what: str) -> EngineError:
 
 @contextmanager
 def explain_java_end() -> Iterator[None]:
-    """Within, an error that only says that Spark's JVM has ended is raised as ours."""
+    """Convert errors in the block that only report the end of Spark's JVM to WatersmeetError."""
     try:
         yield
     except Exception as error:
@@ -248,14 +252,17 @@ def explain_java_end() -> Iterator[None]:
 
 
 def _find_read_file(text: str) -> str | None:
-    """The file that Spark was reading, where one exception's text says so."""
+    """Return the file that Spark was reading, if the text of one exception names it; else None."""
     text = text[:_MAX_CHARACTERS]
     reading = _READING.search(text)
     return reading["file"] if reading is not None and reading.start() <= _end_of_signs(text) else None
 
 
 def _explain_known_error(text: str, where: str) -> EngineError | None:
-    """What one exception's text is known to mean. Signs count where Spark writes them, not in values."""
+    """Return the known meaning of one exception's text, or None.
+
+    Markers count only where Spark writes them, not inside values.
+    """
     end = _end_of_signs(text)
     header = _HEADER.search(text)
     if header is not None and header.start() <= end:
@@ -308,8 +315,10 @@ def _explain_known_error(text: str, where: str) -> EngineError | None:
 
 
 def _end_of_signs(text: str) -> int:
-    """Where in ``text`` a sign has to begin: no later than the message of its first condition. What follows
-    may be a row's value."""
+    """Return the position in ``text`` after which a marker no longer counts.
+
+    This is the message of the first error condition: the text after it may be a value of a row.
+    """
     condition = _condition(text)
     if condition is None:
         return len(text)
@@ -317,7 +326,7 @@ def _end_of_signs(text: str) -> int:
 
 
 def _is_java_lost(error: BaseException) -> bool:
-    """Whether the JVM went away: py4j has nobody to talk to."""
+    """Return True if the JVM ended, so that py4j has no peer."""
     if isinstance(error, ConnectionError | EOFError):
         return True
     if not type(error).__module__.startswith("py4j") or hasattr(error, "java_exception"):
@@ -326,14 +335,17 @@ def _is_java_lost(error: BaseException) -> bool:
 
 
 def innermost_message(error: BaseException) -> str:
-    """The innermost cause in one line, without stack frames."""
+    """Return the message of the innermost cause in one line, without stack frames."""
     texts = _list_cause_texts(error)
     message = next(filter(None, map(_message, reversed(texts))), None)
     return message or (texts[0].strip().splitlines() or [type(error).__name__])[0].strip()[:_LONGEST_MESSAGE]
 
 
 def _message(text: str) -> str | None:
-    """What one exception's text says is wrong: what follows its first condition, else its last message."""
+    """Return the message of one exception's text.
+
+    This is the text after its first error condition, or else its last message.
+    """
     text = text[:_MAX_CHARACTERS]
     condition = _condition(text)
     message = [] if condition is None else text[condition.end() :].split("\n")[:1]
@@ -348,18 +360,18 @@ def _message(text: str) -> str | None:
 
 
 def _condition(text: str) -> re.Match[str] | None:
-    """The first error condition in ``text`` that is not about another exception in it."""
+    """Return the first error condition in ``text`` that does not wrap another exception."""
     return next((match for match in _CONDITION.finditer(text) if not match[1].startswith(_WRAPPERS)), None)
 
 
 def find_condition(error: BaseException) -> str | None:
-    """The name of Spark's innermost error condition, such as DIVIDE_BY_ZERO."""
+    """Return the name of Spark's innermost error condition, such as DIVIDE_BY_ZERO, or None."""
     matches = (_condition(text[:_MAX_CHARACTERS]) for text in reversed(_list_cause_texts(error)))
     return next((match[1] for match in matches if match is not None), None)
 
 
 def find_sql_fragments(error: BaseException) -> list[str]:
-    """The parts of SQL that Spark points at (``^^^``), innermost exception first."""
+    """List the SQL fragments that Spark marks with ``^^^``, innermost exception first."""
     fragments = [
         line[carets.index("^") : len(carets)]
         for text in reversed(_list_cause_texts(error))
@@ -369,13 +381,13 @@ def find_sql_fragments(error: BaseException) -> list[str]:
 
 
 def mentions_any(error: BaseException, signs: Iterable[str]) -> bool:
-    """Whether one of the signs is in what an exception or one of its causes says."""
+    """Return True if the text of an exception or of one of its causes contains one of the signs."""
     texts = _list_cause_texts(error)
     return any(sign in text[:_MAX_CHARACTERS] for sign in signs for text in texts)
 
 
 def _list_cause_texts(error: BaseException) -> list[str]:
-    """What an exception and its causes say, outermost first; in Java as in Python."""
+    """List the texts of an exception and of its Python and Java causes, outermost first."""
     parts = [str(error)]
     cause = getattr(error, "_cause", None) or error.__cause__
     while cause is not None and len(parts) < 10:
@@ -393,8 +405,10 @@ def _list_cause_texts(error: BaseException) -> list[str]:
 
 
 def _messages(text: str) -> Iterator[str]:
-    """Lines that say what went wrong: first lines of exceptions, Java's and Python's. An exception of a
-    user's Python function keeps its type, and has the place where it was raised."""
+    """Yield the lines that state an error: the first lines of Java and Python exceptions.
+
+    An exception from a user's Python function retains its type and gets the place that raised it.
+    """
     in_python, place = False, ""
     for line in text.splitlines():
         stripped = line.removeprefix("Caused by: ").strip()

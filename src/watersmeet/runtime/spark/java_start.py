@@ -16,10 +16,10 @@ from watersmeet.spec.model import Job
 
 
 def build_conf(job: Job, plan: JobPlan) -> dict[str, str]:
-    """Return what the job's settings, and what it reads and writes, ask of Spark.
+    """Build the Spark settings from the job's settings and from its sources and sinks.
 
     Raises:
-        EngineError: a setting is fixed, there are no such jars, or Spark Connect is asked for.
+        EngineError: a setting is fixed, a jar does not exist, or Spark Connect is requested.
     """
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     asked = load_submit_settings()
@@ -40,8 +40,14 @@ def build_conf(job: Job, plan: JobPlan) -> dict[str, str]:
 def prestart_java_for_job(
     job: Job, plan: JobPlan, on_java: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Within, the Java starts that `run_job` will want, if there is none in this process; ``on_java`` is
-    called right before. Raises: EngineError as `build_conf`."""
+    """Start, for the block, the JVM that `run_job` will need, if this process has none.
+
+    Args:
+        on_java: called directly before the start.
+
+    Raises:
+        EngineError: as `build_conf`.
+    """
     conf = build_conf(job, plan)
     on_java()
     with session.prestart_java(conf):

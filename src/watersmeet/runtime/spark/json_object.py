@@ -36,14 +36,16 @@ def parse_whole_json(
     names: JsonNames,
     lacks_some: Callable[[str], str],
 ) -> str:
-    """What `extract_object` and `is_not_whole` take.
+    """Build the SQL that parses a text as one whole JSON object.
+
+    The result is the input of `extract_object` and `is_not_whole`.
 
     Args:
-        text: an expression; NULL is no object, nor is what is no UTF-8.
-        fields: of the object, as in a type: ``a: INT, b: STRING``.
+        text: an expression; NULL and text that is not UTF-8 are not objects.
+        fields: the fields of the object, written as in a type: ``a: INT, b: STRING``.
         parser: options of Spark's JSON parser.
-        names: of the fields that are found in any case.
-        lacks_some: makes of the object the condition that some of them may be there in another case.
+        names: the names of the fields, which match in any case.
+        lacks_some: makes of the object the condition that a field may be there in another case.
     """
     schema = literal(f"{_ROW} ARRAY<STRUCT<{fields}, {_END}: INT>>, {_CORRUPT} STRING")
     options = {"maxNestingDepth": _DEEPEST, **parser}
@@ -98,8 +100,11 @@ def _bind_keys(text: str, names: JsonNames, body: str) -> str:
 
 
 def _is_needed(name: str, text: str, names: JsonNames) -> str:
-    """The condition that a field has to be renamed: the objects that columns are of have it in another case
-    alone; of other fields, which may be on any level, that the text has it in another case."""
+    """Return the SQL condition that a field has to be renamed.
+
+    For fields of the objects that columns come from: the object has the field only in another case. For
+    other fields, which may be on any level: the text has the name in another case.
+    """
     if name not in names.columns:
         return f"rlike({text}, {literal(in_another_case(name))})"
     others = f"exists({_KEYS}, k -> rlike(k, {literal(_name_pattern(name))}))"
@@ -112,8 +117,11 @@ def _name_pattern(name: str) -> str:
 
 
 def _has_two_readings(text: str, names: JsonNames) -> str:
-    """The condition that a text is not to be read in one way alone: two names differ by case alone, or a name
-    stands twice, and may be within a value."""
+    """Return the SQL condition that a text is ambiguous.
+
+    It is ambiguous if two names differ only in case, or if a name occurs twice and may be inside a
+    value.
+    """
     within = "true" if names.has_maps else "false"
     if names.texts and not names.has_maps:
         within = f"rlike({text}, {literal(names.object_in_text)})"
@@ -141,20 +149,30 @@ def _rename_text_fields(text: str, names: JsonNames) -> str:
 
 
 def wrap_value(value: str, name: str) -> str:
-    """A value that is not JSON in the same form, as the one field of an object; NULL is not whole."""
+    """Wrap a value that is not JSON in the same form, as the only field of an object.
+
+    NULL counts as not whole.
+    """
     one, end = (f"named_struct({literal(name)}, {value}, '{_END}', {mark})" for mark in ("NULL", "0"))
     elements = f"IF({value} IS NULL, NULL, array({one}, {end}))"
     return f"named_struct('{_ROW}', {elements}, '{_CORRUPT}', CAST(NULL AS STRING))"
 
 
 def extract_object(parsed: str) -> str:
-    """The object; it is used where `is_not_whole` does not hold. ``parsed``: a column with what a text
-    gave."""
+    """Return the SQL of the parsed object, for rows where `is_not_whole` is false.
+
+    Args:
+        parsed: a column with the result of `parse_whole_json`.
+    """
     return f"get({parsed}.{_ROW}, 0)"
 
 
 def is_not_whole(parsed: str) -> str:
-    """The condition that a text was no object of these fields. ``parsed``: as `extract_object`."""
+    """Return the SQL condition that a text was not an object of these fields.
+
+    Args:
+        parsed: as for `extract_object`.
+    """
     has_end = f"size({parsed}.{_ROW}) = 2 AND get({parsed}.{_ROW}, 1).{_END} IS NOT NULL"
     is_one = f"{has_end} AND {extract_object(parsed)} IS NOT NULL"
     return f"NOT (coalesce({is_one}, false) AND {parsed}.{_CORRUPT} IS NULL)"

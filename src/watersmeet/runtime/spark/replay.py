@@ -43,8 +43,11 @@ from watersmeet.state.store import LocalStore, Store
 def replay_case(
     case: Mapping[str, Any], partitions: int = 2, store: Store | None = None
 ) -> list[dict[str, Any]]:
-    """What each step of a case puts out; see `runtime.replay.replay`. ``store``: an empty one for the state,
-    which the session's executors reach; None: a directory."""
+    """Return the output of each step of a case; see `runtime.replay.replay`.
+
+    Args:
+        store: an empty store for the state that the session's executors can reach; None: a directory.
+    """
     with tempfile.TemporaryDirectory(prefix="watersmeet-replay-") as folder:
         state = store or LocalStore(Path(folder))
         outputs = replay(_add_row_numbers(case), lambda plan: _SparkCase(plan, state), partitions)
@@ -55,8 +58,11 @@ def replay_case(
 
 
 def _add_row_numbers(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The case with `ROW` in every stream that carries no diffs (a row that goes would not equal the one that
-    came); in changelog mode all streams carry them."""
+    """Return the case with `ROW` in every stream that has no multiplicities.
+
+    In a stream with multiplicities a retraction with another row number would not equal the row that it
+    retracts. In changelog mode all streams have multiplicities.
+    """
     changelog = case.get("options", {}).get("output_mode") == "changelog"
     streams = {}
     for name, stream in case.get("streams", {}).items():
@@ -154,7 +160,7 @@ class _SparkCase:
         return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])
 
     def _late_rows(self, step: CaseStep) -> list[tuple[str, Row]]:
-        """The late rows, each once; as they were given, where rows are numbered."""
+        """Return the distinct late rows; where rows are numbered, in their original form."""
         late_rows: dict[str, dict[int, Row]] = defaultdict(dict)
         for entry in self._late.rows:
             if entry["reason"] == "late":

@@ -123,7 +123,10 @@ def _is_too_large(value: str, type_: SqlType) -> str:
 
 
 def _is_half_way(value: str, type_: SqlType) -> str:
-    """By the remainder: a difference would need more digits than there are."""
+    """Return the SQL condition that a value is half way between two values of the type.
+
+    It uses the remainder: a difference would need more digits than DECIMAL has.
+    """
     least = "1" if type_.scale == 0 else f"0.{'0' * (type_.scale - 1)}1"
     return f"abs({value} % {least}BD) = 0.{'0' * type_.scale}5BD"
 
@@ -162,12 +165,15 @@ class TopicRecord:
 
     @property
     def first(self) -> str:
-        """What the text was parsed into first."""
+        """SQL of the first parse result, which has more digits where the columns need them."""
         return f"{self.parsed}.{_WIDER}" if self._wider else self.parsed
 
     @property
     def second(self) -> str | None:
-        """What it was parsed into then, NULL where it loses no digits; None: it never does."""
+        """SQL of the second parse result, with the declared types.
+
+        It is NULL for a record that loses no digits; the property is None if no column can lose digits.
+        """
         return f"{self.parsed}.{_DECLARED}" if self._wider else None
 
     def value(self, name: str) -> str:
@@ -209,15 +215,17 @@ def rounded_column(name: str) -> str:
 
 
 def rounded_sql(source: Source, texts: Sequence[str]) -> str | None:
-    """Return what a record had rounded, as Spark SQL over the frame of `round_decimals`: the first such
-    value, one of those that begin with `UNCERTAIN_MARK` if there is one; NULL where there is none.
+    """Return the SQL of the first rounded value of a record, over the frame of `round_decimals`.
+
+    Values that begin with `UNCERTAIN_MARK` come first. The SQL is NULL if there is no such value.
 
     Args:
-        texts: expressions over the source's columns. Values of others are not shown; whether they fit counts
-            where Spark's parser is asked for all columns of files: such a value breaks its record.
+        texts: expressions over the source's columns. Values of other columns are not shown; they only
+            count where Spark's parser parses all columns of files, because a value that does not fit
+            breaks its record there.
 
     Returns:
-        None: no column can have such a value.
+        The SQL, or None if no column can have such a value.
     """
     wider = wider_columns(source)
     values = {name: quote_name(rounded_column(name)) for name in find_mentioned_names([*wider], texts)}

@@ -10,7 +10,7 @@ from watersmeet.spec.model import Expr
 
 
 def quote_name(name: str) -> str:
-    """``name`` in backticks.
+    """Quote ``name`` in backticks.
 
     >>> quote_name("a.b")
     '`a.b`'
@@ -28,13 +28,18 @@ def find_mentioned_names(names: Sequence[str], texts: Sequence[str]) -> list[str
 
 
 def literal(text: str) -> str:
-    """``text`` as a string literal of Spark SQL."""
+    """Quote ``text`` as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def only_utf8(text: str) -> str:
-    """The text, NULL where its bytes are no UTF-8: Spark's parsers would put U+FFFD in their place,
-    and tell nobody. ``text``: an expression."""
+    """Build the SQL of a text that is NULL if its bytes are not UTF-8.
+
+    Spark's parsers would replace such bytes by U+FFFD without an error.
+
+    Args:
+        text: an expression.
+    """
     return f"IF(is_valid_utf8({text}), {text}, NULL)"
 
 
@@ -51,7 +56,7 @@ def bind_value(name: str, value: str, body: str) -> str:
 
 
 def options_map(options: Mapping[str, str]) -> str:
-    """Options of a parser as the argument of ``from_json`` and its like.
+    """Format parser options as the argument of ``from_json`` and similar functions.
 
     >>> options_map({"mode": "PERMISSIVE"})
     "map('mode', 'PERMISSIVE')"
@@ -60,7 +65,7 @@ def options_map(options: Mapping[str, str]) -> str:
 
 
 def to_spark_sql(expr: Expr) -> str:
-    """The expression for Spark's parser, columns in backticks."""
+    """Format the expression for Spark's parser, with columns in backticks."""
     return expr.transform(_quote).sql(dialect="spark")
 
 

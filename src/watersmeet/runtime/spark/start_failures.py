@@ -240,7 +240,7 @@ def _signal_name(number: int) -> str:
 
 
 def _read_version(program: str) -> int | None:
-    """The major version of a Java by the file `release` of its directory; None: it has none."""
+    """Read the major version of a Java from its file `release`; None if it has none."""
     place = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(program))), "release")
     try:
         with open(place, encoding="utf-8", errors="replace") as file:

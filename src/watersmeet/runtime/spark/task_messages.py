@@ -37,7 +37,10 @@ _START = TypeAdapter(TickStart)
 
 
 def start_text(start: TickStart) -> str:
-    """``start`` as text, for `parse_start`. Where keys fall (``placing``) is not told: that is for tests."""
+    """Serialize ``start`` as text, for `parse_start`.
+
+    The places of keys (``placing``) are omitted: they are only for tests.
+    """
     return json.dumps(_START.dump_python(start))  # infinite watermarks included, as Python writes them
 
 
@@ -46,7 +49,7 @@ def parse_start(text: str) -> TickStart:
 
 
 def names_text(names: Iterable[str]) -> str:
-    """Names as text, for `parse_names`."""
+    """Serialize names as text, for `parse_names`."""
     return json.dumps(sorted(names))
 
 
@@ -58,8 +61,11 @@ def parse_names(text: str | None) -> frozenset[str]:
 def node_text(
     work: str, tick: int, part: ArrowPart | None = None, answers: AnswersByPartition = NO_ANSWERS
 ) -> str:
-    """The work file of a node's tasks, their tick, what they stage rows with, and the files that hold what
-    was computed elsewhere of its condition, as text for `parse_node`."""
+    """Serialize the input of a node's tasks as text, for `parse_node`.
+
+    It contains their work file, the tick, the part with which they stage rows, and the files with the
+    results of deferred conditions.
+    """
     files_by_partition = {
         str(partition): [list(file) for file in files] for partition, files in answers.items()
     }
@@ -69,7 +75,11 @@ def node_text(
 def parse_node(
     text: str, secrets: Mapping[str, str] = NO_SECRETS
 ) -> tuple[str, int, ArrowPart | None, AnswersByPartition]:
-    """What `node_text` was given; ``secrets``: of the sink whose part it is."""
+    """Parse the text of `node_text` and return its arguments.
+
+    Args:
+        secrets: the secrets of the sink that the part belongs to.
+    """
     work, tick, part, files_by_partition = json.loads(text)
     answers = {
         int(partition): [(name, sum_) for name, sum_ in files]

@@ -27,14 +27,15 @@ WHOLE = "^-?[0-9]+$"
 
 
 def time_sql(text: str, kind: SqlType, unit: TimeUnit, parser: Mapping[str, str]) -> str:
-    """Return the time that a text is, as SQL; NULL: it is none.
+    """Build the SQL of the time that a text represents; NULL if it represents none.
 
     Args:
-        text: an expression: a number, which may have a fraction or an exponent, or a time in words.
+        text: an expression: a number, which may have a fraction or an exponent, or a time as text.
         kind: TIMESTAMP or TIMESTAMP_NTZ.
-        unit: what the number counts, since 1970 (in UTC; NTZ: by the wall clock). What is less than a
-            microsecond is cut off.
-        parser: options of Spark's JSON parser, by which other texts are read.
+        unit: the unit of the number, which counts from 1970 (in UTC; NTZ: by the wall clock). The
+            result
+            is truncated to microseconds.
+        parser: options of Spark's JSON parser, which reads other texts.
     """
     number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
     us = f"try_cast(floor({number}) AS BIGINT)"
@@ -75,13 +76,19 @@ def convert_number_to_time(text: str, kind: SqlType, unit: TimeUnit | None) -> s
 
 
 def _micros_to_time(us: str, kind: SqlType, first: int, last: int, number: str) -> str:
-    """The time so many microseconds after 1970 began, where a number is within bounds; else NULL."""
+    """Build the SQL of the time ``us`` microseconds after the start of 1970.
+
+    It is NULL if ``number`` is out of bounds.
+    """
     made = _wall_clock(us) if kind == TIMESTAMP_NTZ else f"timestamp_micros({us})"
     return f"IF({number} BETWEEN {first}L AND {last}L, {made}, NULL)"
 
 
 def _wall_clock(us: str) -> str:
-    """The TIMESTAMP_NTZ so many microseconds after 1970 began, on no clock that is ever put back."""
+    """Build the SQL of the TIMESTAMP_NTZ ``us`` microseconds after the start of 1970.
+
+    The clock has no daylight saving time.
+    """
     of_day = f"pmod({us}, {_DAY_US})"
     days = f"CAST(({us} - {of_day}) div {_DAY_US} AS INT)"
     seconds = f"CAST(CAST({of_day} AS DECIMAL(18, 0)) / 1000000BD AS DECIMAL(18, 6))"
@@ -100,8 +107,10 @@ Reader = Callable[[str], datetime | None]
 
 @dataclass(frozen=True)
 class TimeFormats:
-    """How a source writes times; a format that is None is Spark's default. ``time_zone``: of times that name
-    none."""
+    """Time formats of a source; None stands for Spark's default format.
+
+    ``time_zone``: the zone of times that name none.
+    """
 
     time_zone: str = UTC
     date: Reader | None = None

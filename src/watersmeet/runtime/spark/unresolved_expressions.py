@@ -22,14 +22,15 @@ _HINTS = {
 def name_unresolved(
     where: str, texts: Callable[[], Iterable[tuple[str, Callable[[], object]]]]
 ) -> Iterator[None]:
-    """Within, what Spark does not resolve is raised as an error that names ``where`` and the expression.
+    """Raise errors of the block that Spark cannot resolve as one that names the expression.
 
     Args:
-        where: such as ``INSERT "delivered"``.
-        texts: the expressions, each with what analyses it alone; asked when something has failed.
+        where: the place, such as ``INSERT "delivered"``.
+        texts: returns the expressions, each with a function that analyses it alone; called after a
+            failure.
 
     Raises:
-        EngineError: ``not-resolved``.
+        EngineError: ``not-resolved``; it names ``where`` and the expression.
     """
     from pyspark.errors import AnalysisException, ParseException
 

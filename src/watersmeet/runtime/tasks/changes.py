@@ -48,10 +48,12 @@ class SideChange:
 def net_changes(
     own: SideSlice, report: SideReport, *, final: bool = False
 ) -> tuple[SideChange | None, SideChange | None]:
-    """This tick's rows, summed per equal row: inserts, and deletes after taking their rows away.
+    """Consolidate this tick's rows into inserts and deletes.
+
+    Deletes take effect after their rows are removed.
 
     Args:
-        final: what a row came to stays when it is released: a delete of it is one of nothing.
+        final: released rows keep their output, so deletes of them have no effect.
     """
     if own.new is None:
         return None, None
@@ -84,8 +86,16 @@ def net_changes(
 def consolidate_rows(
     slots: Slots, batch: pa.RecordBatch, diffs: npt.NDArray[np.int64]
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """(the first of equal rows each, ascending; the sums of their diffs). ``batch``: with `DIFF`, by
-    ascending ``slots``. Equal rows have equal slots: only those that share theirs are compared."""
+    """Sum the multiplicities of equal rows.
+
+    Equal rows have equal slots, so only rows with the same slot are compared.
+
+    Args:
+        batch: rows with `DIFF`, sorted by ascending ``slots``.
+
+    Returns:
+        The first row of each set of equal rows, ascending, and the sums of their multiplicities.
+    """
     same = slots[1:] == slots[:-1]
     if not same.any():
         return np.arange(len(slots)), diffs
@@ -109,7 +119,7 @@ def consolidate_rows(
 
 
 def _select_with_spans(own: SideSlice, rows: SortedRows, positions: Rows) -> SortedRows:
-    """The rows at ascending positions (repeats allowed), with their own spans."""
+    """Select the rows at ascending positions (repeats allowed), and compute their spans."""
     if len(positions) == len(rows) and bool((positions == np.arange(len(rows))).all()):
         return rows
     chosen = select_needles(rows, positions)
@@ -124,7 +134,11 @@ def _changes_text(own: SideSlice) -> str:
 
 
 def repeat_rows(own: SideSlice, batch: Columns, rows: Rows, times: npt.NDArray[np.int64]) -> Rows:
-    """These rows, each as often as it comes or goes. Raises: EngineError, when so many copies do not fit."""
+    """Repeat each row by its multiplicity.
+
+    Raises:
+        EngineError: the copies exceed the memory of a task.
+    """
     if times.max(initial=0) > 1:
         of_rows = row_sizes(batch, batch.schema.names, rows) + rows.itemsize
         held = int((of_rows.astype(np.float64) * times).sum())  # beyond int64 it may be
@@ -133,12 +147,15 @@ def repeat_rows(own: SideSlice, batch: Columns, rows: Rows, times: npt.NDArray[n
 
 
 def _has_float_values(kind: pa.DataType) -> bool:
-    """Values that are equal without being the same: REAL numbers, and what may hold some."""
+    """Return True if values of the type may be equal without being identical.
+
+    These are floating-point types and nested types, which may contain them.
+    """
     return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 
 def select_needles(rows: SortedRows, positions: Rows) -> SortedRows:
-    """The rows at ascending positions (repeats allowed), still sorted."""
+    """Select the rows at ascending positions (repeats allowed); they stay sorted."""
     return SortedRows(
         rows.slots[positions],
         rows.base,
@@ -180,7 +197,7 @@ def _retract_rows(
 
 
 def find_earlier_released(own: SideSlice, among: SortedRows, rows: Rows) -> Mask:
-    """Which of these rows were released before this tick."""
+    """Return the mask of rows that an earlier tick released."""
     released = np.zeros(len(rows), dtype=np.bool_)
     for column in own.task.layout.releasing:
         released |= are_below(among.times(column)[rows], own.work.old_limits.get(column, float("-inf")))
@@ -197,13 +214,14 @@ def settle_changes(
     looked_up_after: bool = False,
     has_partners: bool = True,
 ) -> None:
-    """Write the inserts, release rows, merge runs, and note all that in the report. The marks that are given
-    to ``marks`` are in the report when `report_marks` was told what was written.
+    """Write the inserts, release rows, merge runs, and add all that to the report.
+
+    Marks that ``marks`` collects enter the report when `report_marks` gets what was written.
 
     Args:
-        looked_up_after: other nodes look the rows up in this tick, too: nobody here knows which have
-            partners, and what was marked of runs that are merged away is told as well.
-        has_partners: rows are joined; of others it is only counted that they were released.
+        looked_up_after: other nodes look up the rows in this tick, too. This task does not know which
+            rows have partners, and it also reports marks of runs that a merge replaces.
+        has_partners: rows are joined; otherwise only their release is counted.
     """
     are_counted = has_partners and not looked_up_after
     inserted = _write_inserts(own, inserts, tick, report, marks, are_counted=are_counted)
@@ -273,7 +291,10 @@ def _count_released(own: SideSlice, report: SideReport, matches: npt.NDArray[np.
 
 
 def _report_min_times(own: SideSlice, inserts: SideChange | None, report: SideReport) -> None:
-    """The least event times over this task's retained rows. Cost: see `report_min_alive`, and the inserts."""
+    """Report the minimum event times of this task's retained rows.
+
+    Cost: that of `report_min_alive`, and one pass over the inserts.
+    """
     report_min_alive(own, own.old, report)
     if inserts is None:
         return

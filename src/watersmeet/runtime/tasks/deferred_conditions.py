@@ -33,13 +33,15 @@ _MAX_QUEUED_BATCHES = 4
 
 
 def question_schema(shape: NodeShape) -> pa.Schema:
-    """The batches of `find_unanswered_candidates`: the columns that the condition mentions, and which
-    question a row is of."""
+    """Return the schema of the batches of `find_unanswered_candidates`.
+
+    It has the columns that the condition mentions, and the number of the row's question.
+    """
     return pa.schema([*(pa.field(c.name, c.type) for c in shape.asked), pa.field(ASK, pa.int64())])
 
 
 def apply_answers(shape: NodeShape, store: Store, files: Sequence[AnswerFile]) -> NodeShape:
-    """The shape with its condition answered; itself, where the tasks compute all."""
+    """Return the shape with its condition answered; itself if tasks evaluate all of it."""
     condition = shape.elsewhere
     return shape if condition is None else shape.answered(_read(condition.text, store, files))
 
@@ -47,7 +49,7 @@ def apply_answers(shape: NodeShape, store: Store, files: Sequence[AnswerFile]) -
 def find_unanswered_candidates(
     shape: NodeShape, share: TaskPartition, files: Sequence[AnswerFile]
 ) -> Iterator[pa.RecordBatch]:
-    """Candidates of the share whose answers are not in ``files``, as the task comes upon them."""
+    """Yield candidates of the partition without answers in ``files``, as the task finds them."""
     condition = shape.elsewhere
     assert condition is not None
     schema = question_schema(shape)
@@ -95,7 +97,7 @@ def find_unanswered_candidates(
 
 
 class _ConsumerGone(Exception):
-    """Nobody takes candidates any more."""
+    """Signal that no consumer reads candidates."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,11 @@ class AnswerWriter:
             self._parts[-1].append(holds[first:end])
 
     def write(self, store: Store, name: str) -> tuple[AnswerFile, int]:
-        """(the file, how many questions it answers)."""
+        """Write the answers.
+
+        Returns:
+            The file, and the number of questions that it answers.
+        """
         whole = [np.concatenate(parts) for parts in self._parts]
         table = pa.table(
             {

@@ -44,7 +44,7 @@ class FeedWriter:
         self._times_each: npt.NDArray[np.int64] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows of the node: columns in native types."""
+        """Add rows of the node, with columns in native types."""
         self._times_each = read_multiplicities(rows)
         rows = self._columns(rename_columns(rows, self._shape.renamed))
         part = _all_columns_true(rows, self._shape.beneath)
@@ -90,7 +90,7 @@ class FeedWriter:
             self._report.counts[what] = self._report.counts.get(what, 0) + rows
 
     def _judged(self, rows: pa.RecordBatch, part: Mask) -> Mask:
-        """Which rows are late; they are counted, and kept aside if that is wanted."""
+        """Return the mask of late rows; count them, and write them to the side output if requested."""
         late_mask = np.zeros(rows.num_rows, dtype=np.bool_)
         marks = self._work.fed_late_below
         if all(mark == NEVER for mark in marks.values()):
@@ -118,7 +118,7 @@ class FeedWriter:
         return late_mask
 
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of the side, in the types in which it keeps them, and those that say TRUE or not."""
+        """Build the side's columns in their stored types, and columns of evaluated conditions."""
         arrays = [rows.column(column) for _, column in self._shape.copied]
         names = [name for name, _ in self._shape.copied]
         table = pa.Table.from_batches([rows]) if self._shape.computed else None
@@ -158,8 +158,10 @@ class FeedWriter:
 
 
 def rename_columns(rows: pa.RecordBatch, names: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
-    """The columns that are asked of another query's rows, by the names here, and `DIFF` of changes. Without
-    names they stay as they are."""
+    """Select the required columns of another query's rows and rename them to the names here.
+
+    `DIFF` of changes stays. Without ``names`` the rows stay as they are.
+    """
     if not names:
         return rows
     taken = [*names, (DIFF, DIFF)] if DIFF in rows.schema.names else names

@@ -17,8 +17,10 @@ SAMPLES = 5
 
 
 def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
-    """The columns of ``schema``, in whose types they are told, of stored rows: a JSON object per row. What
-    was computed for a query, this one or another, is left out."""
+    """Format stored rows as JSON, one object per row, with the columns and types of ``schema``.
+
+    Columns that a query computed, this query or another one, are left out.
+    """
     declared = [field for field in schema if not is_ours(field.name)]
     columns = {f.name: values_of(to_native(rows.column(f.name), f.type)) for f in declared}
     return [
@@ -28,8 +30,14 @@ def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
 
 
 def key_as_written(side: SideShape, key: str) -> str:
-    """A key as its users write it, on one line: quotes are doubled, and what is not for print is escaped, for
-    it goes to terminals and logs. ``key``: see `state.runs.heavy_hitters.format_key`."""
+    """Format a key on one line as users write it.
+
+    The function doubles quotes and escapes unprintable characters, because terminals and logs show the
+    text.
+
+    Args:
+        key: see `state.runs.heavy_hitters.format_key`.
+    """
     texts = {column.name: column.text for column in side.layout.columns}
     told = []
     for name, value in json.loads(key).items():

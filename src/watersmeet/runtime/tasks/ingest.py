@@ -33,10 +33,10 @@ Flags = npt.NDArray[np.int8]
 
 
 def compute_flags(rows: pa.RecordBatch, not_null: Iterable[str]) -> Flags:
-    """int8[n] of the FLAG_ constants.
+    """Compute int8[n] of the FLAG_ constants.
 
     Args:
-        rows: with `FLAG`, int8 without NULLs, or without it: then all are candidates.
+        rows: with `FLAG`, int8 without NULLs; without the column, all rows are candidates.
         not_null: columns in which a NULL makes a candidate match nothing.
     """
     flags: Flags = np.full(rows.num_rows, FLAG_CANDIDATE, dtype=np.int8)
@@ -57,7 +57,12 @@ LONGEST = 500
 
 
 def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask | None]) -> EngineError:
-    """About ``row``, one row as ingest has it. ``present``: of each event time, where it is not NULL."""
+    """Build the error about a row without a valid event time.
+
+    Args:
+        row: one row in the form of ingest.
+        present: for each event time the mask of values that are not NULL.
+    """
     (values,) = rows_of(row)
     told = dict(zip(row.schema.names, values, strict=True))
     empty = [
@@ -94,13 +99,14 @@ def missed_columns(
     integer: Mapping[str, bool],
     mask: Mask,
 ) -> list[pa.Array]:
-    """Of the chosen rows of a batch: the last three of `SIDE_OUTPUT_COLUMNS`; NULLs for rows that were not
-    late.
+    """Build the last three of `SIDE_OUTPUT_COLUMNS` for the chosen rows of a batch.
+
+    Rows that are not late have NULLs.
 
     Args:
-        missed: of the batch; None: none was late.
-        name: the input's.
-        integer: per event time, whether it is one.
+        missed: missed watermarks of the batch; None if no row is late.
+        name: name of the input.
+        integer: for each event time, True if it is an integer.
     """
     rows = int(mask.sum())
     if missed is None:
@@ -114,7 +120,7 @@ def missed_columns(
 
 
 def write_aside(store: Store, reason: str, tick: int, batches: Sequence[pa.RecordBatch]) -> PadFile:
-    """The batches (at least one) as one file."""
+    """Write the batches (at least one) as one side output file."""
     name = f"aside/{reason}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batches[0].schema) as writer:
@@ -176,14 +182,18 @@ class IngestWriter:
         self.report = IngestReport(arrangement=arrangement, branch=branch)
 
     def add(self, batch: pa.RecordBatch) -> Judgement:
-        """Take a batch: the kept columns in native types, and as wanted `FLAG` (absent: all candidates),
-        `PARTITION`, `DIFF`.
+        """Add a batch and return the outcome of each row.
 
-        Returns what became of each row: int8[n] of ON_TIME, LATE, NULL_TIME, AHEAD (rows beneath the ordering
-        and filtered ones are ON_TIME here).
+        Args:
+            batch: the stored columns in native types, and optionally `FLAG` (absent: all rows are
+                candidates), `PARTITION` and `DIFF`.
+
+        Returns:
+            int8[n] of ON_TIME, LATE, NULL_TIME, AHEAD. Rows that a pushed-down condition excludes and
+            filtered rows are ON_TIME here.
 
         Raises:
-            EngineError: a row's event time is NULL, and that fails the job.
+            EngineError: a row's event time is NULL, and this fails the job.
         """
         self.missed = None
         judgement = np.zeros(batch.num_rows, dtype=np.int8)
@@ -253,8 +263,11 @@ class IngestWriter:
         return judgement
 
     def missed_columns(self, mask: Mask) -> list[pa.Array]:
-        """Of the chosen rows of the last batch: the watermark key that each missed, that watermark (less
-        allowed_lateness) as text, and by how much; NULLs for rows that were not late."""
+        """Build the columns that say which watermark each chosen row of the last batch missed.
+
+        The columns are the watermark key, that watermark (minus allowed_lateness) as text, and the
+        difference. Rows that are not late have NULLs.
+        """
         return missed_columns(self.missed, self._side.name, self._late_below, self._integer, mask)
 
     def finish(self) -> IngestReport:
@@ -270,7 +283,10 @@ class IngestWriter:
             self.report.counts[what] = self.report.counts.get(what, 0) + rows
 
     def _event_times(self, batch: pa.RecordBatch) -> tuple[dict[str, Times], dict[str, Mask | None]]:
-        """Per event-time column its values (any where NULL), and where there are some (None: everywhere)."""
+        """Return per event-time column its values, and the mask of those that are not NULL.
+
+        Values at NULLs are arbitrary. The mask is None if there are no NULLs.
+        """
         times: dict[str, Times] = {}
         present_by_column: dict[str, Mask | None] = {}
         for column in self._side.layout.event_times:
@@ -285,7 +301,7 @@ class IngestWriter:
     def _observe(
         self, partitions: list[tuple[str, Mask | None]], column: str, values: Times, judged: Mask
     ) -> None:
-        """The greatest times per source partition, over all rows that arrived, late ones too."""
+        """Record the maximum times per source partition over all arrived rows, including late ones."""
         whole = bool(judged.all())
         for name, mask in partitions:
             greatest = self.report.greatest.setdefault(name, {})
@@ -301,8 +317,10 @@ class IngestWriter:
     def _columns(
         self, side: SideShape, batch: pa.RecordBatch, times: dict[str, Times], mask: Mask
     ) -> pa.RecordBatch:
-        """The columns that ``side`` keeps of the chosen rows, as runs hold them (and `DIFF` where rows carry
-        one)."""
+        """Select the columns that ``side`` retains of the chosen rows, in the format of runs.
+
+        If rows have `DIFF`, the result has it, too.
+        """
         arrays = [numbers(times[name]) if name in times else batch.column(name) for name in side.schema.names]
         names = list(side.schema.names)
         for name in self._side.nullable:  # by rows of stages alone
@@ -324,7 +342,12 @@ def _mask_present(mask: Mask, present: Mask | None) -> Mask:
 
 
 def _split_by_partition(batch: pa.RecordBatch, part: Mask) -> list[tuple[str, Mask | None]]:
-    """(partition, its rows; None for all of the batch) of those that have rows; rows without one share ""."""
+    """Split the rows by source partition.
+
+    Returns:
+        Pairs (partition, mask of its rows; None for the whole batch) of the partitions that have rows.
+        Rows without a partition have the name "".
+    """
     everything = None if part.all() else part
     if PARTITION not in batch.schema.names:
         return [("", everything)] if part.any() else []

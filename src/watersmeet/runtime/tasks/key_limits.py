@@ -41,12 +41,13 @@ ExcessKey = tuple[int, str]
 
 
 def check_keys(shape: NodeShape, share: TaskPartition) -> None:
-    """Whether all keys of the share keep to the limit of their sides after the tick. Cost: the new rows, as
-    many binary searches per run as they have keys, and the rows of keys that are at the limit. Where rows are
-    shed, the share's report says where keys may not.
+    """Check that all keys of the partition are within the limits of their sides after the tick.
+
+    Cost: the new rows, as many binary searches per run as the new rows have keys, and the rows of keys
+    at the limit. Where load shedding applies, the partition's report lists where keys may exceed it.
 
     Raises:
-        EngineError: some do not; it names those of the share with most rows.
+        EngineError: keys exceed the limit; the error names the partition's keys with most rows.
     """
     if shape.tasks_write_state:
         return
@@ -104,7 +105,11 @@ def _find_crowded_buckets(
 
 
 def _list_excess_keys(side: SideShape, crowded: _CrowdedBuckets, most: int) -> list[ExcessKey]:
-    """Keys with too many rows: of more than `MAX_REPORTED_KEYS` those with most, and one besides."""
+    """List keys with too many rows.
+
+    If there are more than `MAX_REPORTED_KEYS`, the list has those with most rows and at least one
+    extra.
+    """
     over: list[ExcessKey] = []
     for number in np.argsort(-crowded.rows, kind="stable").tolist():
         bucket = crowded.buckets[number : number + 1]
@@ -117,7 +122,7 @@ def _list_excess_keys(side: SideShape, crowded: _CrowdedBuckets, most: int) -> l
 def _open_parts(
     runs: Sequence[LiveRun], side: SideShape, work: SideWork, store: Store, own: HashRange
 ) -> Iterator[_Part]:
-    """Those of the runs that have rows of the share."""
+    """Open those of the runs that have rows of the partition."""
     for live in runs:
         if not own.misses(live.run):
             yield _Part(side, work, store, live, OpenRun.open(store, live.run, side.layout))
@@ -138,18 +143,18 @@ class _Part:
         return self.run.sorted_rows.slots
 
     def _places(self, buckets: Slots) -> tuple[Rows, Rows]:
-        """Where the rows of each are: [first, end)."""
+        """Find the half-open range of positions [first, end) of each bucket's rows."""
         least = buckets << np.int64(TIME_BITS)
         first = np.searchsorted(self.slots, least, side="left")
         return first, np.searchsorted(self.slots, least | TIME_MASK, side="right")
 
     def at_most(self, buckets: Slots) -> Rows:
-        """How many rows each has, with those that do not stay."""
+        """Count the rows of each bucket, including released and evicted rows."""
         first, end = self._places(buckets)
         return end - first
 
     def _rows(self, buckets: Slots) -> Iterator[tuple[Rows, Rows]]:
-        """The rows that stay, and the number of the bucket of each, some at a time."""
+        """Yield the retained rows and the number of each one's bucket, in chunks."""
         for numbers, rows in expand(*self._places(buckets)):
             stay = ~marks_at(self.store, "gone", self.live.marks.get("gone", ()), rows)
             for column in self.side.layout.releasing:
@@ -158,14 +163,14 @@ class _Part:
             yield numbers[stay], rows[stay]
 
     def count_retained_rows(self, buckets: Slots) -> Rows:
-        """How many rows of each stay."""
+        """Count the retained rows of each bucket."""
         counts = np.zeros(len(buckets), dtype=np.int64)
         for numbers, _ in self._rows(buckets):
             counts += np.bincount(numbers, minlength=len(buckets))
         return counts
 
     def keys(self, buckets: Slots) -> pa.RecordBatch:
-        """The keys of the rows that stay."""
+        """Return the keys of the retained rows."""
         rows = [rows for _, rows in self._rows(buckets)]
         taken = pa.array(np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64))
         batch, names = self.run.sorted_rows.batch, list(self.side.layout.key)
@@ -173,7 +178,7 @@ class _Part:
 
 
 def _find_excess_keys(side: SideShape, keys: Sequence[pa.RecordBatch], most: int) -> Iterator[ExcessKey]:
-    """Of keys whose hashes have one upper half those that are there too often."""
+    """Find keys with too many rows among keys whose hashes share the upper half."""
     hashes = [hash_columns(part.columns, part.num_rows) for part in keys]
     _, first_places, counts = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     starts = np.cumsum([0, *(len(part) for part in hashes)])

@@ -33,8 +33,10 @@ MAX_HELD_MATCHES = 200_000
 
 @dataclass(frozen=True)
 class ProbedPiece:
-    """A piece that is looked through: where the candidates are (None: there are none), and who is told which
-    of its rows were found."""
+    """Slice to search.
+
+    ``search`` finds the candidates (None: there are none); ``hit`` receives the rows that have a match.
+    """
 
     search: Callable[[], Search | None]
     hit: Callable[[Rows], None]
@@ -52,12 +54,11 @@ def emit_matches(
     pieces: Sequence[ProbedPiece],
     hit: Callable[[Rows], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Joined rows of the needles, rows of ``side``, with all that they match.
+    """Emit the joined rows of the needles, which are rows of ``side``, with all their matches.
 
     Args:
-        arrival: by which the needles are in the order in which they came, each number once; None: they leave
-            in the order of their slots.
-        hit: is told which needles have a match.
+        arrival: position of each needle in arrival order, each number once; None: emit in slot order.
+        hit: receives the needles that have a match.
     """
     if arrival is None:
         matches, held = list[_Matches](), 0
@@ -93,7 +94,10 @@ def emit_matches(
 
 
 def _list_needle_blocks(searches: Sequence[Search], arrival: Rows) -> Iterator[Rows | None]:
-    """Needles whose pairs are put together: all (None), or some (ascending), one block after the other."""
+    """Yield the needles whose pairs are built together.
+
+    The only item is None if all needles fit; otherwise each item is a block of needles, ascending.
+    """
     if not searches:
         return
     if sum(search.candidates for search in searches) <= CHUNK:
@@ -124,9 +128,11 @@ def _emit_joined_rows(
 
 
 def _order_by_arrival(parts: Sequence[Rows], arrival: Rows) -> Rows:
-    """The places that all these needles (each part ascending) have, one part after the other, in the order in
-    which the needles came; of one needle those of earlier parts first. Cost: linear, but for a sort of the
-    needles where some of the tick's rows are not there."""
+    """Return the permutation that puts pairs in the arrival order of their needles.
+
+    Each part is ascending. Pairs of one needle stay in the order of the parts. Cost: linear, plus a
+    sort of the needles if some of the tick's rows are missing.
+    """
     needles = len(arrival)
     came = np.zeros(needles, dtype=np.int64)
     if int(arrival.max(initial=-1)) == needles - 1:  # each number once: it is a permutation

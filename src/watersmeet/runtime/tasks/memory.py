@@ -21,12 +21,12 @@ RUN_BYTES = 256 << 20
 
 
 def max_output_bytes(memory: int) -> int:
-    """Of a batch that leaves a task."""
+    """Return the maximum bytes of a batch that a task emits."""
     return min(OUTPUT_BYTES, memory // 16)
 
 
 def max_run_bytes(memory: int) -> int:
-    """Of a run, and of what is copied to put rows of several runs into one order."""
+    """Return the maximum bytes of a run, and of copies that sort rows of several runs together."""
     return min(RUN_BYTES, memory // 8)
 
 
@@ -36,7 +36,11 @@ def check_batches(what: str, batches: Sequence[pa.RecordBatch], memory: int, mos
 
 
 def check_bytes(what: str, held: int, memory: int, most: int | None = None) -> None:
-    """As `check_batches`, of rows of so many bytes, which need not be there yet."""
+    """Check that rows of ``held`` bytes fit into a task; the rows need not exist yet.
+
+    Raises:
+        EngineError: ``held`` exceeds ``memory``, or ``most`` if given.
+    """
     allowed = memory if most is None else min(memory, most)
     if held > allowed:
         raise EngineError(
@@ -70,7 +74,7 @@ def check_row(columns: Sequence[tuple[str, int]], memory: int) -> None:
 
 
 def format_bytes(held: int) -> str:
-    """Bytes for people."""
+    """Format a number of bytes for people."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if held >= scale:
             return f"{held / scale:,.1f} {unit}"

@@ -80,10 +80,10 @@ def _merge(
     marks: MarkWriter,
     for_all: Sequence[str] = (),
 ) -> Iterator[LiveRun]:
-    """One run, or several where the rows are many bytes.
+    """Merge runs into one run, or into several if the rows are large.
 
     Args:
-        for_all: of runs that others keep, too, the names of all that are merged.
+        for_all: for runs that other sides share, the names of all merged runs.
     """
     kinds = sorted({kind for piece in pieces for kind in (*piece.live.marks, *piece.touched)})
     batches, slots, chosen, start = [], [], [], 0
@@ -140,8 +140,10 @@ def _merge(
 def _split_merged_rows(
     batches: Sequence[pa.RecordBatch], places: Rows, slots: Slots, most: int
 ) -> Iterator[Rows]:
-    """The rows that are merged, by number: all, or, in the order of their hashes, so many at a time that they
-    are about ``most`` bytes."""
+    """Yield the numbers of the merged rows, all at once or in parts of about ``most`` bytes.
+
+    Parts are in the order of the rows' hashes.
+    """
     if sum(size(batch.columns) for batch in batches) <= most:
         yield np.arange(len(places))
         return
@@ -176,8 +178,10 @@ def _combine_runs(
 
 
 def _choose_cuts(pieces: list[RunSlice], piece: RunSlice, most: int) -> list[tuple[int, int]]:
-    """The positions of ``piece`` at which it is cut, by ranges of hashes that are the same for all of them:
-    so many that in each part there are about `GROUP_ROWS` rows, or ``most`` bytes, of all pieces."""
+    """Choose the positions that divide ``piece`` by hash ranges common to all pieces.
+
+    Each range has about `GROUP_ROWS` rows, or ``most`` bytes, of all pieces together.
+    """
     largest = max(pieces, key=lambda p: len(p.rows)).rows.slots
     held = sum(size(as_one_batch(whole_piece.rows.batch).columns) for whole_piece in pieces)
     rows = sum(len(whole_piece.rows) for whole_piece in pieces)

@@ -11,7 +11,7 @@ from watersmeet.names import DIFF
 
 
 def read_multiplicities(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
-    """Per row of the batch; None: each is one."""
+    """Return the multiplicity of each row of the batch, or None if all are one."""
     if DIFF not in batch.schema.names:
         return None
     times = np.abs(batch.column(DIFF).to_numpy(zero_copy_only=False))
@@ -19,5 +19,5 @@ def read_multiplicities(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
 
 
 def sum_multiplicities(mask: Mask, times: npt.NDArray[np.int64] | None) -> int:
-    """How many rows the chosen ones stand for."""
+    """Return how many rows the chosen rows represent."""
     return int(np.count_nonzero(mask) if times is None else times[mask].sum())

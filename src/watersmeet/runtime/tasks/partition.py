@@ -35,7 +35,10 @@ class ManyMatches(Exception):
 
 @dataclass
 class SpentWork:
-    """What a share has done of what it may. ``seen``: candidates and rows; ``held``, ``left``: bytes."""
+    """Work of a task partition so far.
+
+    ``seen``: candidates and rows; ``held``, ``left``: bytes held, and bytes emitted.
+    """
 
     seen: int = 0
     held: int = 0
@@ -44,10 +47,12 @@ class SpentWork:
 
 @dataclass(frozen=True)
 class TaskPartition:
-    """What one task of a node is given: the node's work, and which share of how many is its own. It fills in
-    its ``report``. ``paths``: what takes the rows of each path that leads through the node; ``paths_abroad``:
-    likewise in other queries. ``most_matches``: after so many it gives up, or after as much work or memory
-    (None: never); ``spent``: how far it is."""
+    """Input of one task of a node: the node's work, and the number of its partition among all partitions.
+
+    The task fills in its ``report``. ``paths``: writers of the rows of each path through the node;
+    ``paths_abroad``: likewise for other queries. ``most_matches``: the task gives up after this many
+    matches, or after as much work or memory (None: never); ``spent``: the work so far.
+    """
 
     store: Store
     tick: int
@@ -86,8 +91,11 @@ class TaskPartition:
             raise ManyMatches
 
     def count_emitted(self, rows: pa.RecordBatch, takers: int = 1) -> None:
-        """Count rows that leave, for each of so many that keep them until the tick is done. Raises:
-        ManyMatches."""
+        """Count the bytes of emitted rows, once per consumer that holds them until the tick ends.
+
+        Raises:
+            ManyMatches: the bytes exceed the partition's part of `INLINE_BYTES`.
+        """
         if not self.is_bounded:
             return
         self.spent.left += size(rows.columns) * takers
@@ -103,31 +111,33 @@ RowFilter = Callable[[Rows], Mask]
 
 
 class OwnedRows:
-    """Which rows of a run belong to a task: all of them, unless it says otherwise."""
+    """Rows of a run that belong to a task; all rows, unless a subclass restricts them."""
 
     def misses(self, run: Run) -> bool:
-        """Whether it can be said without opening the run that none does."""
+        """Return True if it is certain, without opening the run, that no row belongs to the task."""
         return False
 
     def contains_run(self, run: Run) -> bool:
-        """Whether it can be said without opening the run that all of its rows do."""
+        """Return True if it is certain, without opening the run, that all rows belong to the task."""
         return False
 
     def of(self, rows: SortedRows) -> tuple[int, int]:
-        """The half-open range of positions."""
+        """Return the half-open range of positions."""
         return 0, len(rows)
 
     def parts(self, rows: SortedRows) -> Sequence[tuple[int, int]]:
-        """The same as several ranges, ascending and apart, where it is more than one."""
+        """Return the ranges of positions, ascending and disjoint; there may be several."""
         return [self.of(rows)]
 
     def row_filter(self, rows: SortedRows) -> RowFilter | None:
-        """Of the rows in that range, if not all of them (None) belong to the task, which do."""
+        """Return the filter of the range's rows that belong to the task, or None if all do."""
         return None
 
     def is_responsible_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
-        """Whether it is this one of so many tasks that is asked of all rows of the ``number``-th run. It is
-        one task alone."""
+        """Return True if this task answers for all rows of the ``number``-th run.
+
+        Exactly one task does.
+        """
         return number % partitions == partition
 
 
@@ -153,7 +163,10 @@ class HashRange(OwnedRows):
         return slice_of(rows.slots, self.low, self.high)
 
     def is_responsible_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
-        """One of those that do not pass the run over: nobody has to fetch it for that alone."""
+        """Return True if this task answers for all rows of the run; exactly one task does.
+
+        It is one of the tasks that have rows of the run, so that no task fetches the run only for this.
+        """
         if partitions == 1:
             return True
         ends = borders(partitions)[1:-1]

@@ -35,11 +35,13 @@ def emit_rows(
     right: HasColumns | ChosenRows | None,
     right_rows: Rows,
 ) -> Iterator[pa.RecordBatch]:
-    """Joined rows of pairs, or rows of one side padded with NULLs (see `kernel.gather.gather`), in batches of
-    at most `max_output_bytes`: how many bytes they will have is known before they are built.
+    """Emit joined rows of pairs, or rows of one side padded with NULLs.
+
+    See `kernel.gather.gather`. Batches have at most `max_output_bytes`; their sizes are known before
+    they are built.
 
     Raises:
-        EngineError: one row is larger than fits.
+        EngineError: one row is larger than this limit.
     """
     most = max_output_bytes(shape.memory)
     borders = [0, len(right_rows) if left is None else len(left_rows)]
@@ -71,7 +73,7 @@ def _check_widest(
 
 
 def split_batches(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows of the node as they were computed, in batches of at most `max_output_bytes`."""
+    """Yield computed rows of the node in batches of at most `max_output_bytes`."""
     schema = shape.row_schema
     if size(rows.columns) <= max_output_bytes(shape.memory):
         yield narrowed_batch(rows, schema)
@@ -85,7 +87,7 @@ def split_batches(shape: NodeShape, rows: pa.RecordBatch) -> Iterator[pa.RecordB
 
 
 def pad(shape: NodeShape, side: Side, batch: HasColumns, rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The chosen rows of one side, with NULLs for the other if there is one."""
+    """Emit the chosen rows of one side, with NULLs for the other side if there is one."""
     if side is Side.LEFT:
         return emit_rows(shape, batch, rows, None, NO_ROWS)
     return emit_rows(shape, None, NO_ROWS, batch, rows)
@@ -94,12 +96,16 @@ def pad(shape: NodeShape, side: Side, batch: HasColumns, rows: Rows) -> Iterator
 def pad_changes(
     shape: NodeShape, side: Side, batch: HasColumns, rows: Rows, diff: int
 ) -> Iterator[pa.RecordBatch]:
-    """The chosen rows of one side, as `pad` has them, that all come or go so often."""
+    """Emit the chosen rows of one side like `pad`, each with the multiplicity ``diff``."""
     return append_diffs(pad(shape, side, batch, rows), np.full(len(rows), diff))
 
 
 def append_diffs(batches: Iterable[pa.RecordBatch], diffs: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """The same rows with the column of their diffs, which are those of all batches in order."""
+    """Append the column of multiplicities to the batches.
+
+    Args:
+        diffs: multiplicities of the rows of all batches, in order.
+    """
     done = 0
     for batch in batches:
         own = pa.array(diffs[done : done + batch.num_rows].astype(np.int64, copy=False))
@@ -111,7 +117,11 @@ def append_diffs(batches: Iterable[pa.RecordBatch], diffs: npt.NDArray[np.int64]
 def pad_files(
     work: SideWork, store: Store, partition: int, partitions: int
 ) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-    """This task's share of the rows that are not retained and go out: (batch, first row, end row)."""
+    """Yield this task's part of the emitted rows that are not retained.
+
+    Yields:
+        (batch, first row, end row).
+    """
     for file in work.pads:
         low, high = (file.rows * p // partitions for p in (partition, partition + 1))
         done = 0
@@ -124,7 +134,7 @@ def pad_files(
 
 
 def lower_min_times(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, int]) -> None:
-    """Bring ``least``, per watermark key, down to the least times of rows that leave. NULLs have none."""
+    """Lower ``least``, per watermark key, to the minimum times of emitted rows; ignore NULLs."""
     for key in shape.event_times:
         times = to_canonical(batch.column(key))
         times = times.drop_null() if times.null_count else times
@@ -133,9 +143,11 @@ def lower_min_times(shape: NodeShape, batch: pa.RecordBatch, least: dict[str, in
 
 
 def report_min_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideReport) -> None:
-    """The least event times over retained rows of this task, where some leave before they are released (mark
-    ``gone``), and how far rows have left. Cost: the rows that are passed over for the first time, and those
-    that another task has not passed yet."""
+    """Report the minimum event times of this task's retained rows, and how far rows have left.
+
+    Some rows leave before their release (mark ``gone``). Cost: the rows that are passed over for the
+    first time, and those that another task has not passed yet.
+    """
     for piece in pieces:
         cursors = piece.live.cursors
         for column in own.task.layout.event_times:
@@ -154,7 +166,10 @@ def report_min_alive(own: SideSlice, pieces: Iterable[RunSlice], report: SideRep
 
 
 def report_min_of_run(own: SideSlice, live: LiveRun, opened: OpenRun, report: SideReport) -> None:
-    """The same over all of a run, of which not all event times order its rows; this task alone asks."""
+    """Report the minimum event times over the retained rows of a whole run.
+
+    Only this task answers for the run. Not all event times order its rows.
+    """
     limits, cursors = own.work.new_limits, report.cursors.setdefault(live.run.name, {})
     for column in own.task.layout.event_times:
         if column in own.task.layout.releasing:

@@ -43,10 +43,16 @@ PlaceHashes = Callable[[Slots], Slots]
 
 
 class SideWriter:
-    """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task;
-    ``index``: by what runs are sorted; ``ordered``: they say in which order their rows came; ``lasting``:
-    they are state, and not rows of changes, of which tasks write anew what is kept; ``tasks``: so many are
-    about to read them, each what is its own of them (`SideShape.ranged`)."""
+    """Writer of the runs and pads of one side in one task.
+
+    Args:
+        place: the branch, and the number of the ingest task.
+        index: index that sorts the runs.
+        ordered: runs store the arrival order of their rows.
+        lasting: the runs are state; otherwise they are changes, and tasks rewrite the rows to retain.
+        tasks: approximate number of tasks that will read the runs, each its own part
+            (`SideShape.ranged`).
+    """
 
     def __init__(
         self,
@@ -89,10 +95,10 @@ class SideWriter:
         ]
 
     def take(self, rows: pa.RecordBatch, partition: str = "") -> None:
-        """Rows that may match: they go into a run. Of a side that passes, into a file of rows that go out.
+        """Add rows that may match to a run; rows of a passthrough side go to a file of emitted rows.
 
         Args:
-            partition: of the source, if the order in which rows came counts.
+            partition: source partition, if arrival order counts.
         """
         if self._side.passes:
             self.pad(rows)
@@ -113,7 +119,7 @@ class SideWriter:
                 self._flush()
 
     def pad(self, rows: pa.RecordBatch) -> None:
-        """Rows that are not retained and go out in this tick: pads, for example."""
+        """Add rows that are not retained and are emitted in this tick, for example pads."""
         self._rows_out += rows.num_rows
         for part, _, _, part_bytes in self._parts(rows):
             self._out.append(part)
@@ -123,7 +129,11 @@ class SideWriter:
                 self._flush_out()
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int, int]]:
-        """The rows in order, in parts of at most ``flush_bytes``: (part, first row, end row, bytes)."""
+        """Yield the rows in order in parts of at most ``flush_bytes``.
+
+        Yields:
+            (part, first row, end row, bytes).
+        """
         held = size(rows.columns)
         if held <= self._flush_bytes:
             yield rows, 0, rows.num_rows, held

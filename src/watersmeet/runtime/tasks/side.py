@@ -104,10 +104,12 @@ class RunSlice:
         return self._cut.row_filter(self.rows)
 
     def batch(self, layout: RunLayout | None = None) -> pa.RecordBatch:
-        """The rows, to be put together with those of other runs: with `kernel.asof.CAME` as it counts.
+        """Return the slice's rows for a merge with rows of other runs.
+
+        The values of `kernel.asof.CAME` include the run's offset.
 
         Args:
-            layout: with the columns that are wanted, where they are others than the side's own.
+            layout: layout with the columns to read, if they differ from the side's own.
         """
         batch, offset = as_one_batch(self.rows.batch), self.run.run.offset
         if layout is not None and layout is not self.run.layout:
@@ -119,13 +121,16 @@ class RunSlice:
         return batch.set_column(batch.schema.get_field_index(CAME), CAME, came)
 
     def arrival(self) -> Rows | None:
-        """Of a run of this tick: by which its rows are in the order in which they came; see `write_run`."""
+        """Return the arrival positions of the rows of a run of this tick; see `write_run`."""
         arrival = self.run.arrival
         return None if arrival is None else arrival[self.start : self.stop].astype(np.int64)
 
     def marks(self, kind: MarkKind) -> MarkArray:
-        """The marks of the slice's rows, to be read or changed; say so in ``touched`` when changed. Cost: all
-        rows, where `read_marks` and `mark` go by the chosen ones."""
+        """Return the marks of all rows of the slice, to read or change.
+
+        Callers that change them must add the kind to ``touched``. Cost: all rows; `read_marks` and `mark`
+        cost only the chosen rows.
+        """
         if kind not in self._marks:
             segments = self.live.marks.get(kind, ())
             marks = read_marks(self._store, kind, segments, self.start, self.stop)
@@ -139,7 +144,7 @@ class RunSlice:
         return self._marks[kind]
 
     def read_marks(self, kind: MarkKind, rows: Rows) -> MarkArray:
-        """The marks of the chosen rows of the slice, to be read only."""
+        """Return the marks of the chosen rows of the slice; the result is read-only."""
         if kind in self._marks or self._are_many(len(rows)):
             return self.marks(kind)[rows]
         marks = marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
@@ -152,12 +157,14 @@ class RunSlice:
         return marks
 
     def read_previous_marks(self, kind: MarkKind, rows: Rows) -> MarkArray:
-        """The marks of the chosen rows of the slice before this tick."""
+        """Return the marks of the chosen rows of the slice before this tick."""
         return marks_at(self._store, kind, self.live.marks.get(kind, ()), rows + self.start)
 
     def mark(self, kind: MarkKind, rows: Rows) -> None:
-        """Set the bool marks of these rows of the slice. Cost: these rows; so many that they are stored as an
-        array are held in one, which needs no sort."""
+        """Set the bool marks of these rows of the slice.
+
+        Cost: these rows. If they are many, they are stored as an array, which needs no sort.
+        """
         if not len(rows):
             return
         self.touched.add(kind)
@@ -179,14 +186,18 @@ class RunSlice:
             self._added.append((rows, np.full(len(rows), change)))
 
     def list_newly_marked(self, kind: MarkKind) -> Rows:
-        """The rows of the slice that were given a bool mark in this tick, ascending."""
+        """List the rows of the slice that got a bool mark in this tick, ascending."""
         if kind not in self.touched:
             return np.zeros(0, dtype=np.int64)
         rows = np.flatnonzero(self._marks[kind]) if kind in self._marks else self._list_marked(kind)
         return rows[~self.read_previous_marks(kind, rows)]
 
     def counts_changed(self) -> tuple[Rows, MarkArray, MarkArray]:
-        """The rows of the slice with another count than before this tick, ascending; that, and this."""
+        """Return the rows of the slice whose count changed in this tick, ascending.
+
+        Returns:
+            The rows, their old counts and their new counts.
+        """
         if "count" in self._marks:
             segments = self.live.marks.get("count", ())
             old, new = read_marks(self._store, "count", segments, self.start, self.stop), self._marks["count"]
@@ -198,7 +209,7 @@ class RunSlice:
         return rows, old, old + by
 
     def _changes(self) -> tuple[Rows, npt.NDArray[np.int64]]:
-        """What was added to counts in this tick, per row, ascending."""
+        """Return the changes of counts in this tick, per row, ascending."""
         if not self._added:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         if len(self._added) > 1 or "count" not in self._in_order:
@@ -208,7 +219,7 @@ class RunSlice:
         return self._added[0]
 
     def _are_many(self, rows: int) -> bool:
-        """So many rows of the slice that an array of all its marks costs less than sorting them."""
+        """Return True if an array of all marks of the slice costs less than sorting this many rows."""
         return rows > max(MIN_DENSE_MARKS, MAX_LISTED_SHARE * len(self.rows))
 
     def keep_marks(self, marks: MarkWriter) -> None:
@@ -228,7 +239,7 @@ class RunSlice:
             marks.add_rows(self._store, self.name, kind, segments, self.start, self.stop, rows)
 
     def _list_marked(self, kind: MarkKind) -> Rows:
-        """The rows that were marked in this tick, ascending, each once; some may have been marked before."""
+        """List the rows marked in this tick, ascending, each once; some may have an older mark."""
         marked = self._marked[kind]
         if len(marked) > 1 or kind not in self._in_order:
             marked[:] = [sorted_unique(marked[0] if len(marked) == 1 else np.concatenate(marked))]
@@ -236,11 +247,14 @@ class RunSlice:
         return marked[0]
 
     def may_match(self, condition: PairCondition, needles: SortedRows, side: Side) -> bool:
-        """Whether needles (rows of ``side``) may have partners in the slice, by what is said of its run."""
+        """Return True if needles (rows of ``side``) may have partners, by the run's metadata."""
         return may_pair(condition, needles, side, self.live.run.spans)
 
     def search(self, condition: PairCondition, needles: SortedRows, side: Side) -> Search | None:
-        """Where needles (rows of ``side``) have candidates in the slice; see `kernel.match.pairs.Search`."""
+        """Find where needles (rows of ``side``) have candidates in the slice.
+
+        See `kernel.match.pairs.Search`; the result is None if there are none.
+        """
         if not self.may_match(condition, needles, side):
             return None
         alive = self.alive if self._hides else None
@@ -248,11 +262,11 @@ class RunSlice:
 
     @property
     def _hides(self) -> bool:
-        """Whether there may be rows that look-ups do not see."""
+        """True if look-ups may have to skip some rows."""
         return bool(self._hidden_below) or self._hides_gone
 
     def alive(self, rows: Rows) -> Mask:
-        """Which of these rows look-ups see."""
+        """Return the mask of these rows that look-ups see."""
         keep = np.ones(len(rows), dtype=np.bool_)
         for column, limit in self._hidden_below.items():
             keep &= ~are_below(self.rows.times(column)[rows], limit)
@@ -263,13 +277,13 @@ class RunSlice:
     def partners(
         self, condition: PairCondition, needles: SortedRows, side: Side
     ) -> Iterator[tuple[Rows, Rows]]:
-        """The pairs of needles (rows of ``side``) and rows of the slice; see `kernel.match.pairs.find`."""
+        """Yield pairs of needles (rows of ``side``) and rows; see `kernel.match.pairs.find`."""
         search = self.search(condition, needles, side)
         if search is not None:
             yield from search.pairs()
 
     def rows_with(self, condition: PairCondition, needles: SortedRows, side: Side) -> Rows:
-        """The rows of the slice that have a partner, ascending; see `kernel.match.pairs.rows_matched`."""
+        """Return rows of the slice with a partner, ascending; see `kernel.match.pairs.rows_matched`."""
         if not self.may_match(condition, needles, side):
             return np.zeros(0, dtype=np.int64)
         if not self._hides:
@@ -277,7 +291,7 @@ class RunSlice:
         return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
 
     def has_match(self, condition: PairCondition, needles: SortedRows, side: Side) -> Mask:
-        """Which needles have a partner in the slice; see `kernel.match.pairs.has_match`."""
+        """Return the mask of needles with a partner; see `kernel.match.pairs.has_match`."""
         hits = np.zeros(len(needles), dtype=np.bool_)
         if not self.may_match(condition, needles, side):
             return hits
@@ -288,22 +302,25 @@ class RunSlice:
         return hits
 
     def own(self, rows: Rows) -> Rows:
-        """Of rows of the run, by number, those of the slice, by number within it."""
+        """Convert row numbers of the run to those of the slice, and drop rows outside it."""
         if len(rows):
             rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
         return rows if not len(rows) or self.row_filter is None else rows[self.row_filter(rows)]
 
     def chosen(self) -> Rows | None:
-        """The rows of the slice, if not all between its ends (None) are. Cost: all of them are looked at."""
+        """Return the rows of the slice, or None if it has all rows between its ends.
+
+        Cost: all rows between its ends.
+        """
         return None if self.row_filter is None else np.flatnonzero(self.row_filter(np.arange(len(self.rows))))
 
     def is_evicted(self, rows: Rows) -> Mask:
-        """Which of these rows have left before their time, or are not the slice's."""
+        """Return the mask of rows that left before their release, or are not in the slice."""
         gone: Mask = self.read_marks("gone", rows)
         return gone if self.row_filter is None else gone | ~self.row_filter(rows)
 
     def mark_matched(self, rows: Rows) -> None:
-        """These rows of the slice have a match."""
+        """Mark these rows of the slice as matched."""
         self.mark("matched", rows)
 
 
@@ -327,11 +344,11 @@ class NewRows:
         self.looked_up = self.rows
 
     def mark_matched(self, rows: Rows) -> None:
-        """These rows have a match."""
+        """Mark these rows as matched."""
         self.matched[rows] = True
 
     def share(self, partition: int, partitions: int) -> NewRows:
-        """The ``partition``-th of so many equal parts of the rows, in their order."""
+        """Return part number ``partition`` of ``partitions`` equal parts of the rows, in order."""
         low, high = (len(self.rows) * part // partitions for part in (partition, partition + 1))
         arrival = None if self.arrival is None else self.arrival[low:high]
         return NewRows(
@@ -343,7 +360,7 @@ class NewRows:
         )
 
     def order_by_arrival(self, rows: Rows) -> Rows:
-        """These rows, each once, in the order in which they came, if that is known."""
+        """Sort these distinct rows in arrival order, if it is known."""
         return rows if self.arrival is None else rows[order_of(self.arrival[rows])]
 
 
@@ -377,7 +394,7 @@ class SideSlice:
         return self._merge_new()
 
     def near(self, condition: PairCondition, needles: SortedRows, side: Side) -> list[RunSlice]:
-        """The slices of live runs that may have partners of needles (rows of ``side``)."""
+        """Return the slices of live runs that may have partners of needles (rows of ``side``)."""
         return [piece for piece in self.old if piece.may_match(condition, needles, side)]
 
     def _slices(
@@ -418,7 +435,7 @@ class SideSlice:
         return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_), self._arrival(order))
 
     def _merge_chosen(self) -> NewRows | None:
-        """The same, where not all rows of some runs are the slice's; how they came is not known."""
+        """Merge the new runs if the slice has only some of their rows; arrival order is lost."""
         chosen = [
             np.arange(len(piece.rows)) if rows is None else rows
             for piece, rows in ((piece, piece.chosen()) for piece in self.new_runs)
@@ -438,7 +455,10 @@ class SideSlice:
         return NewRows(rows, origin, position, np.zeros(len(rows), dtype=np.bool_))
 
     def _arrival(self, order: Rows) -> Rows | None:
-        """Of this tick's rows, all runs together: those of one run came after those of the runs before it."""
+        """Return the arrival positions of this tick's rows over all runs.
+
+        Rows of a run arrived after those of the runs before it. The result is None if a run has no order.
+        """
         parts, start = [], 0
         for piece in self.new_runs:
             arrival = piece.arrival()
@@ -449,7 +469,7 @@ class SideSlice:
         return np.concatenate(parts)[order]
 
     def list_new_matches(self) -> Iterator[tuple[RunSlice, Rows]]:
-        """The matches of the merged new rows, as rows of the new runs that they came from."""
+        """Yield the matches of the merged new rows as rows of the new runs that they came from."""
         if self.new is None:
             return
         hits = np.flatnonzero(self.new.matched)
@@ -461,7 +481,7 @@ class SideSlice:
                 yield piece, rows
 
     def released(self, piece: RunSlice, *, is_new: bool) -> Rows:
-        """Rows of the slice that this tick's limits release, by number within the slice."""
+        """Return the rows of the slice that this tick's limits release, numbered within the slice."""
         if piece.name not in self._released:
             before: dict[str, Watermark] = {} if is_new else self.work.old_limits
             self._released[piece.name] = piece.run.newly_released(before, self.work.new_limits)
@@ -481,8 +501,10 @@ FREE_CANDIDATES = 100_000
 
 
 def find_equal_rows(side: SideShape, needles: SortedRows, rows: SortedRows) -> Iterator[tuple[Rows, Rows]]:
-    """Needles (rows of the side, too) and rows that are equal; see `kernel.match.pairs.find`. Cost: that of
-    `find`, or of all rows that are candidates once."""
+    """Yield pairs of needles (rows of the side, too) and equal rows.
+
+    See `kernel.match.pairs.find`. Cost: that of `find`, or that of all candidate rows once.
+    """
     equal = _build_equality(side)
     search = Search.of(equal, needles, Side.LEFT, rows)
     if search is None:
@@ -513,7 +535,7 @@ def find_equal_rows(side: SideShape, needles: SortedRows, rows: SortedRows) -> I
 
 
 def list_hashed_columns(side: SideShape) -> tuple[str, ...]:
-    """The columns by whose hash rows are told apart."""
+    """List the columns whose hash distinguishes rows."""
     return tuple(field.name for field in side.stored_schema if not pa.types.is_nested(field.type))
 
 
@@ -523,7 +545,7 @@ def hash_content(rows: SortedRows, chosen: Rows, names: tuple[str, ...]) -> Slot
 
 
 def _build_equality(side: SideShape) -> PairCondition:
-    """Rows equal in every stored column, NULLs equal."""
+    """Build the condition: rows are equal in every stored column; NULLs are equal."""
     exact = [index for index in side.layout.indexes if index.measure != REAL]
     decided = {index.column for index in exact if index.measure.is_injective}
     return PairCondition(

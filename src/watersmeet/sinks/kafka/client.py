@@ -57,7 +57,11 @@ _HINTS = {
 
 
 def library() -> Any:
-    """The client library. Raises: EngineError when it is not installed."""
+    """Import and return the Kafka client library.
+
+    Raises:
+        EngineError: The library is not installed.
+    """
     try:
         import confluent_kafka
     except ImportError:
@@ -99,7 +103,10 @@ class Client:
         return self._made(library().Consumer, more, without=of_producers)
 
     def reader(self, **more: Any) -> Any:
-        """A consumer that is told its place, reads committed records, and says where partitions end."""
+        """Create a consumer of committed records that starts at assigned offsets.
+
+        The consumer also reports the ends of partitions.
+        """
         return self.consumer(**{
             "group.id": "watersmeet-control",  # what users let in; nothing is committed to it
             "enable.auto.commit": False,
@@ -111,7 +118,7 @@ class Client:
         })  # fmt: skip
 
     def admin(self) -> Any:
-        """One for all that is asked."""
+        """Return the admin client that all requests share."""
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -138,29 +145,34 @@ class Client:
             ) from None
 
     def forget(self) -> None:
-        """What was said before is over."""
+        """Drop the client's last recorded error."""
         self._said = None
 
     @property
     def is_refused(self) -> bool:
-        """Whether brokers said what stays, such as that they know no such user."""
+        """True if brokers reported a permanent error, such as an unknown user."""
         return self._said is not None and self._said.name() in _PERMANENT_ERRORS
 
     def listen(self) -> None:
-        """Hear what the client has to say beside results."""
+        """Poll the client for errors that it reports outside of results."""
         if self._admin is not None:
             self._admin.poll(0)
 
     def _on_client_error(self, error: Any) -> None:
-        """What the client says beside results: that it cannot log in, for example."""
+        """Record an error that the client reports outside of results, such as a failed login."""
         if self._said is None or error.name() in _PERMANENT_ERRORS:
             self._said = error
 
     def refusal(
         self, error: BaseException, failed: Sequence[Any] = (), *, soon: bool = False
     ) -> EngineError | None:
-        """What is said of an error that stays; None: the same may work later. ``failed``: of records that
-        were not delivered. ``soon``: a topic may be so new that not all brokers know it."""
+        """Return the EngineError for a permanent error; None if a retry may succeed.
+
+        Args:
+            error: The exception.
+            failed: Errors of records that were not delivered.
+            soon: True if the topic may be so new that some brokers do not know it yet.
+        """
         for one in (*failed, _error_in(error), self._said):
             if (
                 one is not None
@@ -176,7 +188,7 @@ class Client:
         return None
 
     def words(self, error: Any) -> str:
-        """An error in one line, without secrets."""
+        """Format an error in one line, without secrets."""
         one = _error_in(error)
         text = " ".join(str(error if one is None else one.str()).split())
         for name, value in self._settings.items():
@@ -186,7 +198,10 @@ class Client:
         return text
 
     def last_words(self, error: BaseException) -> str:
-        """The same, with what the client said beside."""
+        """Format an error in one line, without secrets, and add the client's recorded error.
+
+        Clears the recorded error.
+        """
         said, text = self._said, self.words(error)
         self._said = None
         return text if said is None or self.words(said) in text else f"{text} ({self.words(said)})"
@@ -199,7 +214,7 @@ _OF_TRANSACTIONS = (
 
 
 def _error_in(error: Any) -> Any:
-    """The library's error within an exception, if there is one."""
+    """Return the library's error inside an exception; None if there is none."""
     if isinstance(error, library().KafkaError):
         return error
     if isinstance(error, library().KafkaException) and error.args:

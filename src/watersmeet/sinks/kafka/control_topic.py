@@ -31,8 +31,11 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class ProducerRun:
-    """A run that took the sink, and by which transactional id it sends. ``unfenced``: ids of runs before
-    it, which it may not have come to fence."""
+    """A run that took over the sink, and the transactional id with which it sends.
+
+    Args:
+        unfenced: Transactional ids of earlier runs that this run may not have fenced yet.
+    """
 
     run: str
     transactional_id: str
@@ -45,12 +48,17 @@ class ProducerRun:
 
 @dataclass
 class TickMarks:
-    """What the control topic says of one sink of a job: per INSERT the last tick that came; the last run.
-    ``has_all``: a run was let go on by it, so that a tick that it does not have was not sent.
+    """Records of the control topic about one sink of a job.
 
-    ``others``: what is said of the last runs of sinks by other names that send to the topic; ``every``: the
-    runs of this one, as far as they are told of; ``ticks_before``: the last ticks that the last run saw;
-    ``topic_id``: what brokers called the topic of the rows when that run began.
+    These are the last tick that was sent per INSERT, and the last run.
+
+    Args:
+        has_all: True if a run was allowed to continue on the basis of the topic, so a tick that is
+            missing here was not sent.
+        others: Records of the last runs of sinks with other names that send to the topic.
+        every: Runs of this sink, as far as the topic has records of them.
+        ticks_before: The last ticks that the last run saw.
+        topic_id: The brokers' id of the rows' topic when the last run began.
     """
 
     ticks: dict[str, tuple[int, Identity]] = field(default_factory=dict)
@@ -62,18 +70,21 @@ class TickMarks:
     topic_id: str | None = None
 
     def lacks(self) -> bool:
-        """Whether marks are gone that were there when the last run began: others may be, too."""
+        """Return True if marks that existed when the last run began are missing.
+
+        Other marks may be missing too.
+        """
         return any(self.ticks.get(insert, (0,))[0] < tick for insert, tick in self.ticks_before.items())
 
 
 @dataclass(frozen=True)
 class Control:
-    """That of one sink of a job.
+    """Control topic of one sink of a job.
 
     Args:
-        name: of the topic.
-        topic: that rows go to.
-        owner: the job's state.
+        name: Name of the control topic.
+        topic: Topic to which the rows are sent.
+        owner: Owner of the job's state.
     """
 
     client: Client
@@ -82,14 +93,17 @@ class Control:
     owner: str
 
     def tick_record(self, insert: str, tick: int, identity: Identity) -> tuple[bytes, bytes]:
-        """Key and value that say that the tick came."""
+        """Return the key and value of the record that a tick was sent."""
         return self._key(insert=insert), _bytes({"tick": tick, "identity": dict(identity)})
 
     def run_record(
         self, run: ProducerRun, marks: TickMarks, *, has_all: bool, topic_id: str | None = None
     ) -> tuple[bytes, bytes]:
-        """Key and value that say that the run is at work, which read ``marks``; ``has_all``: see
-        `TickMarks`."""
+        """Return the key and value of the record that a run, which read ``marks``, is active.
+
+        Args:
+            has_all: See `TickMarks`.
+        """
         value = {
             "run": run.run,
             "transactional.id": run.transactional_id,
@@ -101,8 +115,12 @@ class Control:
         return self._key(sink=self.client.sink), _bytes(value)
 
     def superseded_record(self, run: ProducerRun, sink: str, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """Key and value that say that what a sink of another name is told of itself, ``value``, holds no
-        more for the run that it was told of."""
+        """Return the key and value of a record that ``run`` replaces the run of another sink.
+
+        Args:
+            sink: Name of the other sink.
+            value: The record of the other sink's run.
+        """
         return self._key(sink=sink), _bytes({**value, "run": run.run})
 
     def _key(self, **names: str) -> bytes:
@@ -170,12 +188,16 @@ class Control:
             )
 
     def read(self, wait_s: float) -> TickMarks:
-        """All that the topic says of the sink, to its end as it is now: a transaction of another sink that is
-        open there is waited for.
+        """Read all records of the sink up to the topic's current end.
+
+        If a transaction of another sink is open there, wait for its end.
+
+        Args:
+            wait_s: Maximum seconds to wait.
 
         Raises:
-            EngineError: it is open for longer.
-            KafkaException: as the brokers have it.
+            EngineError: The transaction stays open for longer.
+            KafkaException: The brokers reported an error.
         """
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
@@ -204,7 +226,11 @@ class Control:
             consumer.close()
 
     def _end(self, *, committed: bool) -> int:
-        """The end of the partition, or where its first open transaction begins."""
+        """Return the end offset of the partition, or where its first open transaction begins.
+
+        Args:
+            committed: If True, return the offset at which the first open transaction begins, if any.
+        """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -262,7 +288,7 @@ class Control:
 
 
 def run_in(value: Mapping[str, Any]) -> ProducerRun:
-    """The run that a record tells of."""
+    """Return the run that a record describes."""
     return ProducerRun(value["run"], value["transactional.id"], tuple(value.get("unfenced", ())))
 
 

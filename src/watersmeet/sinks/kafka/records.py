@@ -66,14 +66,14 @@ class TopicRecords:
         self._expressions([(c.name, c.type) for c in columns])
 
     def of(self, frame: Frame) -> Frame:
-        """The frame's rows as columns ``key``, if there are keys, and ``value``."""
+        """Select the frame's rows as columns ``key`` (if there are keys) and ``value``."""
         if self._format in KEYED:
             return frame
         key, value = self._expressions([(c.name, c.type) for c in columns_of(frame.schema)])
         return frame.selectExpr(*([f"{key} AS key"] if key else []), f"{value} AS value")
 
     def _expressions(self, columns: list[tuple[str, SqlType]]) -> tuple[str | None, str]:
-        """The record's key and value as Spark SQL."""
+        """Return a record's key and value as Spark SQL."""
         types = dict(columns)
         key = None
         if self._key is not None:
@@ -135,10 +135,10 @@ class KafkaPart:
 
 
 def records_in(files: Files, staged: Sequence[Staged], sink: str) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of all records of the files, in order.
+    """Yield the key and value of all records of the staged files, in order.
 
     Raises:
-        EngineError: a file has not the rows that it had.
+        EngineError: A file no longer has the number of rows that was staged.
     """
     for name, rows in staged:
         for batch in batches_in(files, name, rows, sink):

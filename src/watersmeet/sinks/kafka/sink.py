@@ -83,7 +83,7 @@ class AtLeastOnceSink(WithoutParts):
         writer.option("topic", self._records.topic).save()
 
     def _headers(self, columns: list[str], insert: str, tick: int) -> str:
-        """The column of headers, as Spark SQL."""
+        """Build the column of record headers, as Spark SQL."""
         parts = [f"coalesce(md5(CAST({name} AS BINARY)), '')" for name in columns]
         digest = f"md5(CAST(concat_ws(' ', {', '.join(parts)}) AS BINARY))"
         names = ", ".join(columns)
@@ -97,11 +97,11 @@ class AtLeastOnceSink(WithoutParts):
         raise NotImplementedError("rows are sent, not staged")
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        """Nothing: the records are out, and there is no part to look at."""
+        """Return False: the records are already sent, and there is no part to inspect."""
         return False
 
     def discard(self, attempt: str) -> None:
-        """Nothing: records that are out stay out."""
+        """Do nothing: sent records cannot be withdrawn."""
 
 
 def _text(text: str) -> str:
@@ -132,7 +132,7 @@ _RESTORE = (
 
 
 def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
-    """The sink of the delivery that its options say."""
+    """Create the Kafka sink for the delivery guarantee that its options select."""
     return KafkaSink(spec) if is_exactly_once(spec.options) else AtLeastOnceSink(spec)
 
 
@@ -190,7 +190,10 @@ class KafkaSink:
         self._producing = producing
 
     def check_target(self, owner: str | None, wait_s: float | None) -> None:
-        """See `ChecksTarget`; brokers are asked for it (`runtime.spark.preflight.servers`)."""
+        """Check that the client library is installed; see `ChecksTarget`.
+
+        `runtime.spark.preflight.servers` contacts the brokers for this check.
+        """
         library()
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
@@ -231,7 +234,10 @@ class KafkaSink:
         return []
 
     def _is_admitted(self, tick: int) -> bool:
-        """Whether somebody said that rows up to this tick are elsewhere, and what follows is to be sent."""
+        """Return True if the user declared that rows up to this tick are elsewhere.
+
+        The sink then sends the rows of later ticks.
+        """
         return self._begins_after is not None and self._begins_after >= tick
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -248,7 +254,10 @@ class KafkaSink:
         return sum(rows for _, rows in self._staged[attempt, insert, tick])
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Where no run was let go on, nobody knows: there may be one."""
+        """Return True if the topic has, or may have, rows of this tick.
+
+        It may have them where no run was allowed to continue on the basis of the control topic.
+        """
         if self._producing is not None:
             marks = TickMarks(self._last, ProducerRun(self._run, ""), has_all=True)
         elif owner is None:
@@ -327,7 +336,11 @@ class KafkaSink:
     def _is_there(
         self, insert: str, tick: int, identity: Identity, ticks: Mapping[str, tuple[int, Identity]]
     ) -> bool:
-        """Whether the topic has the tick. Raises: EngineError as `check`."""
+        """Return True if the topic has the tick.
+
+        Raises:
+            EngineError: As `check`.
+        """
         last = ticks.get(insert)
         if last is None or last[0] < tick:
             return False

@@ -56,14 +56,18 @@ class TransactionalProducer:
         self.marks = TickMarks()
 
     def begin(self, wait_s: float, beside: Collection[str] = ()) -> bool:
-        """Take the sink for this run, and make the control topic if need be; whether that has all ticks that
-        earlier runs sent. If it has not, a run that begins later is told the same, until `go_on`.
+        """Take the sink over for this run, and create the control topic if necessary.
 
         Args:
-            beside: runs of other sinks of the job, which go on.
+            wait_s: Maximum seconds to wait for the brokers.
+            beside: Runs of other sinks of the job, which continue.
+
+        Returns:
+            True if the control topic has all ticks that earlier runs sent. If False, runs that begin later
+            also get False, until `go_on`.
 
         Raises:
-            EngineError: the brokers do not answer, or refuse it, or another run has begun meanwhile.
+            EngineError: The brokers do not answer, or refuse, or another run has begun in the meantime.
         """
         older, had = set[str](), list[bool]()
 
@@ -93,13 +97,21 @@ class TransactionalProducer:
         return had[-1]
 
     def _refresh_marks(self) -> None:
-        """What the control topic says now. Raises: EngineError, when another run has begun."""
+        """Read the current marks from the control topic.
+
+        Raises:
+            EngineError: Another run has begun.
+        """
         self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
         if self.marks.run != self._run:
             raise self._taken()
 
     def go_on(self, wait_s: float) -> None:
-        """From now on the control topic has all ticks that are sent. Raises: EngineError as `begin`."""
+        """Record that from now on the control topic has all ticks that are sent.
+
+        Raises:
+            EngineError: As `begin`.
+        """
 
         def note() -> None:
             if self._producer is None:
@@ -130,7 +142,7 @@ class TransactionalProducer:
         self.run_transaction(self._producer, iter(()), records)
 
     def look(self, wait_s: float) -> TickMarks:
-        """What the control topic says when nothing is on its way any more; no run is noted."""
+        """Read the marks of the control topic once no transaction is open; record no run."""
 
         def look() -> None:
             self.control.ensure()
@@ -147,16 +159,18 @@ class TransactionalProducer:
         is_there: Callable[[TickMarks], bool],
         wait_s: float,
     ) -> None:
-        """Send ``records``, and ``mark`` with them, in one transaction, unless they came already.
+        """Send ``records`` with ``mark`` in one transaction, unless they already arrived.
 
         Args:
-            records: called for each attempt; to ``topic``.
-            is_there: whether they came, by what the control topic says; it is asked before each attempt
-                that follows one of which nobody knows what came of it.
+            records: Function that returns the records for the topic; called for each attempt.
+            mark: Record for the control topic.
+            is_there: Function that returns True if the records arrived, according to the control topic's
+                marks. It is called before each attempt that follows one with an unknown outcome.
+            wait_s: Maximum seconds to wait for the brokers.
 
         Raises:
-            EngineError: another run has the sink, the brokers are away for too long, or refuse a record; or
-                what ``is_installed`` raises.
+            EngineError: Another run has the sink, the brokers are unreachable for too long, the brokers
+                refuse a record, or ``is_there`` raises it.
         """
 
         def send() -> None:
@@ -226,7 +240,7 @@ class TransactionalProducer:
             time.sleep(0.1)
 
     def _fence(self, transactional_id: str) -> None:
-        """Abort what a run left that went by another id, and let it send no more."""
+        """Prevent another transactional id from sending, and abort its open transaction."""
         self._made(transactional_id).init_transactions(_REQUEST_S)
 
     def _made(self, transactional_id: str) -> Any:

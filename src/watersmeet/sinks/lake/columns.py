@@ -26,12 +26,12 @@ class TableField:
 def columns_wanted(
     columns: Sequence[Column], sink: str, *, widened: bool, forbidden: str
 ) -> tuple[pa.Schema, list[WatersmeetError]]:
-    """The columns of a table for rows of these, and those that a table cannot have.
+    """Return a table's columns for these result columns, and the problems of unsupported ones.
 
     Args:
-        sink: in words, for messages.
-        widened: it has no integers of less than 32 bits.
-        forbidden: characters that no name may have.
+        sink: Description of the sink, for messages.
+        widened: True if the table has no integers of less than 32 bits.
+        forbidden: Characters that no name may contain.
     """
     fields, problems = [], list[WatersmeetError]()
     for column in columns:
@@ -66,7 +66,10 @@ def columns_wanted(
 
 
 def misfits(wanted: pa.Schema, held: Sequence[TableField], sink: str, place: str) -> list[WatersmeetError]:
-    """Why a table does not take rows of these columns; a column that it has besides is NULL in them."""
+    """Return why a table does not accept rows of these columns.
+
+    A column that only the table has is NULL in the rows.
+    """
     return [
         SpecError(f"{sink}: {place} {said}", code="table-columns", hint=hint)
         for said, hint in _misfits(wanted, held)
@@ -102,7 +105,7 @@ def _misfits(wanted: pa.Schema, held: Sequence[TableField]) -> Iterator[tuple[st
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether values of the one are those of the other: as stored, whatever elements of lists are called."""
+    """Return True if both types store the same values, whatever list elements are called."""
     one, other = table_type(one, widened=False), table_type(other, widened=False)
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         return [f.name for f in one] == [f.name for f in other] and all(
@@ -116,12 +119,12 @@ def same_type(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _names(name: str, kind: SqlType) -> list[str]:
-    """Of a column and of all fields in it."""
+    """Return the names of a column and of all fields in it."""
     return [name, *(field.name for inner in kind.every for field in inner.fields)]
 
 
 def _in_table(kind: SqlType) -> pa.DataType | None:
-    """None: there are no such columns. TIMESTAMPs say that they are of UTC."""
+    """Return the Arrow type of a table column, with TIMESTAMPs in UTC; None if there is none."""
     if kind.name == "TIMESTAMP":
         return pa.timestamp("us", "UTC")
     if not kind.is_nested:

@@ -40,7 +40,7 @@ _Done = TypeVar("_Done")
 
 
 def number_of(value: Any) -> int:
-    """A digest of 63 bits of what JSON has."""
+    """Compute a 63-bit digest of a JSON value."""
     text = json.dumps(value, ensure_ascii=True, sort_keys=True)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
@@ -54,7 +54,7 @@ class Writer:
 
     @property
     def folder(self) -> str:
-        """Of its data files, beneath the table's."""
+        """Folder of the writer's data files, relative to the table's folder."""
         return f"ws-{number_of(self.owner):016x}/{number_of(self.insert):016x}"
 
 
@@ -69,8 +69,12 @@ class CommittedTick:
 
 @dataclass(frozen=True)
 class TableWriter:
-    """What a table says of a writer. ``fence``: a number of the run that last took away what others had
-    staged; None: nobody did."""
+    """Records of a table about one writer.
+
+    Args:
+        last: The last committed tick.
+        fence: Number of the run that last removed files that others had staged; None if no run did.
+    """
 
     last: CommittedTick | None
     fence: int | None
@@ -78,8 +82,12 @@ class TableWriter:
 
 @dataclass(frozen=True)
 class Commit:
-    """What is to be committed beside the rows. ``fence`` and ``before``, the last tick that the table had,
-    are as the run knows them."""
+    """Metadata to commit with the rows.
+
+    Args:
+        fence: Fence that the table has, as the run knows it.
+        before: Last tick that the table had, as the run knows it.
+    """
 
     writer: Writer
     tick: int
@@ -112,33 +120,36 @@ class LakeTable(Protocol):
     """Of its columns, as it was looked at last; empty: it has none."""
 
     def peek(self, writer: Writer) -> CommittedTick | None:
-        """The last tick of ``writer`` that it has; asked before `open`, too. None: there may be no table."""
+        """Return the last tick of ``writer`` that the table has; also called before `open`.
+
+        Returns None if there may be no table.
+        """
 
     def open(self, columns: Sequence[Column]) -> None:
         """Make the table of these columns, or check one that is there. Raises: SpecError, EngineError."""
 
     def shown(self, error: object) -> str:
-        """What an error says, without secrets."""
+        """Format an error without secrets."""
 
     @property
     def storage(self) -> Storage:
-        """Where its files are."""
+        """Storage of the table's files."""
 
     @property
     def data(self) -> str:
         """The folder of data files."""
 
     def named(self) -> set[str]:
-        """Names, without folders, of all data files that the table has now."""
+        """Return the names, without folders, of all data files that the table has now."""
 
     def look(self, writer: Writer) -> TableWriter:
-        """What the table says of ``writer`` now; a commit is one after what was seen here."""
+        """Read the table's current records about ``writer``; a commit follows the version read here."""
 
     def removals(self, owner: str) -> list[str]:
-        """Return, in words, by what others took away all rows or those of the job's last commits.
+        """Return descriptions of commits by others that removed all rows or the job's latest rows.
 
-        Looked at is the history since the last commit of ``owner``, or since this was called, as far as the
-        table keeps it.
+        Checks the history since the last commit of ``owner``, or since the previous call, as far as the
+        table retains it.
         """
 
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
@@ -149,7 +160,7 @@ class LakeTable(Protocol):
         """Commit no rows, but a new fence. Raises: OvertakenError."""
 
     def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
-        """The whole identity of a tick that is there; None: the table does not know it any more."""
+        """Return the full identity of a committed tick; None if the table no longer has it."""
 
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
         """Commit files. Raises: OvertakenError."""
@@ -191,7 +202,7 @@ def commit_once(
 
 
 def newer_run_error(tick: int, sink: str, place: str) -> EngineError:
-    """Of a table whose fence another run of the job has set."""
+    """Return the error for a table whose fence another run of the job has set."""
     return EngineError(
         f'another run of this job has started (sink "{sink}", {place}), so this run did not publish'
         f" tick {tick}",
@@ -201,7 +212,7 @@ def newer_run_error(tick: int, sink: str, place: str) -> EngineError:
 
 
 def _forgotten_run_error(commit: Commit, sink: str, place: str) -> EngineError:
-    """Of a table that has not what this run itself set there."""
+    """Return the error for a table that lost the records that this run wrote."""
     return EngineError(
         f'{place} no longer records this run of "{commit.writer.insert}" (sink "{sink}"): it was'
         f" recreated, or an older version was restored. Tick {commit.tick} was not published",
@@ -247,10 +258,16 @@ def retry_commit(
     shown: Callable[[object], str],
     sleep: Callable[[float], None] | None = None,
 ) -> _Done:
-    """What ``once`` gives, tried again when it is overtaken (which looks at the table anew) or fails.
+    """Call ``once`` until it succeeds, and return its result.
+
+    Retries when another commit overtakes it (``once`` then reads the table again) or when it fails.
+
+    Args:
+        failed: Description of what failed, for the error.
+        shown: Function that formats the cause.
 
     Raises:
-        EngineError: it failed too often; ``failed`` says what, and ``shown`` why. One that ``once`` raises.
+        EngineError: It failed too often, or ``once`` raised this error.
     """
     failures = list[Exception]()
 
@@ -287,12 +304,12 @@ def retry_commit(
 
 
 def identity_as_text(identity: Identity) -> str:
-    """The identity as a text for a table's metadata; `identity_from` reads it."""
+    """Format the identity as text for a table's metadata; `identity_from` reads it."""
     return json.dumps(dict(identity), sort_keys=True)
 
 
 def identity_from(text: Any) -> Identity | None:
-    """None: it is none."""
+    """Parse an identity from a table's metadata; None if the text is not an identity."""
     try:
         value = json.loads(text)
     except (ValueError, TypeError):

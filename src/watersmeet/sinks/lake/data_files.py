@@ -31,9 +31,14 @@ _MAX_CHARACTERS = 64
 
 
 def check_times(footer: Any, place: str) -> None:
-    """Raise: EngineError, if a column of a file of Iceberg holds a time outside of the years 1 to 9999 of
-    UTC, as 9999-12-31 23:00 is in New York: `pyiceberg` reads the least and the greatest as Python's times
-    when it commits the file, and other sinks may have the tick's rows by then."""
+    """Check that a data file for Iceberg has only times of the years 1 to 9999 in UTC.
+
+    9999-12-31 23:00 in New York is outside. `pyiceberg` reads the minimum and maximum as Python
+    datetimes when it commits the file, and other sinks may already have the tick's rows at that point.
+
+    Raises:
+        EngineError: A column has such a time.
+    """
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for place_of_column in range(footer.num_columns):
@@ -54,8 +59,11 @@ def check_times(footer: Any, place: str) -> None:
 
 
 def statistics_of(footer: Any, schema: pa.Schema) -> dict[str, Any]:
-    """By a Parquet file's footer, as Delta has it in the log: ``numRecords``, ``nullCount``, and
-    ``minValues`` and ``maxValues``, if there are any of all columns."""
+    """Build Delta log statistics from a Parquet file's footer.
+
+    Returns:
+        ``numRecords``, ``nullCount``, ``minValues`` and ``maxValues``, where the footer has them.
+    """
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     nulls: dict[str, int] = {}
     least: dict[str, Any] = {}
@@ -77,7 +85,7 @@ def statistics_of(footer: Any, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _bounds(groups: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Least and greatest value, as JSON has them; None: they are not certain."""
+    """Return the minimum and maximum as JSON values; None if they are not certain."""
     if not groups or not _has_order(kind) or not all(group.has_min_max for group in groups):
         return None
     try:
@@ -96,7 +104,7 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _json_bound(value: Any, kind: pa.DataType) -> Any:
-    """The value in JSON; None: it has no certain form there."""
+    """Convert a value to JSON; None if it has no exact form there."""
     if pa.types.is_integer(kind):
         return int(value)
     if pa.types.is_string(kind):
@@ -120,13 +128,16 @@ FieldIds = Mapping[str, Any]
 
 
 def ids_in(schema: pa.Schema) -> FieldIds:
-    """Those of a schema of which every field has one."""
+    """Return the field ids of a schema in which every field has one."""
     return {field.name: _ids_of(field) for field in schema}
 
 
 def with_ids(schema: pa.Schema, ids: FieldIds) -> pa.Schema:
-    """The columns with their ids; one that ``ids`` does not know, or knows as something else (which no
-    commit takes), is left as it is."""
+    """Return the schema with the columns' field ids.
+
+    A column that ``ids`` does not contain, or has with another type, stays unchanged; no commit accepts
+    the latter.
+    """
     return pa.schema(
         [
             _number_field(field, ids[field.name]) if _is_known(field, ids.get(field.name)) else field
@@ -242,7 +253,7 @@ class LakePart:
 
 
 def _groups(first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables that are large enough to be row groups."""
+    """Yield the rows in tables that are large enough for row groups."""
     held, count, size = [first], first.num_rows, first.nbytes
     for batch in rows:
         if count >= _GROUP_ROWS or size >= _GROUP_BYTES:
@@ -255,19 +266,19 @@ def _groups(first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def in_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows as columns of ``schema``, which has wider types of them, or another zone's name."""
+    """Cast the rows to ``schema``, which has wider types or another name of the time zone."""
     return pa.Table.from_arrays(
         [column.cast(f.type) for column, f in zip(rows.columns, schema, strict=True)], schema=schema
     )
 
 
 def table_schema(schema: pa.Schema, *, widened: bool) -> pa.Schema:
-    """The columns of a table that takes rows of ``schema``; all may be NULL."""
+    """Return the schema of a table that accepts rows of ``schema``; all columns may be NULL."""
     return pa.schema([pa.field(field.name, table_type(field.type, widened=widened)) for field in schema])
 
 
 def table_type(kind: pa.DataType, *, widened: bool) -> pa.DataType:
-    """The type of a table's column for values of ``kind``."""
+    """Return the type of a table column for values of type ``kind``."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz is not None else None)
     if widened and (pa.types.is_int8(kind) or pa.types.is_int16(kind)):

@@ -100,7 +100,7 @@ class DeltaLakeTable:
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """As its library takes them."""
+        """Storage options in the format of the Delta library."""
         return self._options
 
     def open(self, columns: Sequence[Column]) -> None:
@@ -143,7 +143,7 @@ class DeltaLakeTable:
         return {uri.rsplit("/", 1)[-1] for uri in self._load().file_uris()}
 
     def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
-        """The whole identity of a commit, where the log still has it."""
+        """Return the full identity of a committed tick, if the log still has it; else None."""
         for commit in self._load().history(_HISTORY):
             told: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
             if told.get("app") == _app(writer) and told.get("tick") == tick:
@@ -226,7 +226,7 @@ class DeltaLakeTable:
 
     @property
     def _is_seen(self) -> bool:
-        """Whether others' commits up to the version at hand were looked through."""
+        """True if the commits of others up to the loaded version were inspected."""
         return bool(self._seen_version == self._table.version())
 
     def _commit(self, adds: list[Any], properties: Any) -> None:
@@ -251,10 +251,10 @@ class DeltaLakeTable:
             sync_all([log] if newest is None else [os.path.join(log, newest), log])
 
     def _load(self) -> Any:
-        """The table as it is now; a change of it by others is checked.
+        """Load the current table, and check it if others changed it.
 
         Raises:
-            SeveralErrors, SpecError: it does not take the rows.
+            SeveralErrors, SpecError: The table does not accept the rows.
         """
         from deltalake import DeltaTable
 
@@ -290,7 +290,11 @@ def _read_writer(table: Any, writer: Writer) -> TableWriter:
 
 
 def _unsupported_features(table: Any, *, is_keyed: bool) -> list[tuple[str, str]]:
-    """What a table uses that commits from here would not keep to, in words, and what to do."""
+    """List the table's features that commits of this sink would not respect.
+
+    Returns:
+        Pairs of a description and a hint what to do.
+    """
     protocol, metadata = table.protocol(), table.metadata()
     said = []
     others = sorted(set(protocol.writer_features or ()) - _FEATURES)
@@ -328,7 +332,7 @@ def _unsupported_features(table: Any, *, is_keyed: bool) -> list[tuple[str, str]
 
 
 def _properties(versions: Mapping[str, int], told: Mapping[str, Any]) -> Any:
-    """Of a commit that changes nothing but what was seen."""
+    """Build the properties of a commit that fails if the table changed since it was read."""
     from deltalake.transaction import CommitProperties, Transaction
 
     return CommitProperties(
@@ -339,12 +343,15 @@ def _properties(versions: Mapping[str, int], told: Mapping[str, Any]) -> Any:
 
 
 def _column_sql(alias: str, name: str) -> str:
-    """A column in the library's SQL."""
+    """Quote a column with its alias in the library's SQL."""
     return f'{alias}."' + name.replace('"', '""') + '"'
 
 
 def _app(writer: Writer) -> str:
-    """Of a job's INSERT, as the log has it. What is set behind it cannot be the name of another INSERT."""
+    """Return the application id of a job's INSERT in the log.
+
+    An id with a suffix, such as that of the fence, is never the id of another INSERT.
+    """
     return f"{_app_prefix(writer.owner)}{number_of(writer.insert):016x}/{writer.insert}"
 
 
@@ -365,7 +372,7 @@ def _one_line(said: str) -> str:
 
 
 def _unsafe(sink: str) -> list[SpecError]:
-    """Settings of the environment with which two runs could commit one version of the log."""
+    """List environment settings with which two runs could commit the same version of the log."""
     settings = {name.upper(): value.strip().lower() for name, value in os.environ.items()}
     wrong = [
         name

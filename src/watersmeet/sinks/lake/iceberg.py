@@ -184,7 +184,11 @@ class IcebergTable:
 
     @contextmanager
     def _transaction(self, commit: Commit) -> Iterator[tuple[Any, dict[str, str]]]:
-        """A transaction with what the table is to know, and what its snapshots are to say."""
+        """Open a transaction that also records the commit in the table's properties.
+
+        Yields:
+            The transaction, and the properties of its snapshots.
+        """
         writer = commit.writer
         said = {
             "watersmeet.job": writer.owner,
@@ -212,10 +216,10 @@ class IcebergTable:
             self._seen_snapshot = self._table.metadata.current_snapshot_id
 
     def _load(self) -> Any:
-        """The table as it is now; a change of it by others is checked.
+        """Load the current table, and check it if others changed it.
 
         Raises:
-            SeveralErrors, SpecError: it does not take the rows.
+            SeveralErrors, SpecError: The table does not accept the rows.
         """
         self._table = self._catalog.load_table(self._name)
         metadata = self._table.metadata
@@ -286,7 +290,7 @@ class _ConflictCatalog:
 
 @contextmanager
 def _detect_conflicts(table: Any) -> Iterator[Any]:
-    """The table, whose commits are made of what was seen of it or not at all."""
+    """Yield the table such that a commit fails if the table changed since it was read."""
     catalog = table.catalog
     table.catalog = _ConflictCatalog(catalog)
     try:
@@ -296,7 +300,7 @@ def _detect_conflicts(table: Any) -> Iterator[Any]:
 
 
 def _with_keys(keys: pa.Table) -> Iterator[Any]:
-    """Conditions for all rows with these keys."""
+    """Yield conditions that together match all rows with these keys."""
     made: Any = import_module("pyiceberg.expressions")
     if len(keys.column_names) == 1:
         yield made.In(keys.column_names[0], keys.column(0).to_pylist())
@@ -308,7 +312,7 @@ def _with_keys(keys: pa.Table) -> Iterator[Any]:
 
 
 def _key_problems(key: Sequence[str], sink: str) -> list[WatersmeetError]:
-    """Of a PRIMARY KEY: `pyiceberg` takes what stands behind a dot for a field within."""
+    """List problems of a PRIMARY KEY: `pyiceberg` reads a dot in a name as field access."""
     return [
         SpecError(
             f'{sink}: the PRIMARY KEY column "{name}" has a dot in its name, which pyiceberg cannot handle',
@@ -330,7 +334,11 @@ def _read_writer(properties: Mapping[str, str], writer: Writer) -> TableWriter:
 
 
 def _unsupported_features(table: Any) -> list[tuple[str, str]]:
-    """What a table uses that commits from here would not keep to, in words, and what to do."""
+    """List the table's features that commits of this sink would not respect.
+
+    Returns:
+        Pairs of a description and a hint what to do.
+    """
     said = []
     if not table.spec().is_unpartitioned():
         columns = ", ".join(field.name for field in table.spec().fields)

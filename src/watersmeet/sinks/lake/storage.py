@@ -22,12 +22,12 @@ S3 = ("s3", "s3a", "s3n")
 
 @dataclass(frozen=True)
 class Storage:
-    """How files are reached.
+    """Access to the files of a table.
 
     Args:
-        s3: else it is a local directory.
-        endpoint: an S3 server's URL; empty: Amazon's.
-        region: empty: as the environment says.
+        s3: True for S3; False for a local directory.
+        endpoint: URL of an S3 server; empty for Amazon's.
+        region: Region; empty to use the environment's.
     """
 
     s3: bool = False
@@ -35,7 +35,7 @@ class Storage:
     region: str = ""
 
     def connect(self) -> Any:
-        """A file system of pyarrow. Paths begin with the bucket, or with ``/``."""
+        """Create a pyarrow file system; its paths begin with the bucket or with ``/``."""
         from pyarrow import fs
 
         if not self.s3:
@@ -55,12 +55,20 @@ class Storage:
                 make_folders(folder)
 
     def files_in(self, folder: str) -> Iterator[str]:
-        """Paths of all files beneath; none where there is no such folder."""
+        """Return the paths of all files in a folder and its subfolders.
+
+        Empty if there is no such folder.
+        """
         return (info.path for info in self._infos(folder))
 
     def gone(self, files: Sequence[tuple[str, int]]) -> list[str]:
-        """Of files, which had so many bytes, those that are there no more, or have others. Their folders are
-        listed: a request for each file would be one after the other."""
+        """Return the paths of files that no longer exist or have another size.
+
+        Lists the files' folders, because one request per file would run sequentially.
+
+        Args:
+            files: Pairs of a path and the expected size in bytes.
+        """
         folders = {os.path.dirname(path) for path, _ in files}
         sizes = {
             (folder, os.path.basename(info.path)): info.size
@@ -92,7 +100,7 @@ class Storage:
 
 
 def path_in(location: str) -> str:
-    """The path of a table's place, as file systems have it: ``bucket/table`` of ``s3://bucket/table``."""
+    """Return a table's path for file systems: ``bucket/table`` for ``s3://bucket/table``."""
     parts = urlsplit(location)
     if parts.scheme in S3:
         return f"{parts.netloc}{parts.path}".rstrip("/")
@@ -100,13 +108,17 @@ def path_in(location: str) -> str:
 
 
 def is_s3(location: str) -> bool:
-    """Whether that is a place in S3."""
+    """Return True if the location is in S3."""
     return urlsplit(location).scheme in S3
 
 
 @contextmanager
 def translate_storage_errors(folder: str, *, s3: bool) -> Iterator[None]:
-    """What is refused within of what is written into ``folder``. Raises: EngineError."""
+    """Translate errors of writes into ``folder`` within the block.
+
+    Raises:
+        EngineError: The storage refused a write.
+    """
     if not s3:
         with translate_write_errors(
             folder, "free some space there, or check the permissions, then run again: the tick is repeated"

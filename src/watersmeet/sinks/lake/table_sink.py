@@ -180,7 +180,10 @@ class LakeSink:
         return sum(int(part["rows"]) for part in self._staged[insert, tick, attempt])
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Before `prepare` without an owner nobody says whose ticks they are: there may be one."""
+        """Return True if the table has, or may have, rows of this tick.
+
+        Before `prepare`, and without ``owner``, the sink cannot know whose ticks they are and returns True.
+        """
         if self._owner is not None:
             there = self._look(insert).last
         elif owner is None:
@@ -236,7 +239,7 @@ class LakeSink:
                 self._remove_own(insert, tick, attempt)
 
     def close(self) -> None:
-        """Nothing is held: commits keep runs apart."""
+        """Do nothing: the sink holds no resources, because commits already separate the runs."""
 
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
@@ -298,7 +301,10 @@ class LakeSink:
         )
 
     def _remove_own(self, insert: str, tick: int, attempt: str) -> None:
-        """What an attempt staged; what cannot be removed now is left to the next run, or to VACUUM."""
+        """Remove the files that an attempt staged.
+
+        Files that cannot be removed now are left to the next run or to VACUUM.
+        """
         own = f"{number_of(attempt):016x}"
         with suppress(OSError):
             files = self._files(insert, tick)
@@ -393,13 +399,13 @@ class LakeSink:
         return f"{self.table.data}/{self._writer(insert).folder}-{tick:012d}"
 
     def _files(self, insert: str, tick: int, *, but: int | None = None) -> list[str]:
-        """Files of a tick, of all attempts or of all ``but`` one."""
+        """Return the files of a tick, of all attempts or of all attempts except ``but``."""
         paths = self.table.storage.files_in(self._folder(insert, tick))
         return [path for path in paths if but is None or _attempt(path) != f"{but:016x}"]
 
 
 def _key_problems(spec: SinkSpec, columns: Sequence[Column]) -> list[WatersmeetError]:
-    """Of a PRIMARY KEY, whose values a table compares."""
+    """List problems of a PRIMARY KEY, whose values the table compares."""
     types = {column.name: column.type for column in columns}
     what = f'PRIMARY KEY of {spec.connector} sink "{spec.name}"'
     problems: list[WatersmeetError] = []
@@ -425,7 +431,7 @@ def _key_problems(spec: SinkSpec, columns: Sequence[Column]) -> list[WatersmeetE
 
 
 def memory_of_machine() -> int:
-    """In bytes."""
+    """Return the machine's physical memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -45,7 +45,10 @@ def _is_right(values: pa.ChunkedArray) -> bool:
 
 
 def _first_wrong(values: pa.ChunkedArray) -> int | None:
-    """None: what is wrong is in none of the rows, but beside them in memory."""
+    """Find the first row with invalid UTF-8.
+
+    Returns None if no row has invalid UTF-8, only memory outside of the rows.
+    """
     begin, end = 0, len(values)
 
     def is_wrong(first: int, last: int) -> bool:
@@ -60,7 +63,7 @@ def _first_wrong(values: pa.ChunkedArray) -> int | None:
 
 
 def _format_value(value: pa.ChunkedArray) -> str:
-    """The one value, cut where it is long."""
+    """Format the only value of the column, shortened if it is long."""
     shown: Any
     try:
         shown = value.to_pylist()[0]

@@ -38,7 +38,7 @@ _MAX_CHARACTERS = 300
 
 
 def column_of(number: int) -> str:
-    """What a column of rows is called in a staging table."""
+    """Return the name of a column of rows in a staging table."""
     return f"c{number}"
 
 
@@ -101,7 +101,13 @@ class PostgresPart:
             )
 
     def _copied(self, server: Server, rows: pa.Table, unstaged: list[pa.RecordBatch]) -> list[list[int]]:
-        """Stage these rows in as many pieces as it takes; what cannot be staged comes to ``unstaged``."""
+        """Stage the rows in as many chunks as necessary.
+
+        Appends rows that cannot be staged to ``unstaged``.
+
+        Returns:
+            The staged chunks, each with its number and its number of rows.
+        """
         columns = [column_of(number) for number in range(rows.num_columns)]
         try:
             return [self._copy(server, rows.rename_columns(columns), self.table)]
@@ -149,7 +155,7 @@ class PostgresPart:
         )
 
     def _said(self, error: Exception, rows: pa.Table) -> tuple[str, int]:
-        """What is said of a row that the server does not take, and which one it is."""
+        """Return the reason why the server rejected a row, and the number of that row."""
         nul = _with_nul(rows)
         if nul is not None:
             number, name = nul
@@ -159,7 +165,7 @@ class PostgresPart:
 
 
 def _utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Instants are copied as those of UTC, whatever zone they are shown in."""
+    """Convert instants to UTC, whatever their display time zone, before they are copied."""
     kind = column.type
     if pa.types.is_timestamp(kind) and (kind.tz not in (None, "UTC") or kind.unit != "us"):
         return column.cast(pa.timestamp("us", None if kind.tz is None else "UTC"))
@@ -167,7 +173,7 @@ def _utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in order, so many at once as are to be held; a row may be larger than that."""
+    """Split the rows, in order, into chunks that fit in memory; a single row may be larger."""
     held: list[pa.RecordBatch] = []
     for batch in rows:
         step = max(1, min(CHUNK_ROWS, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes)))
@@ -182,7 +188,7 @@ def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _with_nul(rows: pa.Table) -> tuple[int, str] | None:
-    """The first row of a column with a NUL character in a text, and the column. Of rows that were refused."""
+    """Find the first text with a NUL character in rejected rows; return its row and column."""
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         as_bytes = _as_bytes(column)
         if as_bytes is None:
@@ -195,7 +201,7 @@ def _with_nul(rows: pa.Table) -> tuple[int, str] | None:
 
 
 def _as_bytes(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Texts as bytes, which may not be UTF-8; None: it has no texts."""
+    """Convert texts, which may not be valid UTF-8, to bytes; None if the column has no texts."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     inner = kind.value_type if is_list else kind
@@ -208,7 +214,7 @@ def _as_bytes(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def value_of(column: pa.ChunkedArray, number: int) -> object:
-    """One value; texts that are no UTF-8 as bytes."""
+    """Return one value of the column; a text that is not valid UTF-8 is returned as bytes."""
     one = column.slice(number, 1)
     try:
         return one[0].as_py()
@@ -218,13 +224,13 @@ def value_of(column: pa.ChunkedArray, number: int) -> object:
 
 
 def _rejected_row(rows: pa.Table, said: str, state: str | None) -> pa.RecordBatch:
-    """What is staged of a row that cannot be staged."""
+    """Build the row that is staged in place of a row that cannot be staged."""
     values = {"record": as_json(rows, 0), "reason": said, "sqlstate": state}
     return pa.RecordBatch.from_pylist([values], schema=_UNSTAGED)
 
 
 def as_json(rows: pa.Table, number: int) -> str:
-    """A row as a JSON object of ASCII letters alone: any database can store it."""
+    """Format a row as a JSON object of ASCII characters, which any database can store."""
     values = {
         name: _jsonable(value_of(column, number), is_text=not pa.types.is_binary(column.type))
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
@@ -233,7 +239,10 @@ def as_json(rows: pa.Table, number: int) -> str:
 
 
 def _jsonable(value: object, *, is_text: bool) -> object:
-    """As ``row_to_json`` has it; of a text that is no UTF-8 what can be read."""
+    """Convert a value to what ``row_to_json`` returns for it.
+
+    A text that is not valid UTF-8 is returned with replacement characters.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace") if is_text else f"\\x{value.hex()}"
     if isinstance(value, float) and not math.isfinite(value):
@@ -246,7 +255,7 @@ def _jsonable(value: object, *, is_text: bool) -> object:
 
 
 def shown_row(rows: pa.Table, number: int) -> str:
-    """A row for a message, cut where it is long."""
+    """Format a row for a message, shortened if it is long."""
     values = ", ".join(
         f"{name}: {_shown_value(value_of(column, number))}"
         for name, column in zip(rows.schema.names, rows.columns, strict=True)

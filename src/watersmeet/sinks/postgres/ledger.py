@@ -32,7 +32,7 @@ _CREATION_LOCK = 0x77617465
 
 @dataclass(frozen=True)
 class PostgresLedger:
-    """That of one target table."""
+    """Ledger of one target table."""
 
     sink: str
     schema: str
@@ -49,7 +49,7 @@ class PostgresLedger:
 
     @property
     def staging(self) -> str:
-        """How names of tables with staged rows for this target begin."""
+        """Prefix of the names of tables with staged rows for this target."""
         return f"_watersmeet_{self._digest(8).hex()}_"
 
     def _digest(self, size: int) -> bytes:
@@ -60,7 +60,7 @@ class PostgresLedger:
         return f"{quote_identifier(self.schema)}.{quote_identifier(table)}"
 
     def is_there(self, cursor: Cursor) -> bool:
-        """Whether there is one at all."""
+        """Return True if the schema has a ledger."""
         sql = """SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname::text = $1 AND c.relname::text = $2"""
         return bool(rows_of(cursor, sql, self.schema, TICKS))
@@ -156,15 +156,18 @@ class PostgresLedger:
             )
 
     def acceptance_notice(self, *, is_needed: bool) -> str:
-        """Return what is said of a target that the user has accepted, whatever it is."""
+        """Return the notice about a target that the user has accepted, whichever it is."""
         how = "is accepted as it is" if is_needed else "is the one that the job has written to"
         return f'sink "{self.sink}": {self.place} {how}; leave --accept-target out from now on'
 
     def fence(self, cursor: Cursor, owner: str, run: str) -> int:
-        """Until the end of the transaction no other run takes the target. The session's number.
+        """Prevent other runs from taking the target until the end of the transaction.
+
+        Returns:
+            The number of the server's session.
 
         Raises:
-            EngineError: one has taken it.
+            EngineError: Another run has taken the target.
         """
         sql = f"UPDATE {self._named(OWNERS)} SET run = run WHERE target = $1 AND owner = $2 AND run = $3"
         held = rows_of(cursor, f"{sql} RETURNING pg_backend_pid()", self.table, owner, run)
@@ -178,7 +181,7 @@ class PostgresLedger:
         return int(held[0][0])
 
     def ticks(self, cursor: Cursor) -> dict[tuple[str, int], Identity]:
-        """All that it knows of, by insert and tick."""
+        """Load all recorded ticks of the target, by INSERT and tick."""
         sql = f"SELECT insert_name, tick, identity FROM {self._named(TICKS)} WHERE target = $1"
         return {
             (insert, tick): json.loads(identity)
@@ -186,7 +189,7 @@ class PostgresLedger:
         }
 
     def tick(self, cursor: Cursor, insert: str, tick: int) -> Identity | None:
-        """The identity of a tick that the target has; None: it has none of its rows."""
+        """Load the identity of a tick that the target has; None if it has no rows of the tick."""
         sql = (
             f"SELECT identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick = $3"
         )
@@ -195,8 +198,10 @@ class PostgresLedger:
         return None
 
     def last_ticks(self, cursor: Cursor, insert: str, tick: int) -> tuple[int | None, Identity | None]:
-        """The last tick before this one that the target has rows of, and the identity of this one; None:
-        it has none."""
+        """Load the last tick before this one that the target has rows of, and this tick's identity.
+
+        Each of them is None if the target has no such rows.
+        """
         sql = (
             f"SELECT tick, identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2"
             " AND tick <= $3 ORDER BY tick DESC LIMIT 2"
@@ -211,7 +216,7 @@ class PostgresLedger:
             self.add(cursor, insert, tick, identity, 0)
 
     def add(self, cursor: Cursor, insert: str, tick: int, identity: Identity, rows: int) -> None:
-        """The target has the rows of a tick."""
+        """Record that the target has the rows of a tick, and delete the records of old ticks."""
         cursor.execute(
             f"INSERT INTO {self._named(TICKS)} (target, insert_name, tick, identity, rows)"
             " VALUES ($1, $2, $3, $4, $5)",
@@ -244,7 +249,7 @@ ALL_ROWS = "SELECT set_config('row_security', 'off', false)"
 
 
 def session_of(cursor: Cursor) -> int:
-    """The number of the server's process."""
+    """Return the process number of the server's session."""
     ((number,),) = rows_of(cursor, "SELECT pg_backend_pid()")
     return int(number)
 
@@ -286,7 +291,7 @@ def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) 
 
 
 def pooler_error(sink: str) -> EngineError:
-    """What is said of such a pooler."""
+    """Return the error for a pooler that changes the session for each transaction."""
     return EngineError(
         f'the connection of sink "{sink}" goes through a pooler that changes the session for each'
         " transaction, so a run cannot hold its lock",

@@ -30,13 +30,13 @@ Pieces = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Stage:
-    """A table that rows are staged in.
+    """Table in which rows are staged.
 
     Args:
-        names: of the columns in the target.
-        types: of the staged values.
-        key: of the target; then behind the others is a column that says that a key has no row any more.
-        unstaged: a second table, for rows that cannot be staged as they are.
+        names: Names of the columns in the target.
+        types: Types of the staged values.
+        key: Key of the target. With a key, a last column says that the key no longer has a row.
+        unstaged: Second table, for rows that cannot be staged as they are.
     """
 
     schema: str
@@ -83,7 +83,7 @@ class Stage:
         return " AND ".join(f"t.{quote_identifier(name)} = s.{values[name]}" for name in self.key)
 
     def removal(self, target: TargetTable, source: str) -> str:
-        """Takes the rows of keys that have none any more."""
+        """Build the SQL that deletes the rows of keys that no longer have one."""
         condition = f"{self._deleted_flag()} AND {self._is_same(target)}"
         return f"DELETE FROM {target.sql} AS t USING {source} AS s WHERE {condition}"
 
@@ -132,11 +132,11 @@ class Stage:
         return int(rows_of(cursor, counted)[0][0])
 
     def source(self, pieces: Pieces) -> str:
-        """The rows that count, as part of a statement."""
+        """Build a subquery with the rows that count."""
         return f"(SELECT * FROM {self.sql} WHERE {pieces_condition(pieces)})"
 
     def dropped(self, target: TargetTable, sink: str) -> EngineError:
-        """What is said when the target takes fewer rows than there are, and refuses none."""
+        """Return the error for a target that stores fewer rows than staged but rejects none."""
         return EngineError(
             f"a trigger or rule of the table {target.sql} ignored some inserts or deletes of this tick"
             f' (sink "{sink}"). Nothing of the tick was published',
@@ -181,7 +181,10 @@ class _RollBack(Exception):
 
 
 def refused_row(server: Server, stage: Stage, target: TargetTable, pieces: Pieces) -> str | None:
-    """The first staged row that the target does not take by itself; None: it takes all of them together."""
+    """Find the first staged row that the target rejects on its own.
+
+    Returns None if the target accepts all of them together.
+    """
     low, high = 0, sum(rows for _, rows in pieces)
 
     def part(first: int, rows: int) -> str:
@@ -214,7 +217,7 @@ def refused_row(server: Server, stage: Stage, target: TargetTable, pieces: Piece
 
 
 def pieces_condition(pieces: Iterable[tuple[int, int]]) -> str:
-    """The condition that a row is of one of these pieces."""
+    """Build the SQL condition that a row belongs to one of these chunks."""
     return f"{PART} = ANY('{{{','.join(str(int(number)) for number, _ in pieces)}}}'::bigint[])"
 
 
@@ -241,7 +244,7 @@ _COLUMNS = "target, insert_name, tick, reason, sqlstate, constraint_name, record
 
 @dataclass(frozen=True)
 class DeadLetterTable:
-    """Those of one target."""
+    """Table of the rows that a target rejected."""
 
     sink: str
     schema: str
@@ -272,10 +275,10 @@ class DeadLetterTable:
         )
 
     def insert_unstaged(self, cursor: Cursor, stage: Stage, pieces: Pieces, insert: str, tick: int) -> int:
-        """Rows that tasks could not stage. How many they are.
+        """Insert the rows that tasks could not stage, and return their number.
 
         Raises:
-            EngineError: some of them are gone.
+            EngineError: Some of the rows are missing.
         """
         if not pieces:
             return 0
@@ -317,8 +320,10 @@ class DeadLetterTable:
         return int(refused)
 
     def _bisect_sql(self, stage: Stage, target: TargetTable, rows: int, insert: str, tick: int) -> str:
-        """SQL that moves ranked rows; see the module. On the server, for who asks a client would have a
-        message to wait for at each half."""
+        """Build the SQL that moves ranked rows by bisection; see the module.
+
+        It runs on the server, because a client would wait for a message at each half.
+        """
         end = f"$w{secrets.token_hex(8)}$"
         some = f"(SELECT * FROM {_RANKED} WHERE rank >= wm_low AND rank < wm_high)"
         others = ",".join((*OF_SERVER, _DROPPED[:2]))
@@ -378,7 +383,12 @@ class DeadLetterTable:
             END {end}"""
 
     def told(self, insert: str, tick: int, rows: int, in_all: int) -> str:
-        """What is said of rows that were put aside."""
+        """Return the message about rows that were moved to the dead-letter table.
+
+        Args:
+            rows: Number of rows of this tick.
+            in_all: Number of rows in this run.
+        """
         return (
             f'sink "{self.sink}": {rows:,} row{"s" if rows > 1 else ""} of "{insert}", tick {tick}, refused'
             f" and put aside into {self.sql}; {in_all:,} in this run"

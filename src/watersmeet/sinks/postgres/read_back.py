@@ -21,15 +21,15 @@ def read_back(sink: Sink, insert: str, columns: Collection[str], keep: Callable[
     """Read the rows of a table.
 
     Args:
-        insert: the query whose ticks are asked for.
-        columns: those that are read, beside `SHOWN_DIFF`.
-        keep: takes a reader of Arrow's, and reads it to its end.
+        insert: Query whose ticks are requested.
+        columns: Columns to read, besides `SHOWN_DIFF`.
+        keep: Function that receives an Arrow reader and reads it to its end.
 
     Returns:
-        The last tick of the query that the table has rows of; None: there is none.
+        The last tick of the query that the table has rows of; None if there is none.
 
     Raises:
-        SpecError, EngineError: it cannot be read.
+        SpecError, EngineError: The table cannot be read.
     """
     url = url_of(sink.options)
     server = Server(url, sink.name, _AWAY_S)
@@ -46,7 +46,7 @@ def read_back(sink: Sink, insert: str, columns: Collection[str], keep: Callable[
 def _in_transaction(
     cursor: Cursor, sink: Sink, insert: str, columns: Collection[str], keep: Callable[[Any], None]
 ) -> int | None:
-    """Rows and ticks are those of one moment."""
+    """Read the rows and the ticks from one snapshot of the database."""
     named = PostgresOptions.of(sink.options).table
     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     schema = named.schema

@@ -299,8 +299,11 @@ class PostgresSink:
         return there
 
     def show(self, cursor: Cursor, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        """What `publish` does in its transaction. Whether the target has rows of the tick then, or has some
-        of them aside."""
+        """Publish a tick inside the caller's transaction, as `publish` does.
+
+        Returns:
+            True if the target or its dead-letter table then has rows of the tick.
+        """
         staged = self._stages.staged((attempt, insert, tick))
         if staged is None and self._last.get(insert) != (tick, attempt):
             raise EngineError(
@@ -322,7 +325,7 @@ class PostgresSink:
         return True
 
     def _move(self, cursor: Cursor, staged: StagedRows, insert: str, tick: int) -> None:
-        """Staged rows into the target, and those that it refuses aside, if they are to be."""
+        """Move staged rows into the target; rejected rows go to the dead-letter table, if any."""
         target, stage, pieces = self._target, staged.stage, staged.pieces
         assert target is not None
         staged.refused = 0
@@ -334,7 +337,11 @@ class PostgresSink:
             publish_rows(cursor, stage, target, pieces, self._spec.name)
 
     def retries_with_dead_letter(self, error: Exception, insert: str, tick: int, attempt: str) -> bool:
-        """Whether `show`, which raised this error, puts rows aside when it is called again."""
+        """Return True if calling `show` again would move the rejected rows to the dead-letter table.
+
+        Args:
+            error: Error that `show` raised.
+        """
         staged = self._stages.staged((attempt, insert, tick))
         if self._aside is None or self._target is None or staged is None or staged.one_by_one:
             return False
@@ -344,18 +351,24 @@ class PostgresSink:
         return True
 
     def concerns_table(self, error: Exception) -> bool:
-        """Whether the server says of an error that it is about this table: at the end of a transaction it may
-        be about any in it."""
+        """Return True if the server attributes the error to this table.
+
+        At the end of a transaction, an error may concern any table in it.
+        """
         ledger = self._there()
         return table_of_error(error) == (ledger.schema, ledger.table)
 
     def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
-        """What is said when `show` raised an error."""
+        """Return the exception to report for an error that `show` raised."""
         staged = self._stages.staged((attempt, insert, tick))
         return self._failed(error, "be written", insert, tick, staged)
 
     def shown(self, insert: str, tick: int, attempt: str, *, there: bool) -> None:
-        """The transaction of `show`, which came to ``there``, is done."""
+        """Record that the transaction of `show` is committed.
+
+        Args:
+            there: The value that `show` returned.
+        """
         self._last[insert] = (tick, attempt)
         if there:
             self._had[insert] = (*(had for had in self._had.get(insert, ())[-1:] if had < tick), tick)
@@ -378,7 +391,7 @@ class PostgresSink:
         return self._ledger
 
     def _find(self, cursor: Cursor) -> PostgresLedger:
-        """The ledger of the target, wherever the server has it."""
+        """Return the ledger of the target, in the schema where the server finds the table."""
         named = self._options.table
         schema = named.schema
         if schema is None:
@@ -386,8 +399,11 @@ class PostgresSink:
         return PostgresLedger(self._spec.name, schema or "public", named.table)
 
     def _opened(self, cursor: Cursor) -> None:
-        """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
-        that took another's place: the lock, if it is to be had."""
+        """Configure a new connection.
+
+        The server notices if this machine is gone, and then releases its locks. A connection that replaces
+        another one takes the lock, if it is available.
+        """
         cursor.execute(KEEPALIVES)
         if self._key:
             cursor.execute(ALL_ROWS)
@@ -407,8 +423,14 @@ class PostgresSink:
     def _is_there(
         self, cursor: Cursor, insert: str, tick: int, identity: Identity, *, is_own: bool = False
     ) -> bool:
-        """Whether the target has the tick. ``is_own``: the cursor is of this sink's session, and not another
-        sink's. Raises: EngineError as `check`."""
+        """Return True if the target has the tick.
+
+        Args:
+            is_own: True if the cursor belongs to this sink's session, not to another sink's.
+
+        Raises:
+            EngineError: As `check`.
+        """
         ledger = self._there()
         if self._owner is not None:
             session = ledger.fence(cursor, self._owner, self._run)
@@ -464,7 +486,7 @@ class PostgresSink:
         tick: int = 0,
         staged: StagedRows | None = None,
     ) -> Exception:
-        """What is said of an error of the server's."""
+        """Return the exception to report for an error of the server."""
         if not isinstance(error, client().Error):
             return error
         said = words(error, self._url)
@@ -490,7 +512,7 @@ class PostgresSink:
         )
 
     def _row_in(self, staged: StagedRows) -> str | None:
-        """The row that was refused; None: it cannot be told."""
+        """Find the rejected row; None if it cannot be determined."""
         assert self._target is not None
         try:
             return refused_row(self.server, staged.stage, self._target, staged.pieces)
@@ -511,7 +533,10 @@ _RESTORE = (
 
 
 def _with_restore_hint(error: EngineError) -> EngineError:
-    """The same where nothing can be set aside: rows of a tick are among others in the table."""
+    """Return the error with a hint for a table from which a tick's rows cannot be moved away.
+
+    There, rows of a tick are mixed with other rows.
+    """
     return EngineError(error.message, code=error.code, hint=_RESTORE)
 
 

@@ -69,7 +69,11 @@ class StagingTables:
         types: Sequence[str],
         do: Callable[[Callable[[Cursor], None], str], None],
     ) -> Stage:
-        """Where rows of such columns are staged. ``do``: a transaction, and what it is for."""
+        """Return the table in which rows of these columns are staged, created if necessary.
+
+        Args:
+            do: Function that runs a transaction; its second argument is the purpose, for errors.
+        """
         asked = (attempt[1], tuple(names), tuple(types))
         if asked not in self.tables:
             table = f"{ledger.staging}{self._run[:8]}_{self._made}"
@@ -82,7 +86,7 @@ class StagingTables:
         return self.tables[asked]
 
     def take(self, attempt: Attempt, parts: Sequence[StagedPart]) -> None:
-        """What tasks have staged, and said."""
+        """Record what tasks have staged and reported."""
         pieces, unstaged = (
             [(int(number), int(rows)) for part in parts for number, rows in part.get(kind, ())]
             for kind in ("parts", "unstaged")
@@ -93,11 +97,14 @@ class StagingTables:
             self._filled.add(stage)
 
     def staged(self, attempt: Attempt) -> StagedRows | None:
-        """None: nothing was, or it is out."""
+        """Return the staged rows of an attempt; None if there are none or they are published."""
         return self._staged.get(attempt)
 
     def done(self, attempt: Attempt) -> StagedRows | None:
-        """What was staged is out. None: it was before."""
+        """Return and forget the staged rows of an attempt, which are now published.
+
+        Returns None if they were published earlier.
+        """
         staged = self._staged.pop(attempt, None)
         if staged is not None:
             self._of.pop(attempt, None)
@@ -105,26 +112,29 @@ class StagingTables:
         return staged
 
     def discard(self, attempt: str) -> None:
-        """What an attempt staged does not count."""
+        """Discard everything that an attempt staged."""
         self._staged = {key: value for key, value in self._staged.items() if key[0] != attempt}
         self._of = {key: value for key, value in self._of.items() if key[0] != attempt}
         self._clear(self.tables.values())  # tasks of it may have staged rows and not said so
 
     def drop(self) -> None:
-        """The run is over."""
+        """Drop all staging tables at the end of the run."""
         for stage in self.tables.values():
             self._try_statement(f"DROP TABLE IF EXISTS {', '.join(stage.tables)}")
         self.tables.clear()
 
     def drop_leftovers(self, ledger: PostgresLedger, named: Iterable[str]) -> None:
-        """Tables for this target that earlier runs left; the target is this run's."""
+        """Drop tables that earlier runs left for this target, which this run now owns."""
         for table in named:
             self._try_statement(
                 f"DROP TABLE IF EXISTS {quote_identifier(ledger.schema)}.{quote_identifier(table)}"
             )
 
     def _clear(self, stages: Iterable[Stage]) -> None:
-        """Empty those of ``stages`` in which no rows wait; one that cannot be is not used any more."""
+        """Truncate those of ``stages`` that have no pending rows.
+
+        A table that cannot be truncated is not used again.
+        """
         waiting, chosen = set(self._of.values()), set(stages)
         for asked, stage in list(self.tables.items()):
             if stage in chosen and stage not in waiting:
@@ -149,7 +159,7 @@ class StagingTables:
 
 
 def leftovers(cursor: Cursor, ledger: PostgresLedger) -> list[str]:
-    """The names of staging tables for this target."""
+    """List the names of staging tables for this target."""
     sql = """SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname::text = $1 AND starts_with(c.relname::text, $2) AND c.relkind = 'r'"""
     return [table for (table,) in rows_of(cursor, sql, ledger.schema, ledger.staging)]

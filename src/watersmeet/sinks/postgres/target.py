@@ -63,7 +63,7 @@ _KEY_TEXTS = ("text", "character varying")
 
 
 def target_type(kind: SqlType) -> str | None:
-    """The type of a column for such values; None: there is none."""
+    """Return the type of a column for values of this type; None if there is none."""
     if kind.is_decimal:
         return f"numeric({kind.digits},{kind.scale})"
     if kind.name in _SCALARS:
@@ -77,18 +77,21 @@ def target_type(kind: SqlType) -> str | None:
 
 
 def is_as_json(kind: SqlType) -> bool:
-    """It is staged as the text of its JSON: arrays there are of one size in all rows, and hold no arrays."""
+    """Return True if values are staged as JSON text.
+
+    PostgreSQL arrays have the same size in all rows and contain no arrays.
+    """
     return target_type(kind) == _JSON
 
 
 def staged_type(kind: SqlType) -> str | None:
-    """The type in which values of a frame are staged."""
+    """Return the type in which a frame's values are staged."""
     named = target_type(kind)
     return "text" if named == _JSON else named if named is None else _NUMERIC.sub("numeric", named)
 
 
 def staged_type_of(kind: pa.DataType) -> str | None:
-    """The same of Arrow's values, which are copied as they are; None: they cannot be."""
+    """Return the type in which Arrow values are staged without conversion; None if unsupported."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = None if pa.types.is_nested(kind.value_type) else staged_type_of(kind.value_type)
         return None if inner is None else f"{inner}[]"
@@ -100,10 +103,13 @@ def staged_type_of(kind: pa.DataType) -> str | None:
 
 
 def accepts_type(column: str, kind: SqlType, *, in_key: bool = False) -> bool:
-    """Whether a column of this type (as ``format_type`` writes it) takes all values, each as it is; a text
-    may still be too long for it, or none of its own.
+    """Return True if a column of this type stores all values unchanged.
 
-    ``in_key``: values that are not equal do not become equal, either: a UUID's case is gone in its column.
+    A text may still be too long for the column, or not valid for its type.
+
+    Args:
+        column: Type of the column, as ``format_type`` writes it.
+        in_key: If True, unequal values must also stay unequal: a uuid column loses the case of texts.
     """
     wanted = target_type(kind)
     if wanted is None:
@@ -129,8 +135,11 @@ def _takes_elements(column: str, kind: SqlType, in_key: bool) -> bool:
 
 
 def cast_value(value: str, column: str) -> str:
-    """SQL: a staged value as one of the column. Where a text is too long by blanks alone, which the server
-    would cut, it gets something else behind them, so that it is refused."""
+    """Build the SQL that converts a staged value to the column's type.
+
+    The server would cut a text that is too long only by blanks. Such a text gets a suffix, so that the
+    server rejects it.
+    """
     cut = _CUT.fullmatch(column)
     if cut is not None:
         return f"CASE WHEN char_length({value}) > {cut[1]} THEN {value} || '.' ELSE {value} END"
@@ -207,7 +216,11 @@ def is_same(written: str, now: str | None) -> bool:
 
 
 def replaced_error(table: str, sink: str) -> EngineError:
-    """Return what is said of a table (its name in SQL) that is not the one that the job has written to."""
+    """Return the error for a table that is not the one that the job wrote to.
+
+    Args:
+        table: Name of the table in SQL.
+    """
     return EngineError(
         f'the table {table} is not the one that this job wrote to (sink "{sink}"): it was dropped,'
         " renamed, restored from a dump or moved. Nothing was written",
@@ -289,12 +302,12 @@ class TargetTable:
 
 
 def written_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of the table, of those of a result: by a key rows have no number of changes."""
+    """Return the table's columns for a result; with a key, rows have no number of changes."""
     return tuple(column for column in columns if not (key and column.name in CHANGE_COLUMNS))
 
 
 def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecError]:
-    """What no table can take, as far as that is seen without the server."""
+    """Yield the problems of columns that no table accepts, without contacting the server."""
     what = f'postgres sink "{spec.name}"'
     names = [column.name for column in columns]
     for column in columns:
@@ -347,10 +360,10 @@ def check_schema(cursor: Cursor, schema: str, sink: str) -> None:
 def ensure_table(
     cursor: Cursor, target: TargetTable, columns: Sequence[Column], spec: SinkSpec
 ) -> TargetTable:
-    """The table with its types: made if it is not there.
+    """Return the table with its column types; create it if it does not exist.
 
     Raises:
-        SpecError: rows of these columns do not fit the table.
+        SpecError: Rows of these columns do not fit the table.
     """
     table = rows_of(cursor, _TABLE, target.schema, target.table)
     if not table:
@@ -378,10 +391,10 @@ def ensure_table(
 
 
 def check_unchanged(cursor: Cursor, target: TargetTable, sink: str) -> None:
-    """The table is still what `ensure_table` saw, and stays so until the end of the transaction.
+    """Check that the table is as `ensure_table` saw it, and lock it until the transaction ends.
 
     Raises:
-        EngineError: it is another one, or a column has changed.
+        EngineError: It is another table, or a column has changed.
     """
     try:
         cursor.execute(f"LOCK TABLE {target.sql} IN ROW EXCLUSIVE MODE")
@@ -417,7 +430,7 @@ def _problems(
     columns: Sequence[Column],
     spec: SinkSpec,
 ) -> Iterator[tuple[str, str]]:
-    """What does not fit, and what to do about it."""
+    """Yield each mismatch between columns and table, with a hint what to do about it."""
     if kind not in ("r", "p"):
         yield "it is no table", "name a table"
         return

@@ -41,12 +41,12 @@ Problem = Callable[[str, str | None], WatersmeetError]
 def change_column(
     options: Mapping[str, str], columns: Sequence[Column], error: Problem, *, keyed: bool
 ) -> ChangeColumn | None:
-    """The column that the options name; None: rows only come.
+    """Return the change column that the options name; None: the source only inserts rows.
 
     Args:
-        options: by `PRIMARY_KEY_OPTIONS`, as they are written there.
-        keyed: the table has a primary key.
-        error: makes a problem of a message and a hint.
+        options: Values by `PRIMARY_KEY_OPTIONS`, as spelled there.
+        keyed: The table has a primary key.
+        error: Builds a problem from a message and a hint.
     """
     words = {
         name: tuple(value.strip() for value in options[name].split(","))
@@ -78,15 +78,18 @@ def hint_of_field(path: str, words: Words) -> str:
 
 
 def is_field(wanted: str, columns: Sequence[Column]) -> bool:
-    """Whether the name is that of a field, as in ``meta.op``."""
+    """Return True if the name is that of a field, as in ``meta.op``."""
     head = wanted.partition(".")[0].strip().lower()
     return "." in wanted and any(c.name.lower() == head and c.type.fields for c in columns)
 
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of the column: its name as ``op`` or as ``diff``, and which values are inserts, and which
-    deletes (None: the usual ones). ``keyed``: the table has a primary key."""
+    """Declaration of a change column.
+
+    Its name as ``op`` or as ``diff``, and the values that mean inserts and deletes (None: the
+    defaults). ``keyed``: the table has a primary key.
+    """
 
     op: str | None
     diff: str | None
@@ -96,7 +99,11 @@ class Said:
 
 
 def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Words) -> ChangeColumn | None:
-    """The column that is named; None: rows only come. ``words``: of those who said it."""
+    """Return the declared change column; None: the source only inserts rows.
+
+    Args:
+        words: The terms of the interface (SQL or Python) that the user used.
+    """
     listed = [(words.insert, said.inserts), (words.delete, said.deletes)]
     wanted = said.op if said.op is not None else said.diff
     if wanted is None:
@@ -171,7 +178,10 @@ def refuse_time_of(
 
 
 def _is_a_value(word: str, column: Column) -> bool:
-    """Whether a value of the column may be this word as a text: numbers have neither + nor leading zeros."""
+    """Return True if the text of a value of the column may be this word.
+
+    Texts of numbers have no + and no leading zeros.
+    """
     if column.type == STRING:
         return True
     try:
@@ -181,7 +191,10 @@ def _is_a_value(word: str, column: Column) -> bool:
 
 
 def diff_of(change: ChangeColumn, value: Any) -> int | None:
-    """How often a row with this value comes (below zero: goes). None: the value says nothing of the kind."""
+    """Return the multiplicity of a row with this value: positive inserts, negative deletes.
+
+    Return None if the value is not a valid change.
+    """
     if value is None:
         return None
     if change.is_diff:
@@ -209,15 +222,16 @@ def primary_key(
     remembers: bool = True,
     words: Words = IN_SQL,
 ) -> PrimaryKey:
-    """The key of a table.
+    """Build the primary key of a table.
 
     Args:
-        written: the names of its columns, and of that which orders changes (None: they come in order).
-        tombstones_us: how long deletes are remembered; None: as long as is usual.
-        columns: of the table's rows.
-        error: makes a problem of a message and a hint.
+        written: The names of its columns.
+        sequence: The name of the column that orders changes; None: they arrive in order.
+        tombstones_us: Time in µs for which deletes are remembered; None: the default.
+        columns: The columns of the table's rows.
+        error: Builds a problem from a message and a hint.
         remembers: False: deletes are not remembered.
-        words: of those who said it.
+        words: The terms of the interface (SQL or Python) that the user used.
     """
     names: list[str] = []
     for name in written:

@@ -90,7 +90,10 @@ UNITS = tuple(_UNIT_OF)
 
 
 def timestamps_unit(options: Mapping[str, str]) -> TimeUnit | None:
-    """The unit that is said; None: none is, and numbers are no timestamps."""
+    """Return the unit of timestamps that are numbers.
+
+    Return None if no unit is set; numbers are not timestamps then.
+    """
     for name, value in options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() in UNITS:
             return _UNIT_OF[value.strip().lower()]
@@ -98,7 +101,7 @@ def timestamps_unit(options: Mapping[str, str]) -> TimeUnit | None:
 
 
 def reads_decimal_texts(options: Mapping[str, str]) -> bool:
-    """Whether a text in the place of a DECIMAL is a number; else only a number is."""
+    """Return True if a text as the value of a DECIMAL is a number; otherwise only a number is."""
     return any(name.lower() == DECIMALS and value.strip().lower() == TEXTS for name, value in options.items())
 
 
@@ -150,7 +153,7 @@ def _field_problems(what: str, source: Source) -> Iterator[SpecError]:
 
 
 def value_problems(what: str, source: Source) -> Iterator[SpecError]:
-    """What is wrong with the options beside the format, and with columns whose values could not be told."""
+    """Yield problems of the options of the format, and of columns with ambiguous values."""
     yield from _field_problems(what, source)
     for name, value in source.options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() not in UNITS:

@@ -28,8 +28,11 @@ _NOT_IN_CSV = ("ARRAY", "MAP", "STRUCT", "BINARY", "VARIANT", "VOID")
 
 
 def type_problems(source: Source, format_: str) -> list[SpecError]:
-    """Columns that Spark cannot read from such records: it would say so after it has started (CSV), or fail
-    in the first tick, by an error of its own casts (JSON)."""
+    """Return problems of columns that Spark cannot read from such records.
+
+    Spark would report them only after the start (CSV), or fail in the first tick by an error of its
+    own casts (JSON).
+    """
     if format_ == "csv":
         return [
             _wrong(
@@ -71,7 +74,7 @@ def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
 
 
 def _other_keys(type_: SqlType) -> bool:
-    """Is there a MAP in it whose keys are no texts?"""
+    """Return True if the type contains a MAP whose keys are not texts."""
     return (type_.entry is not None and type_.entry[0] != STRING) or any(map(_other_keys, type_.inner))
 
 
@@ -111,18 +114,25 @@ class StoredFileOptions(SystemOptions):
 
 
 def in_store(path: str) -> bool:
-    """Whether the path is one of an object store."""
+    """Return True if the path is in an object store."""
     return urlsplit(path).scheme in STORES
 
 
 def parts_in_store(path: str) -> tuple[str, ...]:
-    """The bucket, and the names between slashes, of a path that is `in_store`; one tuple for one place."""
+    """Split a path that is `in_store` into the bucket and the names between slashes.
+
+    Equal locations have equal tuples.
+    """
     parts = urlsplit(path)
     return (f"{STORES[parts.scheme]}://{parts.netloc}", *filter(None, parts.path.split("/")))
 
 
 def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
-    """What is wrong with the options of a file sink, ``what`` in words, whose path is `in_store`."""
+    """Yield problems of the options of a file sink whose path is `in_store`.
+
+    Args:
+        what: The sink, as messages name it.
+    """
     yield from StoredFileOptions.problems(what, options, where=" for an object store")
     given = lowered(options)
     if given.get("format", "parquet").strip().lower() in ("json", "csv"):
@@ -158,15 +168,18 @@ FILE_READER = "file_reader"
 
 
 class FileReader(Enum):
-    """Who reads the files of a job's streams. ``AUTO``: the driver or tasks, by Arrow, where that
-    gives what Spark's readers give; else Spark. ``SPARK``: always Spark."""
+    """Reader of the files of a job's streams.
+
+    ``AUTO``: the driver or tasks, by Arrow, where the result equals that of Spark's readers;
+    otherwise Spark. ``SPARK``: always Spark.
+    """
 
     AUTO = "auto"
     SPARK = "spark"
 
 
 def reader_in(settings: Mapping[str, str]) -> FileReader:
-    """The one that the settings of a run name; those are checked."""
+    """Return the reader that the checked settings of a run name."""
     return FileReader(settings.get(FILE_READER, FileReader.AUTO.value))
 
 
@@ -253,7 +266,11 @@ _POINTLESS = {
 
 
 def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
-    """What is wrong with the options of a file source; ``table``: it is read as a whole, again and again."""
+    """Return problems of the options of a file source.
+
+    Args:
+        table: The source is read completely and repeatedly.
+    """
     what = f'table "{source.name}"' if table else f'file source "{source.name}"'
     problems = _common(what, "read", source.options, "in/orders")
     wanted = format_of(source.options)
@@ -287,7 +304,7 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
 
 
 def sink_problems(sink: Sink) -> list[SpecError]:
-    """What is wrong with the options of a file sink."""
+    """Return problems of the options of a file sink."""
     what = f'file sink "{sink.name}"'
     problems = _common(what, "write", sink.options, "out/delivered")
     wanted = format_of(sink.options)
@@ -320,7 +337,10 @@ def sink_problems(sink: Sink) -> list[SpecError]:
 
 
 def warns_of_changes(options: Mapping[str, str]) -> bool:
-    """Whether files that were changed after they had been read are counted, and do not stop the job."""
+    """Return True if a file that changes after it is read does not stop the job.
+
+    Such files are counted instead.
+    """
     return _option(options, ON_CHANGED_FILE, "fail").lower() == "warn"
 
 
@@ -330,17 +350,17 @@ def needs_all_columns(options: Mapping[str, str]) -> bool:
 
 
 def path_of(options: Mapping[str, str]) -> str:
-    """The option 'path'; empty without one."""
+    """Return the option 'path'; empty if it is not set."""
     return _option(options, "path", "")
 
 
 def format_of(options: Mapping[str, str]) -> str:
-    """The option 'format' in lower case, which may be none that there is."""
+    """Return the option 'format' in lower case; it may be an unknown format."""
     return _option(options, "format", FORMATS[0]).lower()
 
 
 def local_path(path: str) -> str | None:
-    """The path as the operating system has it; None for another file system's."""
+    """Return the path for the operating system; None if it is on another file system."""
     parts = urlsplit(path)
     if len(parts.scheme) > 1 and parts.scheme != "file":  # one letter is a drive
         return None
@@ -352,7 +372,7 @@ def _option(options: Mapping[str, str], name: str, default: str) -> str:
 
 
 def _common(what: str, does: str, options: Mapping[str, str], example: str) -> list[SpecError]:
-    """A path is there, and a format that there is."""
+    """Check that the path is set and that the format exists; return problems."""
     problems = []
     if not path_of(options):
         problems.append(
@@ -406,7 +426,10 @@ def _unknown(
 def _values(
     what: str, wanted: str, options: Mapping[str, str], names: Iterable[str], use: Use
 ) -> Iterator[SpecError]:
-    """Values that an option cannot have: Spark would refuse them late, or pass over some in silence."""
+    """Yield problems of values that an option cannot have.
+
+    Spark would reject them late, or ignore some silently.
+    """
     lowered = {name.lower() for name in names}
     given = {name: value for name, value in options.items() if name.lower() in lowered}
     for name, hint in value_problems(given, wanted, use):
@@ -414,7 +437,7 @@ def _values(
 
 
 def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
-    """Options of Spark's readers by which files, and with them rows, would be left out in silence."""
+    """Yield problems of options by which Spark's readers skip files, and so rows, silently."""
     for name, value in options.items():
         reason = _LOSING.get(name.lower())
         if reason is not None and (name.lower() == "maxfileage" or value.strip().lower() == "true"):

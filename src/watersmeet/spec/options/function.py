@@ -54,7 +54,7 @@ _IDLE = {
 
 
 def left_undone(given: Any) -> str | None:
-    """Why what a function has returned says that it has done nothing, in words; None: it does not."""
+    """Return the reason why a function's result shows that it did nothing; None: it does not."""
     if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
         if inspect.iscoroutine(given):
             given.close()  # or Python tells on standard error that nobody waited for it
@@ -70,8 +70,10 @@ _WRITERS = ("DataFrameWriter", "MergeIntoWriter")
 
 
 def named_among(function: Any, names: Collection[str]) -> tuple[str, ...]:
-    """Those of the names that the function has parameters of, behind the two that it is called with by
-    place, and may be called with by name."""
+    """Return the names that the function accepts as keyword arguments.
+
+    The first two positional parameters do not count, because the engine passes them by position.
+    """
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # nobody knows what it takes: of some that are not written in Python
@@ -85,8 +87,14 @@ def named_among(function: Any, names: Collection[str]) -> tuple[str, ...]:
 
 
 def call_problem(function: Any, given: str, named: Collection[str] = ()) -> str | None:
-    """Why a function cannot be called with two arguments, ``given`` in words, and those of ``named`` that it
-    has, and be done when it returns; None: it can, as far as it tells."""
+    """Return the reason why the engine cannot call a function; None if it finds none.
+
+    The engine calls it with two arguments and those of ``named`` that it accepts, and its work must
+    be finished when it returns.
+
+    Args:
+        given: The two arguments, as messages name them.
+    """
     if not callable(function):
         return f"it is a {type(function).__name__}, not a function"
     called = (function, type(function).__call__)  # an object may be one by its class

@@ -136,7 +136,11 @@ _WAITS = ("fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms", "startin
 
 
 def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError]:
-    """What is wrong with the options of a Kafka source. ``others``: names that any source may say."""
+    """Yield problems of the options of a Kafka source.
+
+    Args:
+        others: Option names that any source may have.
+    """
     what = f'Kafka source "{source.name}"'
     names = [*SOURCE_NAMES, *READER, *OF_SCHEMAS, *others]
     readers = {name.lower() for name in READER}
@@ -194,7 +198,11 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
 
 
 def _place_problems(what: str, options: Mapping[str, str], topic: str) -> Iterator[SpecError]:
-    """Of options that say where records are. ``topic``: an example."""
+    """Yield problems of the options that locate the records.
+
+    Args:
+        topic: An example of a topic.
+    """
     if not topics_in(options):
         yield SpecError(
             f'{what} needs the option "topic"', code="missing-option", hint=f"'topic' = '{topic}'"
@@ -227,7 +235,7 @@ def _raw_problems(what: str, source: Source) -> Iterator[SpecError]:
 
 
 def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
-    """Of the keys of records in format ``upsert-json``."""
+    """Yield problems of the keys of records in format ``upsert-json``."""
     records, written = records_of(source.options), source.options.get(KEY_FORMAT)
     key = source.primary_key
     if records != UPSERT or key is None:
@@ -243,7 +251,7 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
-    """What is wrong with the options of a Kafka sink."""
+    """Yield problems of the options of a Kafka sink."""
     what = f'Kafka sink "{sink.name}"'
     exactly_once = is_exactly_once(sink.options)
     for name in sink.options:
@@ -265,7 +273,7 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 
 
 def _keyed_problems(what: str, sink: Sink) -> Iterator[SpecError]:
-    """What does not go with a PRIMARY KEY, and what not without."""
+    """Yield problems of options that conflict with a PRIMARY KEY, or that need one."""
     format_, formats = records_of(sink.options), " or ".join(f"'{name}'" for name in KEYED)
     if format_ in KEYED and not sink.primary_key:
         hint = f"CREATE SINK {sink.name} (…, PRIMARY KEY (id) NOT ENFORCED) WITH (…)"
@@ -343,7 +351,10 @@ def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[S
 
 
 def _reader_problem(name: str, value: str, source: Source) -> str | None:
-    """What to write instead of a value that the option of Spark's reader cannot have."""
+    """Return what to write instead of a value that the option of Spark's reader cannot have.
+
+    Return None if the value is valid.
+    """
     if name == "failondataloss" and value.strip().lower() != "true":
         return (
             "remove it: rows would be lost silently. Without it the job stops and names the number of"
@@ -363,7 +374,7 @@ def _reader_problem(name: str, value: str, source: Source) -> str | None:
 
 
 def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
-    """Whether it is an object of partitions' numbers per topic."""
+    """Return a hint if the value is not an object of numbers per partition and topic; else None."""
     example = json.dumps({topic: {"0": 23} for topic in topics[:1] or ["orders"]})
     hint = f"it can be {other}, or offsets by partition, such as '{example}'"
     try:
@@ -385,38 +396,38 @@ def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
 
 
 def topics_in(options: Mapping[str, str]) -> list[str]:
-    """The topics that are named, in order."""
+    """Return the topics that the options name, in order."""
     return _listed(options.get("topic") or options.get("topics"))
 
 
 def servers_in(options: Mapping[str, str]) -> list[str]:
-    """The brokers that are named, in order."""
+    """Return the brokers that the options name, in order."""
     return _listed(servers_text(options))
 
 
 def servers_text(options: Mapping[str, str]) -> str:
-    """The same as it is written; empty when it is not said."""
+    """Return the list of brokers as written; empty if it is not set."""
     written = (value for name, value in options.items() if plain_name(name) == "bootstrap.servers")
     return next(written, "").strip()
 
 
 def parser_of(format_: str) -> str:
-    """The parser of a format, whose options begin with its name and a dot."""
+    """Return the parser of a format; its options begin with the parser's name and a dot."""
     return JSON if format_ in (DEBEZIUM, UPSERT) else format_
 
 
 def records_of(options: Mapping[str, str]) -> str:
-    """The format of the records' values, in lower case; JSON when it is not said."""
+    """Return the format of the records' values, in lower case; JSON if it is not set."""
     return options.get("format", "json").strip().lower()
 
 
 def key_format(options: Mapping[str, str]) -> str:
-    """The format of the records' keys, in lower case."""
+    """Return the format of the records' keys, in lower case; JSON if it is not set."""
     return options.get(KEY_FORMAT, JSON).strip().lower()
 
 
 def metadata_of(source: Source) -> dict[str, str]:
-    """Column -> which metadata fills it."""
+    """Return the metadata that fills each column, by the column's name."""
     metadata = {
         name.removeprefix(METADATA_PREFIX): value.strip().lower()
         for name, value in source.options.items()
@@ -435,7 +446,7 @@ def is_another_topic(before: str | None, now: str | None) -> bool:
 
 
 def lost_records(sink: Sink) -> list[SpecError]:
-    """What is wrong with options of a Kafka sink by which records would be lost in silence."""
+    """Return problems of options by which a Kafka sink would lose records silently."""
     return [
         wrong_value(
             f'Kafka sink "{sink.name}"',

@@ -78,7 +78,7 @@ def _read_header(written: str) -> str:
 
 
 class DeliveryOptions(SystemOptions):
-    """How often records of a sink come."""
+    """Delivery guarantee of a Kafka sink's records."""
 
     delivery: Annotated[Literal["exactly-once", "at-least-once"], BeforeValidator(_read_delivery)] = (
         "exactly-once"
@@ -103,12 +103,12 @@ DELIVERY_OPTIONS = DeliveryOptions.names()
 
 
 def is_exactly_once(options: Mapping[str, str]) -> bool:
-    """Whether records of a tick that is repeated come once."""
+    """Return True if a repeated tick writes its records only once."""
     return _read_delivery(options.get(DELIVERY, EXACTLY_ONCE)) != AT_LEAST_ONCE
 
 
 def delivery_problems(sink: Sink) -> Iterator[SpecError]:
-    """What is wrong with these options of a Kafka sink."""
+    """Yield problems of the delivery options of a Kafka sink."""
     what, options = f'Kafka sink "{sink.name}"', sink.options
     yield from DeliveryOptions.problems(what, options)
     if not is_exactly_once(options):
@@ -171,8 +171,7 @@ _STORES = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM"
 
 
 def first_unsupported(options: Mapping[str, str]) -> str | None:
-    """The first of the client's settings, as it is written, that librdkafka has no use for; None: there is
-    none."""
+    """Return the first client setting, as written, that librdkafka does not support, or None."""
     client = _client(options)
     for name, (written, value) in client.items():
         if (
@@ -194,13 +193,13 @@ def _is_without_type(client: Mapping[str, tuple[str, str]], store: str) -> bool:
 
 
 def _is_login(jaas: str) -> bool:
-    """Whether it says a user and a password, and no more."""
+    """Return True if the setting contains a user and a password, and nothing else."""
     said = {key for key, _ in _LOGIN.findall(jaas)}
     return bool(_BY_PASSWORD.search(jaas)) and said == {"username", "password"}
 
 
 def lacking(name: str) -> str | None:
-    """What to do about a setting of Java's producer that librdkafka lacks; None: it has it."""
+    """Return the advice for a setting of Java's producer that librdkafka lacks, or None."""
     if name in _SAME or name in _RENAMED or name in _READ_HERE or name in OF_LIBRDKAFKA:
         return None
     instead = (
@@ -215,7 +214,11 @@ def lacking(name: str) -> str | None:
 
 
 def client_settings(options: Mapping[str, str], ours: tuple[str, ...]) -> dict[str, str]:
-    """What librdkafka is told: the settings of a sink by its names. ``ours``: names of other options."""
+    """Return the settings of a sink by librdkafka's names.
+
+    Args:
+        ours: Names of the other options, which are left out.
+    """
     settings: dict[str, str] = {}
     for name, (_, value) in _client(options).items():
         if name in ours or name in ("ssl.keystore.type", "ssl.truststore.type"):
@@ -232,12 +235,12 @@ def client_settings(options: Mapping[str, str], ours: tuple[str, ...]) -> dict[s
 
 
 def _client(options: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Of the client's settings by their plain names: as they are written, and the values."""
+    """Return each client setting as written and its value, by the setting's plain name."""
     return {plain_name(name): (name, value) for name, value in options.items()}
 
 
 def plain_name(name: str) -> str:
-    """What Kafka calls a setting of the client.
+    """Return Kafka's name of a client setting.
 
     >>> plain_name("kafka.Security.Protocol")
     'security.protocol'

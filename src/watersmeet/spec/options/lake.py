@@ -66,14 +66,14 @@ class IcebergOptions(SystemOptions):
 
 
 def delta_problems(sink: Sink) -> list[SpecError]:
-    """What is wrong with the options of a Delta sink."""
+    """Return problems of the options of a Delta sink."""
     what = f'delta sink "{sink.name}"'
     places = _place_problems(what, path_of(sink.options), sink.options)
     return [*DeltaOptions.problems(what, sink.options), *places]
 
 
 def iceberg_problems(sink: Sink) -> list[SpecError]:
-    """What is wrong with the options of an Iceberg sink."""
+    """Return problems of the options of an Iceberg sink."""
     what = f'iceberg sink "{sink.name}"'
     problems = [*IcebergOptions.problems(what, sink.options, others=_OF_CATALOGS)]
     problems += (
@@ -87,7 +87,7 @@ def iceberg_problems(sink: Sink) -> list[SpecError]:
 
 
 def catalog_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the catalog, by its own names."""
+    """Return the options of the catalog, by the catalog's names."""
     return {name.removeprefix(CATALOG): str(v) for name, v in options.items() if name.startswith(CATALOG)}
 
 

@@ -61,12 +61,12 @@ class SystemOptions(BaseModel):
     def problems(
         cls, what: str, options: Mapping[str, str], *, where: str = "", others: Iterable[str] = ()
     ) -> Iterator[SpecError]:
-        """Yield what is wrong with options.
+        """Yield problems of options.
 
         Args:
-            what: has them, in words.
-            where: follows the name of an unknown option.
-            others: names to suggest, beside those of the model.
+            what: The owner of the options, as messages name it.
+            where: Text that follows the name of an unknown option.
+            others: Names to suggest, in addition to those of the model.
         """
         given = {name.lower(): (name, value) for name, value in cls._own(options).items()}
         try:

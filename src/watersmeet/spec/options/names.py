@@ -36,21 +36,26 @@ CONSOLE = ("rows",)
 
 
 def source_option_problems(source: Source) -> list[SpecError]:
-    """A problem for every option of a Kafka, JDBC, generator or memory source that there is not, or that one
-    of Spark's needs."""
+    """Return problems of the options of a source: unknown options, and missing ones.
+
+    Check Kafka, JDBC, generator and memory sources, and the options that a Spark source needs.
+    """
     problems_of = _SOURCES.get(source.connector)
     return [] if problems_of is None else list(problems_of(source))
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
-    """The same of a sink that prints, writes to Kafka or PostgreSQL, calls a function, is written by Spark,
-    or keeps rows in memory."""
+    """Return problems of the options of a sink.
+
+    Check sinks that print, write to Kafka or PostgreSQL, call a function, use a Spark writer, or
+    retain rows in memory.
+    """
     problems_of = _SINKS.get(sink.connector)
     return [] if problems_of is None else list(problems_of(sink))
 
 
 def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()) -> list[SpecError]:
-    """A problem for every two sinks that write to one target, and for topics that are to be kept apart."""
+    """Return problems of sinks that share a target, and of topics that must stay separate."""
     right = [sink for sink in sinks if not sink_option_problems(sink)]
     return [*shared_targets(right), *mixed_topics(right, sources)]
 
@@ -80,7 +85,7 @@ def _plain_sink(names: Collection[str], sink: Sink) -> Iterator[SpecError]:
 
 
 def _jdbc_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
-    """Of options that say where the table is."""
+    """Yield problems of the options that locate the table."""
     given = {name.lower(): value for name, value in options.items()}
     url = given.get("url", "")
     example = "'url' = 'jdbc:postgresql://localhost:5432/shop'"

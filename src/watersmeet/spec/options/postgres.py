@@ -45,14 +45,14 @@ ELSEWHERE = {"host", "hostaddr", "port", "dbname", "service"}
 
 @dataclass(frozen=True)
 class TableName:
-    """Of a table; ``schema`` None: the first one of the server's search path."""
+    """Name of a table; ``schema`` None: the first schema of the server's search path."""
 
     schema: str | None
     table: str
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
-    """What is wrong with the options of a PostgreSQL sink. No message shows the password."""
+    """Yield problems of the options of a PostgreSQL sink; no message shows the password."""
     what, given = f'postgres sink "{sink.name}"', lowered(sink.options)
     yield from PostgresOptions.problems(what, sink.options)
     if given.get("url", "").strip():
@@ -67,7 +67,7 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 
 
 def url_of(options: Mapping[str, str]) -> Secret:
-    """What the client is given: the URL with user, password and what is told it by default."""
+    """Return the client's URL with user, password and default parameters."""
     given = {name.lower(): str(value) for name, value in options.items()}
     url = given["url"].strip()
     said = {name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
@@ -78,8 +78,11 @@ def url_of(options: Mapping[str, str]) -> Secret:
 
 
 class Database(NamedTuple):
-    """One that a URL names, as it is written. ``port``, ``user`` None: the environment says it; of several
-    servers ``host`` has all that is said, ports too. ``options``: what sessions are told, such as a role."""
+    """Database that a URL names, as written.
+
+    ``port``, ``user`` None: the environment defines it. If the URL has several servers, ``host``
+    contains all of them with their ports. ``options``: session options, such as a role.
+    """
 
     host: str
     port: int | None
@@ -89,7 +92,10 @@ class Database(NamedTuple):
 
 
 def database_of(url: str) -> Database | None:
-    """None: the URL leaves to the environment which one it is, or says it in another way."""
+    """Return the database that a URL names.
+
+    Return None if the environment defines it, or if the URL names it in another way.
+    """
     parts = urlsplit(str.__str__(url).strip())
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
     hosts = hosts_of(url)
@@ -101,10 +107,10 @@ def database_of(url: str) -> Database | None:
 
 
 def hosts_of(url: str) -> list[tuple[str, int | None]]:
-    """The servers that a URL names, with their ports; None: none is said.
+    """Return the servers of a URL with their ports; a port is None if the URL has none.
 
     Raises:
-        ValueError: they are not written as hosts are.
+        ValueError: The servers are not written as hosts.
 
     >>> hosts_of("postgresql://me@one:5433,two/shop")
     [('one', 5433), ('two', None)]
@@ -120,18 +126,19 @@ def hosts_of(url: str) -> list[tuple[str, int | None]]:
 
 
 def place_of(options: Mapping[str, str]) -> str:
-    """Server, database and table, for messages."""
+    """Return server, database and table, for messages, without secrets."""
     given = {name.lower(): str(value) for name, value in options.items()}
     return f"{without_secrets(given['url'].strip())}, table {given['table'].strip()}"
 
 
 def read_table_name(written: str) -> TableName:
-    """Return the table that is named ``schema.name``.
+    """Parse a table name ``schema.name``.
 
-    Parts with dots are in double quotes, parts with capitals may be: nothing here is folded.
+    Parts with dots need double quotes; parts with capitals may have them, because the function does
+    not fold case.
 
     Raises:
-        ValueError: what is wrong with it, in words.
+        ValueError: The name is invalid; the text is the reason.
 
     >>> read_table_name('shop."Order.s"')
     TableName(schema='shop', table='Order.s')
@@ -151,7 +158,7 @@ def read_table_name(written: str) -> TableName:
 
 
 def name_problem(name: str) -> str | None:
-    """Why PostgreSQL has nothing of this name; None: it may."""
+    """Return the reason why PostgreSQL does not allow this name, or None."""
     if not name:
         return "a name has at least one character"
     if "\0" in name:
@@ -183,7 +190,7 @@ class PostgresOptions(SystemOptions):
 
 
 def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:
-    """What is wrong with ``url``, and with ``user`` and ``password`` beside it. No message shows them."""
+    """Yield problems of ``url``, ``user`` and ``password``; no message shows their values."""
     hint = (
         "use 'url' = 'postgresql://user@host:5432/database'; in a password write / @ : ? # % as %2F %40"
         " %3A %3F %23 %25"

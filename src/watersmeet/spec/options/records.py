@@ -47,10 +47,10 @@ Problem = Callable[[str, str | None], WatersmeetError]
 
 
 def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
-    """The options with what is in the files that they name.
+    """Return the options with the content of the files that they name.
 
     Args:
-        error: makes a problem of a message and a hint.
+        error: Builds a problem from a message and a hint.
     """
     given = dict(options)
     for name, value in options.items():
@@ -68,13 +68,13 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
 
 
 def value_columns(source: Source) -> list[Column]:
-    """The columns that records' values fill, and not what is beside them."""
+    """Return the columns that the records' values fill, without those that metadata fills."""
     beside = {name.partition(".")[2] for name in source.options if name.startswith("metadata.")}
     return [column for column in source.columns if column.name not in beside]
 
 
 def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecError]:
-    """What is wrong with the options beside such a format, and with columns that records cannot fill."""
+    """Yield problems of the options of such a format, and of columns that records cannot fill."""
     for name in source.options:
         prefix = name.partition(".")[0]
         if name in _OF_REGISTRY:
@@ -151,7 +151,12 @@ def _needed(format_: str) -> tuple[str, ...]:
 
 
 def reading_of(source: Source, format_: str) -> Reading:
-    """How records of the schema that is said are read. Raises: BadSchema, BadDescriptor, Misfit."""
+    """Return how to read records of the schema that the options declare.
+
+    Raises:
+        BadSchema, BadDescriptor: The schema is invalid.
+        Misfit: The columns do not fit the schema.
+    """
     if format_ == PROTOBUF:
         schema = proto_schema(source.options[DESCRIPTOR])
         return fit_protobuf(schema, message_of(source), value_columns(source))
@@ -160,12 +165,16 @@ def reading_of(source: Source, format_: str) -> Reading:
 
 
 def message_of(source: Source) -> str:
-    """The full name of the message that records are."""
+    """Return the full name of the records' message type."""
     return source.options.get(MESSAGE, "").strip().removeprefix(".")
 
 
 def proto_schema(inlined_text: str) -> ProtoSchema:
-    """Of the option's value. Raises: BadDescriptor."""
+    """Parse the schema in the option's value.
+
+    Raises:
+        BadDescriptor: The value is not a valid descriptor.
+    """
     if not inlined_text.startswith(_IN_BASE64):
         raise BadDescriptor("the file was not read")
     try:

@@ -60,8 +60,9 @@ LEGACY = "spark.sql.legacy."
 
 
 def says_how(names: Iterable[str], *beginnings: str) -> bool:
-    """Whether settings of these names tell Spark to read or write in another way than tasks do. Their names
-    begin so; those that have one value here do not count.
+    """Return True if a setting makes Spark read or write differently than tasks do.
+
+    Such names begin with one of ``beginnings``; settings that have a fixed value here do not count.
 
     >>> says_how(["spark.sql.parquet.filterPushdown", "spark.app.name"], "spark.sql.parquet.")
     True
@@ -70,7 +71,10 @@ def says_how(names: Iterable[str], *beginnings: str) -> bool:
 
 
 def problem_of(name: str, value: str) -> tuple[str, str] | None:
-    """(what is wrong, what to do) if a user may not give a setting of Spark this value."""
+    """Return the problem and the hint if users may not give a Spark setting this value.
+
+    Return None if the value is allowed.
+    """
     name = name.strip()
     if name.lower() == TIME_ZONE.lower():
         return (
@@ -99,7 +103,7 @@ _MODES = ("mode", "savemode")
 
 
 def source_problems(source: Source) -> Iterator[SpecError]:
-    """What is wrong with the options of a source, as far as a text tells."""
+    """Yield problems of the options of a source that the text alone shows."""
     what = f'"{source.name}"'
     written = format_of(source.options)
     if not written:
@@ -118,7 +122,7 @@ def source_problems(source: Source) -> Iterator[SpecError]:
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
-    """What is wrong with the options of a sink, as far as a text tells."""
+    """Yield problems of the options of a sink that the text alone shows."""
     what = f'sink "{sink.name}"'
     written = format_of(sink.options)
     if not written and not table_of(sink.options):
@@ -149,16 +153,16 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 
 
 def format_of(options: Mapping[str, str]) -> str:
-    """The data source's name; empty where it is not said."""
+    """Return the name of the data source; empty if it is not set."""
     return lowered(options).get(FORMAT, "").strip()
 
 
 def table_of(options: Mapping[str, str]) -> str:
-    """The table of one of Spark's catalogs; empty where a format says what ``table`` means."""
+    """Return the table of a Spark catalog; empty if a format defines the meaning of ``table``."""
     return "" if format_of(options) else lowered(options).get(TABLE, "").strip()
 
 
 def own_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What the data source is told."""
+    """Return the options that the data source gets."""
     ours = (FORMAT,) if format_of(options) else (TABLE,)
     return {name: str(value) for name, value in options.items() if name.lower() not in ours}

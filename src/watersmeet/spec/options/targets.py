@@ -26,8 +26,11 @@ def path_parts(path: str) -> tuple[str, ...]:
 
 
 def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
-    """A problem for every sink, whose options are right, that writes to a target of one before it: directory,
-    table, or topic in which records go by a key. The one would take rows of the other away."""
+    """Yield a problem for each sink that writes to the target of an earlier sink.
+
+    A target is a directory, a table, or a topic whose records have keys. One sink would delete or
+    replace rows of the other. The options of the sinks must be valid.
+    """
     named: dict[tuple[str, ...], str] = {}
     files: dict[str, Sink] = {}
     for sink in sinks:
@@ -52,7 +55,10 @@ def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
 
 
 def _is_shared(one: Sink, other: Sink) -> bool:
-    """Return True if two file sinks write to one directory, or one beneath the other where readers look."""
+    """Return True if two file sinks write to one directory, or one inside the other.
+
+    A directory whose path has a part with a leading . or _ does not count, because readers skip it.
+    """
     parts, others = (path_parts(path_of(sink.options)) for sink in (one, other))
     if not parts or not others or any(a != b for a, b in zip(parts, others, strict=False)):
         return False
@@ -61,7 +67,7 @@ def _is_shared(one: Sink, other: Sink) -> bool:
 
 
 def _targets(sink: Sink) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What tells a target from others, and how it is called."""
+    """Yield the identity of each target of a sink, and its name in messages."""
     if sink.connector == "postgres":
         given = {name.lower(): str(value) for name, value in sink.options.items()}
         parts, named = urlsplit(given["url"].strip()), postgres.PostgresOptions.of(sink.options).table
@@ -89,7 +95,7 @@ def _plain_path(path: str) -> str:
 
 
 def _catalog(sink: Sink) -> tuple[str, ...]:
-    """Where the catalog is; a warehouse tells those of one REST server apart."""
+    """Return the identity of the catalog; the warehouse distinguishes those of one REST server."""
     options = catalog_options(sink.options)
     uri = options.get("uri", "").strip().rstrip("/")
     warehouse = options.get("warehouse", "").strip().rstrip("/")
@@ -97,8 +103,14 @@ def _catalog(sink: Sink) -> tuple[str, ...]:
 
 
 def mixed_topics(sinks: Sequence[Sink], sources: Iterable[Source]) -> Iterator[SpecError]:
-    """A problem for each control topic that is written to or read from otherwise, and for every two sinks of
-    one transactional id, as far as servers are named alike. ``sinks``: whose options are right."""
+    """Yield problems of control topics with other uses, and of shared transactional ids.
+
+    Report each sink or source that uses a control topic as a normal topic, and each pair of sinks
+    with one transactional id, if both spell the servers alike.
+
+    Args:
+        sinks: Sinks whose options are valid.
+    """
     sinks = [sink for sink in sinks if sink.traits.log]
     marking = [sink for sink in sinks if is_exactly_once(sink.options)]
     endpoints: list[Sink | Source] = [*sinks, *(source for source in sources if source.traits.log)]

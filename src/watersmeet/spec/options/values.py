@@ -16,7 +16,8 @@ from watersmeet.spec.time_zones import zone_named
 
 
 def lowered(options: Mapping[str, str]) -> dict[str, str]:
-    """
+    """Return the options with their names in lower case.
+
     >>> lowered({"multiLine": "True"})
     {'multiline': 'True'}
     """
@@ -24,7 +25,10 @@ def lowered(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_true(options: Mapping[str, str], name: str) -> bool:
-    """Whether a switch is on. ``options``: with names in lower case.
+    """Return True if a switch is on.
+
+    Args:
+        options: Options with names in lower case.
 
     >>> is_true({"multiline": " True"}, "multiline")
     True
@@ -39,7 +43,7 @@ def is_true(options: Mapping[str, str], name: str) -> bool:
 
 
 class Use(Enum):
-    """What is done by an option: files are read or written, or records of a log are parsed."""
+    """Use of an option: to read files, to write files, or to parse records of a log."""
 
     READ = "read"
     WRITE = "write"
@@ -94,27 +98,31 @@ def wrong_value(what: str, name: str, value: str, hint: str) -> SpecError:
 
 
 def separator_of(written: str) -> str:
-    """What an option ``sep`` stands for: of ``\\\\t`` a tab."""
+    """Return the characters that an option ``sep`` denotes: ``\\t`` denotes a tab."""
     return re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), written, flags=re.DOTALL)
 
 
 def separator_said(options: Mapping[str, str]) -> str:
-    """What separates values of CSV, as it is written. ``options``: with names in lower case."""
+    """Return the separator of CSV values as written.
+
+    Args:
+        options: Options with names in lower case.
+    """
     return options.get("sep", options.get("delimiter", ","))
 
 
 def separator_in(options: Mapping[str, str]) -> str:
-    """What `separator_said` stands for."""
+    """Return the characters that `separator_said` denotes."""
     return separator_of(separator_said(options))
 
 
 def value_problems(
     options: Mapping[str, str], wanted: str, use: Use, *, prefix: str = ""
 ) -> list[tuple[str, str]]:
-    """What is wrong: an option as it is written, and what to write.
+    """Return the problems of option values: the option as written, and what to write instead.
 
     Args:
-        options: those of the format ``wanted``; names as written, behind ``prefix``.
+        options: Options of the format ``wanted``; names as written, after ``prefix``.
     """
     named = {name.lower().removeprefix(prefix): name for name in options}
     problems = []
@@ -132,7 +140,10 @@ def value_problems(
 
 
 def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
-    """What to write instead of a value that the option cannot have; None: it can. ``name``: in small letters.
+    """Return what to write instead of a value that the option cannot have; None: it is valid.
+
+    Args:
+        name: The option's name in lower case.
 
     >>> value_problem("quote", "ab", "csv", Use.READ)
     "use one character, or '' for none"
@@ -265,8 +276,11 @@ _RULES: Mapping[str, Rule] = {
 
 
 def _undelimited(wanted: str, values: Mapping[str, str], named: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Records of some encodings are cut only by what is said to end them: Spark looks for the byte of a line
-    feed, which in UTF-16 is half of one, or of another character. Of JSON it asks that for all but UTF-8."""
+    """Return problems of encodings whose records need an explicit record separator.
+
+    Spark splits records at the byte of a line feed, which in UTF-16 is half of a line feed or of
+    another character. For JSON, Spark requires the separator with every encoding except UTF-8.
+    """
     name = "encoding" if "encoding" in named else "charset"
     encoding = values.get(name, "UTF-8").upper()
     if encoding not in WIDE and (wanted == "csv" or encoding == "UTF-8"):

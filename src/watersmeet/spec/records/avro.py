@@ -71,7 +71,7 @@ class AvroType:
     parts: tuple[AvroType, ...] = ()
 
     def __str__(self) -> str:
-        """As people name it."""
+        """Format the type for a message."""
         if self.kind == "union":
             return f"[{', '.join(map(str, self.parts))}]"
         if self.logical == "decimal":
@@ -89,13 +89,14 @@ class _Names:
 
 
 def parse_avro(text: str, others: Mapping[str, AvroType] | None = None) -> AvroType:
-    """A schema of its JSON text.
+    """Parse a schema from its JSON text.
 
     Args:
-        others: types that other schemas declare, by their full names; those of this one are added.
+        others: Types that other schemas declare, by their full names; the function adds those of this
+            one.
 
     Raises:
-        BadSchema: it is none.
+        BadSchema: The text is not a schema.
     """
     try:
         tree = json.loads(text)
@@ -198,7 +199,7 @@ def _field(tree: Any, record: str, space: str, names: _Names) -> AvroField:
 
 
 def _with_logical(plain: AvroType, tree: dict[str, Any]) -> AvroType:
-    """One that is not valid does not count, as the specification has it."""
+    """Add the logical type to a type; ignore an invalid one, as the specification requires."""
     logical = tree.get("logicalType")
     if plain.kind not in _BASES.get(str(logical), ()):
         return plain
@@ -256,14 +257,14 @@ class Misfit(ValueError):
 
 
 def fit_avro(written: AvroType, columns: Sequence[Column], reader: AvroType | None = None) -> Reading:
-    """How records are read into ``columns``.
+    """Return how to read records into ``columns``.
 
     Args:
-        written: the schema that the records were written by.
-        reader: the schema that has the defaults of fields; None: there are none.
+        written: The schema with which the records were written.
+        reader: The schema with the defaults of fields; None: fields have no defaults.
 
     Raises:
-        Misfit: they cannot be.
+        Misfit: The records cannot be read into the columns.
     """
     if written.kind != "record":
         raise Misfit([f"the schema is {written}, not a record"])
@@ -302,7 +303,10 @@ def _read(
 
 
 def _same(reader: AvroType | None, written: AvroType) -> AvroType | None:
-    """What of the reader's schema a value of ``written`` is read by, as far as it tells defaults."""
+    """Return the part of the reader's schema that reads a value of ``written``.
+
+    The caller uses it only for defaults.
+    """
     if reader is None or reader.kind != "union":
         return reader if reader is not None and reader.kind == written.kind else None
     kinds = [item for item in reader.parts if item.kind == written.kind]
@@ -310,7 +314,7 @@ def _same(reader: AvroType | None, written: AvroType) -> AvroType | None:
 
 
 def _leaf(written: AvroType, to: SqlType | None) -> Reading | None:
-    """None: the type does not hold such values."""
+    """Return how to read a value, or None if ``to`` does not hold such values."""
     kind, size = written.kind, written.size
     if to is None:
         return Reading(kind, size=size, words=written.symbols)
@@ -384,7 +388,10 @@ def _record(
 
 
 def named_among(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> str | None:
-    """The name as it is written there; letters' cases do not count where only one differs by them."""
+    """Return the name as spelled in ``names``, or None.
+
+    Ignore case if only one name differs by case alone.
+    """
     if name in names:
         return name
     alike = [item for item in names if item.lower() == name.lower()]
@@ -392,7 +399,11 @@ def named_among(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> st
 
 
 def default_of(declared: AvroType, value: Any, to: SqlType) -> Any:
-    """A default of a schema as Arrow takes values of ``to``. Raises: ValueError: it is none."""
+    """Convert a default of a schema to the value that Arrow accepts for ``to``.
+
+    Raises:
+        ValueError: The value is not a valid default.
+    """
     if declared.kind == "union":  # of the first branch that has such values
         for branch in declared.parts:
             with suppress(ValueError):
@@ -453,7 +464,11 @@ def _decimal_default(raw: bytes, reading: Reading) -> Decimal:
 
 
 def _whole_default(logical: str, value: int, to: SqlType) -> int:
-    """Of a DATE days, of a TIMESTAMP µs; else the number itself."""
+    """Convert a default to days for a DATE or to µs for a TIMESTAMP; return others unchanged.
+
+    Raises:
+        ValueError: The time is out of range.
+    """
     if not to.is_time:
         return value
     if logical.endswith("millis"):

@@ -85,7 +85,7 @@ Parts = dict[int, list[int | bytes]]
 
 
 def well_known() -> ProtoSchema:
-    """The messages that have a meaning of their own."""
+    """Return the schema of the messages with a predefined meaning."""
     schema = ProtoSchema()
     for name, kind in WRAPPERS.items():
         schema.messages[name] = ProtoMessage(name, (ProtoField("value", 1, kind),))
@@ -96,12 +96,20 @@ def well_known() -> ProtoSchema:
 
 
 def parse_descriptors(data: bytes) -> ProtoSchema:
-    """All that is declared in a FileDescriptorSet. Raises: BadDescriptor."""
+    """Parse all declarations of a FileDescriptorSet.
+
+    Raises:
+        BadDescriptor: The data is invalid.
+    """
     return parse_files(_several(_fields(data), 1))
 
 
 def parse_files(files: Iterable[bytes]) -> ProtoSchema:
-    """All that is declared in these FileDescriptorProtos. Raises: BadDescriptor."""
+    """Parse all declarations of these FileDescriptorProtos.
+
+    Raises:
+        BadDescriptor: A file is invalid, or there are no files.
+    """
     schema = well_known()
     count = 0
     for file in files:
@@ -169,7 +177,7 @@ def _enum(data: bytes, space: str, schema: ProtoSchema) -> None:
 
 
 def _fields(data: bytes) -> Parts:
-    """A message's values by their numbers, in order."""
+    """Return a message's values by their field numbers, in order."""
     parts: Parts = {}
     for number, value in _values(data):
         parts.setdefault(number, []).append(value)
@@ -248,7 +256,11 @@ _DIGITS = {
 
 
 def fit_protobuf(schema: ProtoSchema, message: str, columns: Sequence[Column]) -> Reading:
-    """How records of ``message`` are read into ``columns``. Raises: Misfit."""
+    """Return how to read records of ``message`` into ``columns``.
+
+    Raises:
+        Misfit: The records cannot be read into the columns.
+    """
     if message not in schema.messages:
         names = ", ".join(sorted(n for n in schema.messages if not n.startswith("google.protobuf.")))
         raise Misfit([f'there is no message "{message}"; there are {names or "none"}'])
@@ -310,7 +322,11 @@ def _fit_field(
 
 
 def _described(item: ProtoField, reading: Reading, to: SqlType | None = None, logical: str = "") -> Reading:
-    """With what the field is of its message. ``to``: of the whole, where values are repeated."""
+    """Add the properties of the field in its message to a reading.
+
+    Args:
+        to: The type of the whole field, if its values are repeated.
+    """
     return replace(
         reading,
         logical=logical or reading.logical,
@@ -325,7 +341,7 @@ def _described(item: ProtoField, reading: Reading, to: SqlType | None = None, lo
 def _value(
     schema: ProtoSchema, item: ProtoField, to: SqlType, path: str, problems: list[str]
 ) -> Reading | None:
-    """None: the type does not hold such values."""
+    """Return how to read a value, or None if ``to`` does not hold such values."""
     if item.kind == "message":
         message = schema.messages.get(item.refers)
         if message is None:

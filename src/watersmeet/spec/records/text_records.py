@@ -133,7 +133,7 @@ FORMATS = ("json", "csv", UPSERT)
 
 
 class TimeUnit(Enum):
-    """Of what a number in the place of a timestamp is a count."""
+    """Unit of a number that represents a timestamp."""
 
     SECONDS = "s"
     MILLIS = "ms"

@@ -38,11 +38,13 @@ class HeavyKey(FrozenRecord):
 
 
 def heavy_keys_in(slots: Slots, batch: pa.RecordBatch, key: Sequence[str]) -> tuple[HeavyKey, ...]:
-    """The heaviest keys of sorted rows, the heaviest first. Cost: some binary searches, however many rows.
+    """Find the heaviest keys of sorted rows, heaviest first.
+
+    Cost: a few binary searches, regardless of the number of rows.
 
     Args:
-        slots: of the rows, ascending.
-        key: the columns of ``batch`` whose hashes these are.
+        slots: the rows' slots, ascending.
+        key: the columns of ``batch`` whose hashes the slots contain.
     """
     least = max(MIN_ROWS, -(-len(slots) // round(1 / SHARE)))
     if not key or len(slots) < least:
@@ -70,14 +72,17 @@ def heavy_keys_in(slots: Slots, batch: pa.RecordBatch, key: Sequence[str]) -> tu
 
 
 def format_key(batch: pa.RecordBatch, key: Sequence[str], row: int) -> str:
-    """The key of a row as a JSON object of its columns, as stored. No value makes it fail."""
+    """Format a row's key as a JSON object of its stored columns. No value makes it fail."""
     most = max(MIN_TEXT, TEXT // max(1, len(key)))
     told = {name: _plain(batch.column(name).slice(row, 1), most) for name in key}
     return json.dumps(told, ensure_ascii=False)
 
 
 def _plain(value: pa.Array, most: int) -> bool | int | str | None:
-    """One value, for people; of more than ``most`` characters the first. Of what has no text, its type."""
+    """Convert one value to a readable form, cut to ``most`` characters.
+
+    A value without text becomes the name of its type.
+    """
     if value.null_count:
         return None
     try:
@@ -90,7 +95,7 @@ def _plain(value: pa.Array, most: int) -> bool | int | str | None:
 
 
 def _read(value: pa.Array, most: int) -> bool | int | str | None:
-    """The value, or the beginning of its text. No more of it is copied than is told."""
+    """Read a value, or the beginning of its text; copy no more than the result needs."""
     kind = value.type
     if pa.types.is_nested(kind):
         return str(kind)
@@ -108,7 +113,7 @@ def _read(value: pa.Array, most: int) -> bool | int | str | None:
 
 
 def shown_time(value: pa.Array) -> str | None:
-    """One time, date or duration: on the clock of UTC; a number, where Arrow has no text for it."""
+    """Format one time, date or duration in UTC, or as a number if Arrow has no text for it."""
     kind = value.type
     plain = value.view(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else value
     try:

@@ -35,7 +35,7 @@ class StoredColumn:
 
 
 def null_column(name: str) -> str:
-    """The stored column that is TRUE where the event time ``name`` is NULL."""
+    """Return the name of the stored column that is TRUE where event time ``name`` is NULL."""
     return ours(f"null:{name}")
 
 
@@ -43,14 +43,17 @@ def null_column(name: str) -> str:
 def with_origins(
     names: tuple[str, ...], types: tuple[pa.DataType, ...], columns: tuple[StoredColumn, ...]
 ) -> pa.Schema:
-    """The schema of columns of these names and types, with the origins of those that have one."""
+    """Build the schema of columns with these names and types and with their origins.
+
+    A column without an origin gets none.
+    """
     origins = {column.name: {_ORIGIN: column.origin.encode()} for column in columns}
     fields = zip(names, types, strict=True)
     return pa.schema([pa.field(name, kind, metadata=origins.get(name)) for name, kind in fields])
 
 
 def origins_in(schema: pa.Schema) -> dict[str, list[str]]:
-    """Per origin the columns of a run that are of it."""
+    """Map each origin to the columns of a run that have it."""
     names_by_origin: dict[str, list[str]] = {}
     for field in schema:
         if field.metadata is not None and _ORIGIN in field.metadata:
@@ -59,7 +62,7 @@ def origins_in(schema: pa.Schema) -> dict[str, list[str]]:
 
 
 def missing_columns(schema: pa.Schema, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
-    """Those of the columns that a run has not."""
+    """Return the columns that a run lacks."""
     held = origins_in(schema)
     return [column for column in columns if column.origin not in held]
 
@@ -67,8 +70,14 @@ def missing_columns(schema: pa.Schema, columns: Sequence[StoredColumn]) -> list[
 def choose_columns(
     schema: pa.Schema, columns: Sequence[StoredColumn], internal: Collection[str]
 ) -> list[tuple[str, str]]:
-    """(name, the run's name for it) of these columns, all of them there, then of those of the run that are
-    neither ``internal`` nor of any origin. Raises: KeyError when one of them is not there."""
+    """Pair the names of ``columns`` with a run's names for them.
+
+    The pairs continue with the run's columns that are neither ``internal`` nor have an origin, under
+    their own names.
+
+    Raises:
+        KeyError: the run lacks one of the columns.
+    """
     held = origins_in(schema)
     pairs = []
     for column in columns:
@@ -85,13 +94,16 @@ _PREFIXES, _PLACES = "prefixes:", "places:"
 
 @cache
 def order_of_times(column: str) -> str:
-    """The places of rows in the order of an event time."""
+    """Return the name of the column with the positions of rows in event-time order."""
     return ours(f"order:{column}")
 
 
 @cache
 def least_times(column: str) -> str:
-    """The least of an event time from a place on, in the order of another."""
+    """Return the name of the column with suffix minima of an event time.
+
+    Each value is the least of that event time from a place on, in the order of another one.
+    """
     return ours(f"least:{column}")
 
 
@@ -115,7 +127,7 @@ class RunKey:
 
 
 def is_of_key(column: str) -> bool:
-    """It is one of these two, of whatever key."""
+    """Return True if the column is the prefixes or places column of any `RunKey`."""
     return column.startswith((ours(_PREFIXES), ours(_PLACES)))
 
 
@@ -145,16 +157,21 @@ ARRIVAL = ours("arrival")
 
 @dataclass(frozen=True)
 class RunLayout:
-    """How runs of an arrangement are laid out.
+    """The layout of an arrangement's runs.
 
-    ``indexes``: what the rows of a hash can be sorted by, the one to begin with first (none: hashes only).
-    ``event_times``: all event-time columns; ``releasing``: those of them by which rows are released;
-    ``watched``: others in whose order rows are looked at. ``by_value``: there is no key, and slots are the
-    ordinals of the index themselves. ``ties``: rows have `kernel.asof.CAME`, and with equal hashes they are
-    in exact order of time, those with equal times in the order in which they came, or against it.
-    ``columns``: those that are kept, in order; none: all that a run has. ``found_by``: further keys by which
-    rows are found without being sorted by them; runs may have more. ``counts_keys``: it is counted how many
-    keys there are. ``key``: the columns whose hashes sort the rows, where there is one.
+    Args:
+        indexes: the values that can sort the rows of a hash, the first one by default (empty: hashes
+            only).
+        event_times: all event-time columns.
+        releasing: the event-time columns that release rows.
+        watched: other columns in whose order code reads rows.
+        by_value: there is no key, and slots are the ordinals of the index itself.
+        ties: rows have `kernel.asof.CAME`; rows with equal hashes are in exact time order, and equal
+            times are in arrival order, or in reverse.
+        columns: the retained columns, in order; empty: all columns of a run.
+        found_by: further keys that look-ups use without sorting rows by them; runs may have more.
+        counts_keys: runs record the number of keys.
+        key: the columns whose hashes sort the rows, if there is a key.
     """
 
     indexes: tuple[Measured, ...]
@@ -175,7 +192,7 @@ class RunLayout:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """All that spans are told of: event times and indexes."""
+        """All values whose spans a run records: event times and indexes."""
         return (*dict.fromkeys([*map(Measured, self.event_times), *self.indexes]),)
 
     @cached_property
@@ -193,7 +210,7 @@ class RunLayout:
         return tuple(column for column in self.event_times if column not in self.ordering)
 
     def index(self, name: str | None) -> Measured | None:
-        """The index of that name; the first one for None, or for a name of an earlier version's."""
+        """Return the index with this name; the first one for None or for an earlier version's name."""
         measured = next((index for index in self.indexes if index.name == name), None)
         return measured or next(iter(self.indexes), None)
 
@@ -202,15 +219,26 @@ class RunLayout:
 
 
 class Run(FrozenRecord):
-    """What a manifest says of a run. ``index``: the name of what its rows are sorted by (within a hash);
-    ``spans``: least and greatest of each event time and of each index that it could have; ``base``,
-    ``shift``: of its slots; ``low``, ``high``: least and greatest slot; ``tick``: when its rows (the newest
-    of them) arrived; ``level``: how often its rows were merged; ``group``: runs of one merge share it.
-    ``origin``: of rows that ASOF joins look for, as ingest wrote them: (branch, source partition, ingest
-    task). ``stands_for``: how many rows of its side, where the run's are partial aggregates, or deletes that
-    are remembered: none. ``keys``: how many different keys its rows have, and of each further key by which
-    they are found, where that is counted (by 32 bits of hashes). ``heavy``: see
-    `state.runs.heavy_hitters`."""
+    """A manifest's record of a run.
+
+    Args:
+        index: the name of the value that sorts its rows (within a hash).
+        spans: least and greatest of each event time and of each index that it could have.
+        base: the base of its slots.
+        shift: the shift of its slots.
+        low: the least slot.
+        high: the greatest slot.
+        tick: the tick in which its rows (the newest of them) arrived.
+        level: the number of merges of its rows.
+        group: an id that the runs of one merge share.
+        origin: for rows that ASOF joins look up, as ingest wrote them: (branch, source partition,
+            ingest task).
+        stands_for: the number of rows of its side that the run represents, if it stores partial
+            aggregates; 0 if it stores remembered deletes.
+        keys: the number of distinct keys of its rows, and that of each further look-up key, if counted
+            (by 32 bits of hashes).
+        heavy: see `state.runs.heavy_hitters`.
+    """
 
     name: str
     rows: int
@@ -233,5 +261,8 @@ class Run(FrozenRecord):
 
 
 def whole_run_released(run: Run, releasing: Sequence[str], limits: Mapping[str, Watermark]) -> bool:
-    """Whether every row of the run is below the limit of one column: the run can be dropped unread."""
+    """Return True if every row of the run is below the limit of one column.
+
+    Such a run can be dropped without reading it.
+    """
     return any(run.spans[column][1] < limits.get(column, NEVER) for column in releasing)

@@ -50,14 +50,22 @@ def write_places(
 
 
 def verify_lineage_file(store: Store, merged: MergedFrom) -> pa.Buffer:
-    """The bytes of the file. Raises: StateError, when it is missing or damaged."""
+    """Read the lineage file and verify its checksum.
+
+    Raises:
+        StateError: the file is missing or damaged.
+    """
     data = store.read(merged.file)
     check_content(store, merged.file, data, merged.checksum, f'file "{merged.file}"')
     return data
 
 
 def read_places(store: Store, merged: MergedFrom, start: int, stop: int) -> tuple[Numbers, Numbers]:
-    """(numbers of runs, row numbers) of the rows [start, stop). Raises: StateError, when it is damaged."""
+    """Return (numbers of runs, row numbers) of the rows [start, stop).
+
+    Raises:
+        StateError: the file is damaged.
+    """
     data = verify_lineage_file(store, merged)
     batch = one_batch(list(batches_in(pa.ipc.open_file(pa.BufferReader(data)))))
     numbers, rows = (

@@ -57,12 +57,20 @@ def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
 
 
 def schema_of(store: Store, run: Run) -> pa.Schema:
-    """The columns of a run's file. Raises: StateError when it is missing or not what the manifest says."""
+    """Return the columns of a run's file.
+
+    Raises:
+        StateError: the file is missing or is not what the manifest describes.
+    """
     return _open_reader(run, store.read(run.name)).schema
 
 
 def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
-    """All that a run's file holds. Raises: StateError when it is missing or not what was written."""
+    """Yield all batches of a run's file.
+
+    Raises:
+        StateError: the file is missing or differs from what was written.
+    """
     verify_run(store, run)
     yield from batches_in(_open_reader(run, store.read(run.name)))
 
@@ -110,12 +118,12 @@ class OpenRun:
 
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
-        """One run of the store; nothing is read yet where that costs no more later."""
+        """Open one run of the store; defer reading where that costs nothing more later."""
         return next(cls.open_all(store, [run], layout))
 
     @classmethod
     def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
-        """The same of several, in order; what has to be fetched is fetched at once, and together."""
+        """Open several runs in order; fetch what must be fetched at once and together."""
         if isinstance(store, MemoryStore | LocalStore):
             yield from (cls._held(store, run, layout) for run in runs)
         elif store.is_remote:
@@ -151,7 +159,7 @@ class OpenRun:
 
     @classmethod
     def _held(cls, store: MemoryStore | LocalStore, run: Run, layout: RunLayout) -> OpenRun:
-        """As it was opened before, where nothing of it has changed."""
+        """Return the run as opened earlier if nothing about it has changed, else open it."""
         held: OpenRun | None = store.opened.get(run.name)
         if held is not None and not held._is_current(store):
             held = None
@@ -169,7 +177,7 @@ class OpenRun:
         return "_batch" in self.__dict__
 
     def _is_current(self, store: Store) -> bool:
-        """Whether what was read, if anything, is what is stored."""
+        """Return True if the data read so far, if any, equals the stored data."""
         return not self._is_read or is_verified(store, self.run.name, self.run.nbytes, self.run.checksum)
 
     @cached_property
@@ -185,7 +193,7 @@ class OpenRun:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        """Of the file: with what its columns are made of."""
+        """The schema of the file, with the origins of its columns."""
         return self._batch.schema
 
     @cached_property
@@ -203,7 +211,10 @@ class OpenRun:
         )
 
     def found_by(self, key: int) -> SortedRows:
-        """All rows, to be looked up by the hashes of a further key of the layout, by its number."""
+        """Return all rows, arranged for look-ups by the hashes of a further key of the layout.
+
+        ``key`` is that key's number.
+        """
         names = self.layout.found_by[key]
         try:
             prefixes, places = self._numpy(names.prefixes), self._numpy(names.places)
@@ -242,7 +253,7 @@ class OpenRun:
         return array
 
     def below(self, column: str, limit: Watermark) -> int:
-        """How many rows have a time < ``limit``. Cost: O(log rows)."""
+        """Count the rows with a time < ``limit``. Cost: O(log rows)."""
         least, greatest = self.run.spans[column]
         if limit <= least:
             return 0
@@ -252,16 +263,19 @@ class OpenRun:
         return bisect_left(range(self.run.rows), int(limit), key=lambda i: int(times[order[i]]))
 
     def between(self, column: str, low: Watermark, high: Watermark) -> Rows:
-        """Rows with a time in [low, high), in order of it, by a column that orders them. Cost: those rows."""
+        """Return the rows with a time in [low, high), in order of ``column``, an ordering column.
+
+        Cost: those rows.
+        """
         first, end = self.below(column, low), self.below(column, high)
         return self.in_order(column, first, max(first, end))
 
     def in_order(self, column: str, first: int, end: int) -> Rows:
-        """Rows at the places [first, end) in the order of a column that orders them."""
+        """Return the rows at places [first, end) in the order of an ordering column."""
         return self._numpy(order_of_times(column))[first:end].astype(np.int64)
 
     def newly_released(self, old: Mapping[str, Watermark], new: Mapping[str, Watermark]) -> Rows:
-        """Rows released by ``new`` limits that ``old`` ones had not released: int64[m], each once."""
+        """Return rows that ``new`` limits release and ``old`` ones did not: int64[m], each once."""
         parts, spans = [], self.run.spans
         for number, column in enumerate(self.layout.releasing):
             if new.get(column, NEVER) <= spans[column][0]:
@@ -279,10 +293,11 @@ class OpenRun:
         return np.concatenate(parts) if parts else NO_ROWS
 
     def least(self, limits: Mapping[str, Watermark]) -> dict[str, int] | None:
-        """The least of each event time over the rows that ``limits`` do not release; None when none is left.
+        """Compute the least of each event time over the rows that ``limits`` do not release.
 
-        Cost: O(log rows) when nothing is released or at most one column releases; with several, and with
-        other columns beside them, up to O(rows).
+        Returns:
+            None if no row is left. Cost: O(log rows) if no column or at most one column releases rows; up
+            to O(rows) with several columns, or with other event times beside them.
         """
         releasing, spans = self.layout.releasing, self.run.spans
         if not any(limits.get(column, NEVER) > spans[column][0] for column in releasing):
@@ -315,13 +330,19 @@ class OpenRun:
         gone: Callable[[Rows], Mask],
         cursor: int = 0,
     ) -> tuple[int | None, int]:
-        """The least time of ``column`` over the rows of [start, stop) that are neither released by ``limits``
-        nor ``gone``, None when there are none; and where it stands in the order of ``column``, which is one
-        of `RunLayout.ordering`: before that place there is no such row, now or ever after.
+        """Find the least ``column`` time of the live rows in [start, stop), and its place.
+
+        Live rows are neither released by ``limits`` nor ``gone``. ``column`` is one of
+        `RunLayout.ordering`.
 
         Args:
-            gone: asked of rows by number from ``start`` on.
-            cursor: what was found so a tick ago. Cost: the places from there on that are passed over.
+            gone: returns a mask for rows numbered from ``start`` on.
+            cursor: the place that the call one tick ago returned. Cost: the places from there on that the
+                search skips.
+
+        Returns:
+            The time, or None if there is no live row; and its place in the order of ``column``. No live
+            row ever precedes that place.
         """
         order, look = self._numpy(order_of_times(column)), FIRST_SEARCH_ROWS
         first = cursor
@@ -343,8 +364,13 @@ class OpenRun:
         return None, self.run.rows
 
     def _first_live(self, column: str, first: int, limits: Mapping[str, Watermark]) -> int | None:
-        """In the order of ``column``, from place ``first`` on, the first time of a row that no other column
-        releases; None when there is none. Cost: how many rows it passes over."""
+        """Find the first time of ``column``, from place ``first``, that no other column releases.
+
+        The search follows the order of ``column``. Cost: the number of rows that it skips.
+
+        Returns:
+            None if there is no such row.
+        """
         order, look = self._numpy(order_of_times(column)), FIRST_SEARCH_ROWS
         while first < self.run.rows:
             rows = order[first : first + look]
@@ -358,7 +384,10 @@ class OpenRun:
         return None
 
     def live(self, limits: Mapping[str, Watermark], start: int, stop: int) -> Mask:
-        """Which rows of [start, stop) the limits do not release: bool[stop - start]."""
+        """Return a mask of the rows in [start, stop) that the limits do not release.
+
+        bool[stop - start].
+        """
         keep = np.ones(stop - start, dtype=np.bool_)
         for column in self.layout.releasing:
             keep &= ~are_below(self._numpy(column)[start:stop], limits.get(column, NEVER))

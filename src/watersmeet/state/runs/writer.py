@@ -45,11 +45,11 @@ SECTION_BYTES = 256 << 10
 def sort_rows(
     batch: Columns, hashes: Slots, layout: RunLayout, index: str | None = None
 ) -> tuple[SortedRows, Rows]:
-    """``batch`` in slot order, and the positions that its rows had: int64[n].
+    """Sort ``batch`` by slot; return it and the rows' earlier positions: int64[n].
 
     Args:
-        hashes: int64[n], only the upper halves count.
-        index: the name of what to sort by within a hash; None: the first of the layout's.
+        hashes: int64[n]; only the upper halves count.
+        index: the name of the index that sorts rows within a hash; None: the first one of the layout.
     """
     count, chosen = batch.num_rows, layout.index(index)
     spans = {}
@@ -83,7 +83,7 @@ def sort_rows(
 
 
 def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int64]) -> Rows:
-    """The order with rows of equal slots by time and ``came``. Cost: one sort of those rows."""
+    """Reorder rows with equal slots by time and ``came``. Cost: one sort of those rows."""
     slots_in_order = slots[order]
     same = slots_in_order[1:] == slots_in_order[:-1]
     if not same.any():
@@ -95,7 +95,10 @@ def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int
 
 
 def _new_run_name(arrangement: str, tick: int) -> str:
-    """A new name, by which people know the arrangement: names of users may be long, and hold anything."""
+    """Return a new run name that lets people recognize the arrangement.
+
+    User-defined names may be long and contain any character, so only a safe prefix is used.
+    """
     return f"runs/{_letters(arrangement)}-{tick}-{os.urandom(8).hex()}.arrow"
 
 
@@ -150,10 +153,10 @@ def write_sections(
     origin: tuple[int, str, int] | None = None,
     lasting: bool = True,
 ) -> list[Run]:
-    """Write sorted rows (at least one) as a run for each of so many tasks that they are cut into by hashes,
-    one behind the other in one object: each task fetches what is its own. Fewer, where they would be small.
+    """Write sorted rows (at least one) as one run per task, split by hash.
 
-    To whoever merges, they are one group.
+    All runs are sections of one object, one after the other, so that each task fetches only its own.
+    There are fewer runs if they would be small. Merges treat them as one group.
     """
     rows = replace(rows, batch=as_one_batch(rows.batch))
     places = _places(rows, tasks)
@@ -173,8 +176,11 @@ def write_sections(
 
 
 def _places(rows: SortedRows, tasks: int) -> list[int]:
-    """The places at which rows are cut into sections, 0 and the end among them: where the ranges of hashes of
-    tasks begin, of several tasks together where each by itself would have little or they are many."""
+    """Return the places where rows are cut into sections, including 0 and the end.
+
+    Sections begin where the hash ranges of tasks begin. Several tasks share a section if each would
+    have too few bytes or if there are too many tasks.
+    """
     few = min(MAX_SECTIONS, tasks, size(as_one_batch(rows.batch).columns) // SECTION_BYTES)
     if few < 2:
         return [0, len(rows)]
@@ -185,7 +191,7 @@ def _places(rows: SortedRows, tasks: int) -> list[int]:
 
 
 def _split_with_spans(rows: SortedRows, layout: RunLayout, places: Sequence[int]) -> list[SortedRows]:
-    """The parts of sorted rows between these places, each with spans of its own."""
+    """Split sorted rows at these places; each part gets its own spans."""
     ordinals = {index.name: rows.ordinals(index) for index in layout.measured}
     parts = []
     for low, high in pairwise(places):
@@ -198,7 +204,7 @@ def _split_with_spans(rows: SortedRows, layout: RunLayout, places: Sequence[int]
 def _laid_out(
     rows: SortedRows, layout: RunLayout, arrival: Rows | None
 ) -> tuple[pa.RecordBatch, pa.Schema, tuple[int, ...]]:
-    """(the columns of a run's file, its schema, how many keys there are where that is counted)."""
+    """Return a run file's columns, its schema, and the number of keys if it is counted."""
     arrays: list[pa.Array] = [numbers(rows.slots)]
     names = [SLOT]
     for column in layout.ordering:

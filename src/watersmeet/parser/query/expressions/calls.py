@@ -36,7 +36,10 @@ _CONDITIONS = ("filter", "exists", "forall", "map_filter")
 
 
 def lambda_problem(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
-    """What is wrong with a call that takes a lambda: what it is of, how many parameters, what comes out."""
+    """Return the problem of a call with a lambda argument, or None.
+
+    Check the type of its collection, the number of lambda parameters, and the type of the result.
+    """
     if name in ("aggregate", "reduce") and given and family_of(kind(given[0])) not in (None, "ARRAY"):
         said = f"{name}(): {format_expression(given[0])} is {kind(given[0])}, not an ARRAY"
         return said, "wrong-arguments", None
@@ -103,7 +106,10 @@ def check_calls(
     types = Types(type_of_column)
 
     def kind(node: Expr) -> SqlType:
-        """Unknown of what Spark reads as what stands beside it needs it: text, NULL."""
+        """Return the type of a node; UNKNOWN for text literals and NULL.
+
+        Spark converts those to the type that the other operands need.
+        """
         plain = node.unnest()
         is_text = isinstance(plain, exp.Literal) and plain.is_string
         return UNKNOWN if is_text or isinstance(plain, exp.Null) else types.of(plain)
@@ -178,8 +184,12 @@ def _wrong_call(called: Call, kind: Callable[[Expr], SqlType], text: Text) -> Pr
 def _wrong_types(
     name: str, given: Sequence[Expr] | None, signature: Signature, kind: Callable[[Expr], SqlType]
 ) -> Problem | None:
-    """Where it is plain which argument is which, and the types of all are known: beside an INTERVAL, say,
-    others are taken than the table has. Texts that are written, and NULL, are read as they are needed."""
+    """Return the problem of an argument whose type the function does not accept, or None.
+
+    Check only calls whose arguments are identified and whose types are all known, because next to an
+    INTERVAL, for example, a function accepts other types than the table lists. Spark converts text
+    literals and NULL to the type that it needs.
+    """
     lists = signature.refused.get(len(given or ()))
     if given is None or lists is None:
         return None

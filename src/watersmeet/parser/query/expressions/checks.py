@@ -132,7 +132,7 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
 
 
 def is_repeatable(expr: exp.Expr) -> bool:
-    """Whether it is of the same value each time that it is computed."""
+    """Return True if the expression has the same value each time it is computed."""
     return not any(function_name(node) in _RANDOM for node in expr.walk())
 
 
@@ -146,7 +146,7 @@ def check_grouped(expr: exp.Expr, text: Text) -> bool:
 
 
 def is_closed(node: exp.Expr) -> bool:
-    """What is in it is not part of the expression around it."""
+    """Return True if the content of the node is not part of the surrounding expression."""
     return isinstance(node, (exp.Query, exp.Window))
 
 
@@ -178,7 +178,7 @@ def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
 
 
 def function_name(node: exp.Expr) -> str:
-    """The name of a function, in lower case; "" for what is none."""
+    """Return the name of a function in lower case; "" if the node is not a function."""
     if is_aggregate(node):
         return aggregate_name(node)
     if isinstance(node, exp.Anonymous):

@@ -85,11 +85,13 @@ ClockProblem = tuple[str, str, str | None]
 
 
 def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) -> ClockProblem | None:
-    """What is wrong with an operand that is such a text, or may be one when it is computed.
+    """Return the problem of an operand that is a clock text, or may compute to one, or None.
+
+    Spark reads a clock text, such as 'now', as the current time.
 
     Args:
-        kind: the type of an operand; unknown for texts and NULL.
-        name: the function's, as Spark has it.
+        kind: Returns the type of an operand; unknown for texts and NULL.
+        name: The name of the function in Spark.
     """
     if isinstance(node, exp.Cast):
         return _find_clock_problem([node.this], kind) if _holds_time(sql_type(node.to.sql("spark"))) else None
@@ -111,7 +113,7 @@ def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) ->
 
 
 def _times(node: Expr, name: str | None) -> list[Expr]:
-    """The arguments of a function of times that it makes times of."""
+    """Return the arguments that a function of times converts to times."""
     if isinstance(node, exp.Anonymous):
         return [
             operand for place, operand in enumerate(node.expressions) if place != _NO_TIME.get(name or "")
@@ -121,7 +123,7 @@ def _times(node: Expr, name: str | None) -> list[Expr]:
 
 
 def _find_clock_problem(operands: Sequence[Expr], kind: Callable[[Expr], SqlType]) -> ClockProblem | None:
-    """What becomes a time."""
+    """Find the problem of an operand that Spark converts to a time, or return None."""
     for operand in operands:
         text = _text(operand)
         if text is None and not _is_computed_text(operand, kind):
@@ -139,7 +141,7 @@ def _find_clock_problem(operands: Sequence[Expr], kind: Callable[[Expr], SqlType
 
 
 def _alike(node: Expr, name: str | None) -> Iterator[list[Expr]]:
-    """The operands of which Spark makes one type."""
+    """Yield lists of operands that Spark converts to one common type."""
     if isinstance(node, exp.Case):
         whens = node.args.get("ifs") or []
         otherwise = [node.args["default"]] if node.args.get("default") is not None else []
@@ -159,7 +161,7 @@ def _is_now(node: Expr) -> bool:
 
 
 def _text(node: Any) -> str | None:
-    """Of a literal, and of one that is said to be a text."""
+    """Return the text of a string literal, also inside casts to STRING; None for any other node."""
     plain: Any = node.unnest()
     while isinstance(plain, exp.Cast) and sql_type(plain.to.sql("spark")) == STRING:
         plain = plain.this.unnest()
@@ -167,7 +169,10 @@ def _text(node: Any) -> str | None:
 
 
 def _is_computed_text(node: Expr, kind: Callable[[Expr], SqlType]) -> bool:
-    """Whether its operands are texts that are written, and no columns: Spark computes it before it runs."""
+    """Return True if the node computes a text from text literals and has no columns.
+
+    Spark computes such an expression before it runs the query.
+    """
     plain: Any = node.unnest()
     if plain.find(exp.Column) is not None or not any(
         literal.is_string for literal in plain.find_all(exp.Literal)
@@ -236,7 +241,11 @@ _TIME_HINT = "use a pattern such as 'yyyy-MM-dd HH:mm:ss.SSS', with literal text
 
 
 def constant_problem(node: Expr, kind: Kind, name: str | None) -> Problem | None:
-    """What is wrong with a constant of ``node``. ``name``: the function's, as Spark has it."""
+    """Return the problem of a constant of ``node``, or None.
+
+    Args:
+        name: The name of the function in Spark.
+    """
     if isinstance(node, (exp.Like, exp.ILike)):
         return _like(node)
     if isinstance(node, exp.Extract) or name in _PARTS:
@@ -253,7 +262,10 @@ def constant_problem(node: Expr, kind: Kind, name: str | None) -> Problem | None
 
 
 def _argument(node: Expr, place: int, *keys: str) -> Any:
-    """An argument: by its place where a function is kept as it is called, else by name."""
+    """Return an argument of a function, without parentheses, or None.
+
+    Find it by position if the call is unparsed (anonymous), otherwise by one of ``keys``.
+    """
     if isinstance(node, exp.Anonymous):
         argument = node.expressions[place] if place < len(node.expressions) else None
     else:
@@ -318,7 +330,10 @@ def _field(node: Expr, kind: Kind) -> Problem | None:
 
 
 def _unit(node: Expr, kind: Kind) -> Problem | None:
-    """Of ``timestampadd(unit, n, time)`` and the like: the unit, and what is counted."""
+    """Return the problem of the unit or the times of a call with a unit, or None.
+
+    Such a call is ``timestampadd(unit, n, time)``, for example.
+    """
     unit = str(node.args["unit"].name).upper()
     if unit not in _UNITS:
         return (

@@ -44,10 +44,11 @@ _MAX_CHARACTERS = 80
 
 
 def operator_problem(node: Expr, kind: Kind) -> Problem | None:
-    """What is wrong with the operands of ``node``, if it is an operator.
+    """Return the problem of the operands of ``node`` if it is an operator, or None.
 
     Args:
-        kind: the type of an operand; unknown for texts and NULL: Spark reads them as what stands beside them.
+        kind: Returns the type of an operand; unknown for texts and NULL, which Spark converts to the
+            type of the other operand.
     """
     for operator, left, right in _operations(node):
         unquoted = _unquoted_date_problem(operator, left, right, kind)
@@ -76,7 +77,10 @@ def operator_problem(node: Expr, kind: Kind) -> Problem | None:
 
 
 def _text_for_interval(node: Expr, operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | None:
-    """A text such as ``'10 minutes'`` beside a time or an interval: Spark casts none to an interval there."""
+    """Return the problem of a text such as ``'10 minutes'`` next to a time or an interval.
+
+    Spark casts no text to an interval there.
+    """
     for text, other in ((right, left), (left, right)):
         interval = written_as_interval(text)
         beside = kind(other)
@@ -95,16 +99,16 @@ def _text_for_interval(node: Expr, operator: str, left: Expr, right: Expr, kind:
 
 
 def _is_difference(node: Expr, kind: Kind) -> bool:
-    """Whether it is one time minus another."""
+    """Return True if the node subtracts one time from another."""
     plain = node.unnest()
     return isinstance(plain, exp.Sub) and kind(plain.this) in TIMES and kind(plain.expression) in TIMES
 
 
 def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
-    """What is wrong with an operand that Spark makes no BOOLEAN of.
+    """Return the problem of an operand that Spark cannot convert to BOOLEAN, or None.
 
     Args:
-        where: the clause or operator that it stands in; NOT and IS take texts.
+        where: The clause or operator that contains the operand; NOT and IS accept texts.
     """
     form = where if where in ("NOT", "IS TRUE") else "WHEN"
     plain: Any = operand.unnest()
@@ -126,7 +130,7 @@ def _no_condition(where: str, operand: Expr, kind: SqlType) -> Problem:
 
 
 def format_expression(node: exp.Expr) -> str:
-    """An expression in a message."""
+    """Format an expression for a message, shortened to the maximum length."""
     text = node.sql("spark")
     return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
@@ -147,7 +151,7 @@ def _operations(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
 
 
 def comparisons(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
-    """The operators of a node that compare two operands, each with its operands."""
+    """Yield each operator of a node that compares two operands, with the operands."""
     return (operation for operation in _operations(node) if operation[0] in _COMPARE)
 
 
@@ -167,7 +171,7 @@ def _two_operand_problem(
 
 
 def _unquoted_date_problem(operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | None:
-    """``t >= 2024-03-01``: 2024 less 3 less 1."""
+    """Return the problem of a date without quotes, as in ``t >= 2024-03-01``: 2024 - 3 - 1."""
     if operator in _ARITHMETIC:
         return None
     for operand, other in ((right, left), (left, right)):
@@ -202,7 +206,7 @@ def _conditions(node: Expr) -> Iterator[tuple[str, Expr]]:
 
 
 def _mismatch_problem(node: Expr, kind: Kind) -> Problem | None:
-    """Operands of which Spark makes one type, and cannot."""
+    """Return the problem of operands that Spark must convert to one type and cannot."""
     by_family: dict[str, tuple[Expr, SqlType]] = {}
     for operand in _operands_of_one_type(node):
         type_ = kind(operand)
@@ -264,7 +268,7 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
 
 
 def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
-    """Digits and scale of every DECIMAL in a type that is written with them."""
+    """Yield the digits and the scale of every DECIMAL in a type that states them."""
     for part in kind.find_all(exp.DataType):
         lengths = [int(size.name) for size in part.expressions if isinstance(size, exp.DataTypeParam)]
         if part.this is exp.DType.DECIMAL and lengths:
@@ -272,7 +276,7 @@ def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
 
 
 def _is_uncastable(operator: str, given: SqlType, wanted: SqlType) -> bool:
-    """Certainly, in some part of them."""
+    """Return True if a part of ``given`` certainly has no cast to that part of ``wanted``."""
     if operator_refuses(operator, given, wanted):
         return True
     if not (given.is_nested and wanted.is_nested and given.name == wanted.name):
@@ -350,7 +354,7 @@ _HINT = "cast one of the two to the type of the other: CAST(x AS ARRAY<DOUBLE>),
 def unlike_operands(
     node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]
 ) -> Problem | None:
-    """Of an operator that compares: ARRAYs or STRUCTs, of known types."""
+    """Return the problem of a comparison of ARRAYs or STRUCTs of known types, or None."""
     types = left[1], right[1]
     if not all(type_.is_nested for type_ in types) or _is_uncertain(*types) or is_compared(*types):
         return None
@@ -358,7 +362,10 @@ def unlike_operands(
 
 
 def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
-    """Of a function of ARRAYs or MAPs, and of `greatest` and `least`."""
+    """Return the problem of argument types that Spark cannot compare with each other, or None.
+
+    Check functions of ARRAYs or MAPs, and `greatest` and `least`.
+    """
     if name in _EXTREMES:
         return _mixed_text_problem(name, given, kind)
     pair = _compared_types(name, given, kind)
@@ -375,7 +382,10 @@ def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | 
 
 
 def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
-    """Of `element_at`, which is no ``[]``: that casts the key."""
+    """Return the problem of the key of an `element_at`, or None.
+
+    ``[]`` casts the key; `element_at` does not.
+    """
     entry = kind(node.this).entry if node.args.get("offset") and len(node.expressions) == 1 else None
     if entry is None or not _are_unlike(entry[0], kind(node.expressions[0])):
         return None
@@ -389,7 +399,7 @@ def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
 
 
 def _compared_types(name: str, given: Sequence[Expr], kind: Kind) -> tuple[SqlType, SqlType] | None:
-    """The types that are brought together."""
+    """Return the two types that the function compares, or None."""
     place = _OF_ELEMENTS.get(name, 1)
     if len(given) <= place:
         return None
@@ -424,7 +434,7 @@ def _have_decimals(one: SqlType, other: SqlType) -> bool:
 
 
 def _are_unlike(one: SqlType, other: SqlType) -> bool:
-    """Certainly."""
+    """Return True if the two types certainly have no common type."""
     return not _is_uncertain(one, other) and tightest_type(one, other, names=False) is None
 
 

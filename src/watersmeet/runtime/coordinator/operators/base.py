@@ -25,7 +25,11 @@ from watersmeet.state.runs.layout import Run, null_column
 
 
 def list_joined_columns(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
-    """What leaves of the sides and tables. ``shapes``: of these."""
+    """List the output columns of the sides and tables of a node.
+
+    Args:
+        shapes: the shapes of these sides and tables.
+    """
     sides = zip(Side, (*node.sides, *node.tables), shapes, strict=False)
     return tuple(
         build_joined_column(side, plan, shape, name) for side, plan, shape in sides for name in shape.carried
@@ -33,7 +37,7 @@ def list_joined_columns(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[Jo
 
 
 def build_joined_column(side: Side, plan: SidePlan, shape: SideShape, name: str) -> JoinedColumn:
-    """The kept column ``name`` of a side, under the name that it has once it has left."""
+    """Build the output column for the stored column ``name`` of a side, with its output name."""
     return JoinedColumn(
         side,
         name,
@@ -44,7 +48,11 @@ def build_joined_column(side: Side, plan: SidePlan, shape: SideShape, name: str)
 
 
 def grouped_columns(node: GroupedPlan, sides: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:
-    """What rows have that are to be grouped: the keys, and what the calls mention. ``sides``: the one."""
+    """List the columns needed for grouping: the keys and the columns that the calls use.
+
+    Args:
+        sides: the single side of the node.
+    """
     (side,) = sides
     wanted = dict.fromkeys(column for _, column in node.keys)
     for call in node.calls:
@@ -69,9 +77,12 @@ Watermarks = Mapping[str, Watermark]
 
 @dataclass(frozen=True)
 class SideLayout:
-    """How the rows of a side are held in runs; see `state.runs.layout.RunLayout` and `SideShape`. ``dealt``:
-    tasks take rows by other things than the hashes of keys. ``in_order``: rows with ``ties``
-    come in an order that a repeated tick has again."""
+    """Layout of the rows of a side in runs; see `state.runs.layout.RunLayout` and `SideShape`.
+
+    Args:
+        dealt: True if rows are distributed to tasks by something other than hashes of keys.
+        in_order: True if rows with ``ties`` arrive in an order that a repeated tick reproduces.
+    """
 
     keys: tuple[str, ...] = ()
     indexes: tuple[Measured, ...] = ()
@@ -94,12 +105,17 @@ class SideLayout:
 
 @dataclass(frozen=True)
 class NodeInputs:
-    """What a node's tick is decided from.
+    """Inputs from which a node's tick is decided.
 
-    ``watermarks``: that come in; ``lateness``: what is to be taken off them; ``on_time``: without it.
-    ``before``: the node's state as of the last tick; ``kept_before``: what a side went by then, whoever keeps
-    it. ``brought``: the runs that the tick brought for a side.
-    ``clock_us``: the tick's clock.
+    Args:
+        watermarks: the incoming watermarks.
+        lateness: what must be subtracted from them.
+        on_time: the watermarks without lateness.
+        before: the node's state as of the last tick.
+        kept_before: returns the arrangement that a side used in the last tick, whichever query retains
+            it.
+        brought: returns the runs that the tick brought for a side.
+        clock_us: the tick's clock.
     """
 
     watermarks: Watermarks
@@ -113,8 +129,13 @@ class NodeInputs:
 
 @dataclass(frozen=True)
 class NodeLimits:
-    """``limits``: rows below are released. ``asof``: what the tasks of an ASOF join are told besides;
-    ``closed``: the paths of a delta join that come to nothing in the tick."""
+    """Limits of a node in a tick.
+
+    Args:
+        limits: the eviction bounds; rows below them are released.
+        asof: additional work for the tasks of an ASOF join.
+        closed: the paths of a delta join that produce no rows in the tick.
+    """
 
     limits: Watermarks
     asof: AsofWork | None = None
@@ -123,10 +144,13 @@ class NodeLimits:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """What a node's output watermarks are made from.
+    """Values from which a node's output watermarks are computed.
 
-    ``watermarks``: that come in; ``limits``: rows below are released; both with allowed_lateness taken off.
-    ``least``: the least times of retained rows. ``emitted``: what was put out before.
+    Args:
+        watermarks: the incoming watermarks, less allowed_lateness.
+        limits: the eviction bounds, less allowed_lateness; rows below them are released.
+        least: the least times of retained rows.
+        emitted: the output watermarks of the last tick.
     """
 
     watermarks: Watermarks
@@ -147,7 +171,12 @@ class ArrangedTick:
     reports: Sequence[Sequence[SideReport]]
 
     def seen(self, place: int, *, after: bool) -> LookupView:
-        """What look-ups see of one side: before the tick, or after it, rows that it released included."""
+        """Return the view of one side for look-ups.
+
+        Args:
+            after: False: the view before the tick. True: the view after the tick, including the rows that
+                the tick released.
+        """
         before = self.before[place]
         hidden = {column: limit for column, limit in before.limits.items() if limit > NEVER}
         if not after:
@@ -164,7 +193,7 @@ class ArrangedTick:
 
 
 class CommonFields(TypedDict):
-    """What the shapes of all kinds have; see `NodeShape`."""
+    """Fields that the shapes of all operators share; see `NodeShape`."""
 
     query: str
     number: int
@@ -190,10 +219,13 @@ class NodeDriver(ABC, Generic[P, S]):
     """A row that is released costs its tasks about as much as one that comes."""
 
     def shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], strategy: Strategy) -> S:
-        """What the tasks know before any tick. ``sides``: of the node's sides, then of its tables.
+        """Build the shape of a node: what its tasks know before any tick.
+
+        Args:
+            sides: the shapes of the node's sides, then of its tables.
 
         Raises:
-            EngineError: types that the engine found do not go together.
+            EngineError: the types that the engine found are incompatible.
         """
         common = CommonFields(
             query=query.name,
@@ -207,48 +239,67 @@ class NodeDriver(ABC, Generic[P, S]):
 
     @abstractmethod
     def build_shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], common: CommonFields) -> S:
-        """The shape of this kind: ``common``, and what only this kind has. Sides and errors as in `shape`."""
+        """Build the shape of this operator from ``common`` and its own fields.
+
+        Args:
+            sides: the shapes of the node's sides, then of its tables.
+
+        Raises:
+            EngineError: the types that the engine found are incompatible.
+        """
 
     def leaving(self, node: P, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
-        """The columns that leave."""
+        """List the output columns."""
         return list_joined_columns(node, sides)
 
     def held(self, query: QueryPlan, node: P, side: SidePlan) -> SideLayout:
-        """How the rows of a side, or table, are held."""
+        """Return the layout of the rows of a side or table."""
         return SideLayout()
 
     def decide(self, node: P, given: NodeInputs) -> NodeLimits:
-        """What is released in the tick. Limits never go back when no watermark does."""
+        """Decide what the node releases in the tick. Limits never decrease unless a watermark does."""
         return NodeLimits({})
 
     def table(self, node: P, shape: S, met: Callable[[Any, SideShape], TableCopy | None]) -> TableCopy | None:
-        """The table that the tick's rows meet. ``met``: of a node and the table's rows, the copy to take."""
+        """Return the table copy that the tick's rows join with.
+
+        Args:
+            met: returns the copy to use, for a node and the shape of the table's rows.
+        """
         return None
 
     def costs_by_new_rows(self, shape: S) -> bool:
-        """What its tasks do in a tick costs by the rows that come, and by the runs that are merged."""
+        """Return True if the cost of a tick depends only on arriving rows and merged runs."""
         return False
 
     def estimate_heavy_pairs(self, work: NodeWork) -> float:
-        """How many pairs its rows come to at most of keys that runs tell of as heavy."""
+        """Estimate an upper bound of the pairs for the keys that runs report as heavy."""
         return 0.0
 
     def seen(self, node: P, arranged: Callable[[int], ArrangedTick]) -> list[LookupView]:
-        """What the look-ups of a delta join see. ``arranged``: of a node beneath, by its number."""
+        """Return the views of the look-ups of a delta join.
+
+        Args:
+            arranged: returns the tick of an input node, by its number.
+        """
         return []
 
     def outputs(self, node: P, given: Outgoing) -> dict[str, Watermark]:
-        """The watermarks that leave the node, never below what was put out before."""
+        """Compute the node's output watermarks, none below the emitted ones."""
         keys = node.watermark_keys
         return select_begun_watermarks({key: given.watermarks.get(key, NEVER) for key in keys}, given.emitted)
 
     def build_asof_state(self, node: P, work: NodeWork, least: Mapping[str, int]) -> AsofState | None:
-        """What the next tick of an ASOF join goes by. ``least``: the least times of retained rows."""
+        """Build the state for the next tick of an ASOF join.
+
+        Args:
+            least: the least times of retained rows.
+        """
         return None
 
 
 def select_begun_watermarks(watermarks: Watermarks, emitted: Watermarks) -> dict[str, Watermark]:
-    """The watermarks that have begun, none below what was put out before."""
+    """Select the watermarks that have a value, each at least as high as the emitted one."""
     risen = {key: max(watermark, emitted.get(key, NEVER)) for key, watermark in watermarks.items()}
     return {key: watermark for key, watermark in risen.items() if watermark > NEVER}
 
@@ -263,7 +314,10 @@ class PassDriver(NodeDriver[PassPlan, PassShape]):
         return PassShape(**common)
 
     def costs_by_new_rows(self, shape: PassShape) -> bool:
-        """Of changes, and of rows of a join: where other final rows pass, they are those of a whole input."""
+        """Return True if the input is a changelog or the rows of a join.
+
+        Other final rows are those of a whole input.
+        """
         return shape.changelog or is_node_alias(shape.sides[0].name)
 
 

@@ -62,7 +62,10 @@ class ArrangeDriver(NodeDriver[ArrangePlan, ArrangeShape]):
         return build_arrangement_layout(node.arranged[place], side, {bound.evicted for bound in node.bounds})
 
     def decide(self, node: ArrangePlan, given: NodeInputs) -> NodeLimits:
-        """A row goes when no other stream can bring a partner: by the least of the limits that these set."""
+        """Set each eviction bound to the least of the bounds that the other streams set.
+
+        A row is released when no other stream can bring a match for it.
+        """
         least: dict[str, Watermark] = {}
         for retention in node.retentions:
             by_other = [limits(other, given.watermarks, given.lateness) for other in retention.others]
@@ -125,7 +128,7 @@ class DeltaDriver(NodeDriver[DeltaPlan, DeltaShape]):
 def build_arrangement_layout(
     arranged: Arranged, side: SidePlan, evicted: frozenset[str] | set[str]
 ) -> SideLayout:
-    """How rows of an arrangement are held, asked by who keeps them and by who looks them up."""
+    """Build the layout of an arrangement, for the side that retains it and for its look-ups."""
     releasing = tuple(column for column in side.event_times if side.watermark_key(column) in evicted)
     return SideLayout(
         keys=arranged.keys,
@@ -139,8 +142,12 @@ def build_arrangement_layout(
 
 
 def _find_closed_paths(node: ArrangePlan, given: NodeInputs) -> tuple[int, ...]:
-    """The paths that come to nothing, whatever their order: an input before had no row and has none, or one
-    after had none before the tick. So a first load takes the last input's path alone."""
+    """Find the paths that produce no rows in the tick, whatever their order.
+
+    A path is closed if its own input brought no rows, if an input before it had no rows and brings
+    none, or if an input after it had no rows before the tick. So a first load runs only the path of the
+    last input.
+    """
     held = [bool(given.kept_before(side).runs) for side in node.leaving]
     come = [any(run.rows for run in given.brought(side)) for side in node.leaving]
     return tuple(

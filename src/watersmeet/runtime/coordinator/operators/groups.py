@@ -72,7 +72,7 @@ class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
         )
 
     def leaving(self, node: AggregatePlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
-        """What has to be grouped: the keys, and what the calls mention."""
+        """List the columns needed for grouping: the keys and the columns that the calls use."""
         return grouped_columns(node, sides)
 
     def held(self, query: QueryPlan, node: AggregatePlan, side: SidePlan) -> SideLayout:
@@ -82,7 +82,10 @@ class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
         return replace(held, releasing=(node.time,))
 
     def costs_by_new_rows(self, shape: AggregateShape) -> bool:
-        """How many rows a session has that closes shows when they are there."""
+        """Return True unless windows are sessions or Spark computes the aggregates.
+
+        The number of rows of a closing session is known only when the rows are read.
+        """
         return shape.kind is not WindowKind.SESSION and not shape.by_spark
 
     def decide(self, node: AggregatePlan, given: NodeInputs) -> NodeLimits:
@@ -103,7 +106,11 @@ class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
 def _build_partial_shape(
     node: AggregatePlan, side: SideShape, types: Mapping[str, pa.DataType]
 ) -> PartialShape | None:
-    """``types``: of keys and arguments."""
+    """Build the shape of the node's partial aggregates; None if it retains rows instead.
+
+    Args:
+        types: the types of keys and arguments.
+    """
     partials = None
     if not node.keeps_rows:
         calls = [
@@ -126,8 +133,11 @@ def _build_partial_shape(
 
 
 def _partial_columns(node: AggregatePlan, side: SideShape, partials: Partials) -> tuple[StoredColumn, ...]:
-    """What is kept of groups: the panes' start, the keys, and what is aggregated, which is known by its text
-    with the columns' origins, and the origins of partial columns before it, in the place of their names."""
+    """List the stored columns of groups: pane start, keys, partial aggregates.
+
+    The origin of a partial aggregate is a digest of its SQL text in which the origins of columns, and
+    of the partial columns before it, replace their names.
+    """
     kept = {column.name: column for column in side.layout.columns}
     start = replace(kept[node.time], origin=digest_of(["pane", kept[node.time].origin]))
     columns = [start, *(kept[key] for _, key in node.keys)]
@@ -141,21 +151,28 @@ def _partial_columns(node: AggregatePlan, side: SideShape, partials: Partials) -
 
 
 def _replace_columns(sql: str, names: Mapping[str, str]) -> str:
-    """DuckDB text with something else in the place of the columns' quoted names."""
+    """Replace the quoted names of columns in DuckDB SQL text."""
     for name, other in names.items():
         sql = sql.replace(quote_identifier(name), other)
     return sql
 
 
 def window_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the ends of windows over a time of this type. Windows of dates have ends within days."""
+    """Return the type of window ends for a time of this type.
+
+    Windows over dates end within days, so their ends are timestamps.
+    """
     if pa.types.is_integer(kind):
         return pa.int64()
     return kind if pa.types.is_timestamp(kind) else pa.timestamp("us")
 
 
 def _aggregates(query: QueryPlan, node: AggregatePlan, side: SideShape) -> tuple[AggregateColumn, ...] | None:
-    """The node's aggregates; None: one of them can only be had from Spark."""
+    """Build the node's aggregates; None if only Spark can compute one of them.
+
+    Raises:
+        EngineError: an aggregate needs Spark, and the node is not the last step of the query.
+    """
     aggregates = []
     for call in node.calls:
         types = [side.schema.field(column).type for column in call.columns]
@@ -179,7 +196,7 @@ def _aggregates(query: QueryPlan, node: AggregatePlan, side: SideShape) -> tuple
 
 
 def _list_spark_aggregates(node: AggregatePlan) -> tuple[str, ...]:
-    """The aggregates that no task computes, as written; where that is a matter of types, all."""
+    """List the aggregates, as written, that no task can compute; all if that depends on types."""
     return tuple(call.text for call in node.calls if not call.plain) or tuple(c.text for c in node.calls)
 
 
@@ -203,7 +220,7 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
         )
 
     def leaving(self, node: GroupPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
-        """What has to be grouped: the keys, and what the calls mention."""
+        """List the columns needed for grouping: the keys and the columns that the calls use."""
         return grouped_columns(node, sides)
 
     def costs_by_new_rows(self, shape: GroupShape) -> bool:
@@ -214,10 +231,13 @@ class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
 
 
 def build_group_parts(query: QueryPlan, node: GroupedPlan, types: Mapping[str, pa.DataType]) -> GroupParts:
-    """What is kept of the node's groups; ``types``: of the columns.
+    """Build the parts of the node's groups to store.
+
+    Args:
+        types: the types of the columns.
 
     Raises:
-        EngineError: it cannot be, for these types.
+        EngineError: an aggregate does not support these types.
     """
     parts = group_parts(
         [column for _, column in node.keys],
@@ -244,7 +264,11 @@ def build_group_parts(query: QueryPlan, node: GroupedPlan, types: Mapping[str, p
 def _check_equality(
     query: QueryPlan, node: GroupedPlan, parts: GroupParts, types: Mapping[str, pa.DataType]
 ) -> None:
-    """Raises: EngineError, where values are told apart of which nothing says when they are equal."""
+    """Check the types of keys and distinct values: they must support equality.
+
+    Raises:
+        EngineError: a type has no equality.
+    """
     texts = dict(zip((column for _, column in node.keys), node.key_texts, strict=True))
     for column in (*texts, *parts.values):
         try:
@@ -262,11 +286,13 @@ def _check_equality(
 def build_group_side(
     side: SideShape, keys: Sequence[str], parts: GroupParts, types: Mapping[str, pa.DataType]
 ) -> SideShape:
-    """The side with what is kept of groups instead of rows. A sum is known by its text with the columns'
-    origins in the place of their names.
+    """Build the side that stores groups instead of rows.
+
+    The origin of a sum is its text with the origins of columns in place of their names.
 
     Args:
-        keys: the columns of which groups have one value each; types: of all columns.
+        keys: the columns that have one value per group.
+        types: the types of all columns.
     """
     own = {column.name: column for column in side.layout.columns}
     names = list(dict.fromkeys([*keys, *parts.values]))
@@ -319,7 +345,7 @@ class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
         )
 
     def leaving(self, node: WindowGroupPlan, sides: tuple[SideShape, ...]) -> tuple[JoinedColumn, ...]:
-        """What has to be grouped: the keys, and what the calls mention."""
+        """List the columns needed for grouping: the keys and the columns that the calls use."""
         return grouped_columns(node, sides)
 
     def held(self, query: QueryPlan, node: WindowGroupPlan, side: SidePlan) -> SideLayout:
@@ -341,8 +367,11 @@ class WindowGroupDriver(NodeDriver[WindowGroupPlan, WindowGroupShape]):
 
 
 def _build_pane_side(kept: SideShape, node: WindowGroupPlan, side: SideShape) -> SideShape:
-    """What is kept of groups, of each pane for itself, which is known by its width and the time's origin.
-    Panes go by a limit; of sessions, whose panes are times, they are looked at in order, and by key."""
+    """Build the side that stores groups per pane.
+
+    The origin of the pane column combines the pane's width and the time's origin. Panes of windows are
+    released by a limit. Panes of sessions are times, and tasks look them up in order and by key.
+    """
     (time,) = (column for column in side.layout.columns if column.name == node.time)
     is_session = node.kind is WindowKind.SESSION
     stored = StoredColumn(PANE, digest_of(["pane", time.origin, node.pane]), f"panes of {time.text}")

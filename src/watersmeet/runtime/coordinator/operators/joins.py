@@ -45,7 +45,7 @@ from watersmeet.watermark.tracker import output_watermarks
 
 
 def build_match_layout(query: QueryPlan, node: MatchPlan, plan: SidePlan) -> SideLayout:
-    """How rows of a side, or table, are held: by keys, and sorted by what bands bound."""
+    """Build the layout of a side or table: by keys, and sorted by the columns that bands bound."""
     side = Side.LEFT if plan is node.left else Side.RIGHT
     evicted = {bound.evicted for bound in node.bounds}
     releasing = tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted)
@@ -62,7 +62,7 @@ def build_match_layout(query: QueryPlan, node: MatchPlan, plan: SidePlan) -> Sid
 def build_pair_condition(
     query: QueryPlan, node: MatchPlan, shapes: Mapping[Side, SideShape]
 ) -> PairCondition:
-    """The condition, by the types that the engine found.
+    """Build the join condition for the types that the engine found.
 
     Raises:
         EngineError: the two sides of a key have types that are never equal.
@@ -96,7 +96,7 @@ def build_pair_condition(
 def _build_condition(
     node: MatchPlan, values: Bands, residual: PairTest | None, columns: Sequence[JoinedColumn]
 ) -> PairCondition:
-    """The node's keys and time bounds, with bands over other values and a residual."""
+    """Build a condition from the node's keys, time bounds, value bands and a residual."""
     return PairCondition(
         keys=tuple(key.columns for key in node.keys),
         bands=(*node.bands, *values.exact),
@@ -124,7 +124,11 @@ def _check_keys(query: QueryPlan, node: MatchPlan, shapes: Mapping[Side, SideSha
 def _build_residual(
     condition: Expr | None, tree: tuple[Any, ...] | None, columns: Mapping[str, JoinedColumn]
 ) -> PairTest | None:
-    """Tasks compute it where the columns have the types that it was planned with; else they ask."""
+    """Build the residual predicate; None without a condition.
+
+    Tasks evaluate it if the columns have the planned types. Otherwise Spark evaluates it, as a
+    deferred condition.
+    """
     if condition is None:
         return None
     if tree is None or not all(fits(columns[name].type, type_) for name, type_ in columns_of(tree).items()):
@@ -184,11 +188,15 @@ def asof_work(
     right: Watermark,
     new_left: Sequence[Run],
 ) -> tuple[AsofWork, Watermark, Watermark]:
-    """What the tasks are told; below which left times rows are decided, and below which right ones released.
+    """Compute the work of an ASOF join's tasks and its bounds.
 
     Args:
-        left, right: W of the two times, allowed_lateness taken off.
-        new_left: the runs of left rows that came in this tick.
+        left, right: the watermarks of the two times, less allowed_lateness.
+        new_left: the runs of left rows that arrived in this tick.
+
+    Returns:
+        The work, the left time below which rows are resolved, and the right time below which rows are
+            released.
     """
     before = before or AsofState()
     settled = max(right, before.settled)
@@ -211,10 +219,10 @@ def asof_work(
 
 
 def order_new_runs(runs: Sequence[Run]) -> list[Run]:
-    """New runs, those whose rows an ASOF join looks for with the number of rows that came before them.
+    """Return the new runs; set the offsets of runs whose rows an ASOF join looks for.
 
-    Within a tick that is the order of the branches of a UNION ALL, in these of their source's partitions by
-    name, in these of the ingest tasks, and in these of the rows.
+    The offset is the number of rows before the run in the tick. Rows are ordered by the branch of a
+    UNION ALL, then by the partition name of the branch's source, then by ingest task, then by row.
     """
     rows: dict[tuple[int, str, int], int] = defaultdict(int)
     for run in runs:
@@ -279,8 +287,10 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         return NodeLimits({left: decided, right: asked}, work)
 
     def costs_by_new_rows(self, shape: JoinShape) -> bool:
-        """Of rows that are not changed, where it is known how many candidates a look-up has before any is
-        taken (`TaskPartition.count_candidates`)."""
+        """Return True for rows without changes whose look-up candidates can be counted first.
+
+        See `TaskPartition.count_candidates`.
+        """
         return shape.can_count_candidates and shape.broadcast is None and not shape.changelog
 
     def estimate_heavy_pairs(self, work: NodeWork) -> float:
@@ -309,7 +319,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
 
 
 def _nearest_keys(node: JoinPlan) -> tuple[str, str]:
-    """The watermark keys of the two times by which an ASOF join takes the nearest row."""
+    """Return the watermark keys of the two times by which an ASOF join finds the nearest row."""
     band = node.bands[0]
     return node.left.watermark_key(band.left.column), node.right.watermark_key(band.right.column)
 

@@ -43,7 +43,7 @@ class TableDriver(NodeDriver[TablePlan, TableShape]):
         return TableShape(**common)
 
     def held(self, query: QueryPlan, node: TablePlan, side: SidePlan) -> SideLayout:
-        """By the columns of which it is known that they have a hash."""
+        """Return a layout keyed by the columns whose types are known to have a hash."""
         types = {column.name: column.type for column in side.input.columns}
         return SideLayout(
             keys=tuple(
@@ -56,7 +56,7 @@ class TableDriver(NodeDriver[TablePlan, TableShape]):
         )
 
     def decide(self, node: TablePlan, given: NodeInputs) -> NodeLimits:
-        """Of a stream a row goes when it would be late: from then on nothing can take it back."""
+        """Release a row of a stream once it would be late: from then on nothing can retract it."""
         keys = [node.side.watermark_key(column) for column in node.side.event_times]
         return NodeLimits(
             {key: shift(given.watermarks.get(key, NEVER), -given.lateness.get(key, 0)) for key in keys}
@@ -94,7 +94,10 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
 
 
 def _placeholders(node: UpsertPlan, side: SideShape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Per column that is kept, but for the key and the sequence, the values that are placeholders."""
+    """List the placeholder values per stored column, except for the key and the sequence column.
+
+    Only Debezium sources have any.
+    """
     ((_, branch),) = node.side.sources
     if records_of(branch.source.options) != DEBEZIUM:
         return ()
@@ -109,7 +112,10 @@ def _placeholders(node: UpsertPlan, side: SideShape) -> tuple[tuple[str, tuple[A
 
 
 def _table(node: UpsertPlan, side: SideShape) -> SideShape:
-    """How the table's rows are stored."""
+    """Build the shape of the table's stored rows.
+
+    With a sequence column, the rows have an additional column: the time of a delete.
+    """
     layout = replace(side.layout, ties=None)
     if node.primary_key.sequence is None:
         return replace(side, layout=layout)

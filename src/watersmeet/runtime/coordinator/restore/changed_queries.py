@@ -78,7 +78,7 @@ class ChangedQuery:
 
     @property
     def outcome(self) -> str:
-        """What --change-queries would make of its rows."""
+        """Effect of --change-queries on the rows of the query."""
         if not self.resumes:
             return "; ".join(filter(None, ["then starts without its stored rows", self.judgement.reason]))
         rest = "but some that it would need may be gone" if self.wider else "which are all that it needs"
@@ -87,7 +87,7 @@ class ChangedQuery:
 
 @dataclass(frozen=True)
 class Change:
-    """How the queries of a job differ from those of its state; by name, in the job's order."""
+    """Differences between the queries of a job and those of its state; names in job order."""
 
     added: Sequence[str]
     changed: Mapping[str, ChangedQuery]
@@ -126,7 +126,11 @@ class Change:
         )
 
     def from_when(self, plan: JobPlan, name: str) -> str:
-        """Say which results of a query that accepts more may be missing, and what is not put out."""
+        """Describe the results of a widened query that may be missing or are not emitted.
+
+        Returns:
+            The text; empty if the query does not accept more rows than before.
+        """
         own = self.changed.get(name)
         if own is None or own.wider is None:
             return ""

@@ -19,7 +19,7 @@ from watersmeet.state.manifest import Manifest
 
 
 def goes_on(manifest: Manifest, plan: JobPlan) -> frozenset[str]:
-    """The sources that the job has read, and goes on reading."""
+    """Return the sources that the job has read before and continues to read."""
     moved = plan.moved & changed_paths(manifest, plan).keys()
     return frozenset(
         source.name
@@ -33,13 +33,13 @@ def goes_on(manifest: Manifest, plan: JobPlan) -> frozenset[str]:
 
 
 def are_others(manifest: Manifest, plan: JobPlan) -> bool:
-    """Whether the job reads other sources than the state was made with, or in another order."""
+    """Return True if the job's sources differ from those of the state, or have another order."""
     names = [source.name for source in plan.sources]
     return manifest.sources != names or len(goes_on(manifest, plan)) < len(names)
 
 
 def said_of_sources(manifest: Manifest, plan: JobPlan) -> list[str]:
-    """What there is to say of it, for people."""
+    """Describe the differences between the job's sources and those of the state."""
     names, stay = [source.name for source in plan.sources], goes_on(manifest, plan)
     said = [f'source "{name}" is no longer read' for name in manifest.sources if name not in names]
     for name in names:

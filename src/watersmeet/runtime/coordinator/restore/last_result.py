@@ -12,8 +12,13 @@ from watersmeet.watermark.tracker import InputState
 
 
 def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
-    """As that tick's result was, but for what was of the tick alone: there is none of that. None: there was
-    no tick. Queries that are new to the state are not in it."""
+    """Rebuild the result of the last committed tick, without the facts of that tick alone.
+
+    Queries that are new to the state are not included.
+
+    Returns:
+        The result; None if no tick is committed.
+    """
     if manifest is None:
         return None
     states = {query.name: manifest.queries.get(query.name, QueryState()) for query in plan.queries}
@@ -36,7 +41,7 @@ def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
 
 
 def _held(query: QueryPlan, state: QueryState, others: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Rows that are kept, per alias; of inputs of rows that others make, too."""
+    """Count the retained rows per alias, including inputs that another query reads."""
     held = {
         side.name: node.arrangements[side.name].retained
         for side in query.accounted

@@ -57,10 +57,13 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class DerivedRows:
-    """How rows of an input are made of rows that another query keeps.
+    """Derivation of an input's rows from rows that another query retains.
 
-    ``source``: the columns of the source that are needed, as they are stored; ``plain``: kept column -> that
-    of the source; ``computed``: the others, and `FLAG`; ``schema``: of the kept columns.
+    Args:
+        source: the needed columns of the source, as stored.
+        plain: maps a retained column to its column of the source.
+        computed: the other columns, and `FLAG`.
+        schema: the schema of the retained columns.
     """
 
     source: tuple[StoredColumn, ...]
@@ -99,7 +102,10 @@ class Contents:
         return sum(live.stored for live in self.runs)
 
     def report(self, start: TickStart, store: Store) -> IngestReport:
-        """Have them written as rows of the tick; what an ingest task says of it. Cost: the table."""
+        """Write the rows as rows of the tick and return the report of an ingest task.
+
+        Cost: the table.
+        """
         writer = IngestWriter(start, self.side.arrangement, self.branch, store, _BEFORE_ALL)
         columns = self.side.layout.columns if self.derived is None else self.derived.source
         names = self.side.schema.names if self.derived is None else [column.name for column in columns]
@@ -161,7 +167,7 @@ class NewQueries:
         return state
 
     def _begin_beside(self, query: QueryPlan, side: SidePlan) -> None:
-        """Of a query that looks the rows up where another one keeps them."""
+        """Report a new query that looks up rows in the state of another query."""
         by = side.kept_by
         if by is None or all(by.query != other.name for other in self._stay):
             return  # that one begins, too
@@ -175,7 +181,11 @@ class NewQueries:
     def _begin_with_contents(
         self, query: QueryPlan, side: SidePlan, shape: SideShape, table: SideShape, node: NodeState
     ) -> None:
-        """Of a query of changes, which needs all rows; ``table``: how its node stores them."""
+        """Backfill a new query over changes with all rows of a table, or record why it cannot start.
+
+        Args:
+            table: how the side's node stores the rows.
+        """
         contents: Contents | str = "the state stores all rows of tables only, not of streams"
         if all(branch.source.is_table for _, branch in side.sources):
             contents = self._contents_of(query, side, shape, table)
@@ -221,7 +231,7 @@ class NewQueries:
         return rows
 
     def _has_missed(self, side: SidePlan) -> bool:
-        """Whether rows of it may have been read before the query came."""
+        """Return True if the job may have read rows of the side before the query was added."""
         return any(
             not branch.source.compared and branch.source.name in self._read_before
             for _, branch in side.sources
@@ -253,16 +263,20 @@ class NewQueries:
         return self._manifest.queries[name].nodes[node].arrangements.get(side.name, Arrangement())
 
     def _shared(self, query: str, number: int, side: SidePlan) -> SideShape | None:
-        """What a side has its runs written with, if it is not alone: of a type that its engine made, too."""
+        """Return the shape with which shared runs of a side are written; None if it is not shared.
+
+        The types in it are those that its engine made.
+        """
         (shape,) = (s for s in self._shapes[query][number].sides if s.name == side.name)
         return shape.shared
 
     def _retained(self, other: Arrangement, shape: SideShape) -> tuple[Arrangement, str]:
-        """The rows that another retains, none of which is to be padded; and why there are none.
+        """Return the rows that another query retains, without rows to pad; or the reason for none.
 
-        The other's limits may be above those of the query, which are by its own bounds: by them rows would be
-        gone that come from now on. So it begins without any, and has runs of its own instead of those of
-        which the other has released rows, and of those that are to be taken over with such ones.
+        The other query's limits follow its own bounds and may be above those of this query; they would
+        release rows that are still to arrive. So this query starts without limits. It gets its own runs in
+        place of those from which the other query released rows, and of those that are to be adopted
+        together with such runs.
         """
         for live in other.runs:
             missing = missing_columns(schema_of(self._store, live.run), shape.layout.columns)
@@ -277,7 +291,7 @@ class NewQueries:
         return kept.model_copy(update={"runs": runs, "unknown_below": {}, "gone_below": {}}), ""
 
     def write_marks(self) -> None:
-        """Have all rows of padded sides count as matched."""
+        """Mark all rows of padded sides as matched."""
         marks = MarkWriter()
         for name, lives in self._settled.items():
             marks.add(name, "matched", 0, np.ones(lives[0].run.rows, dtype=np.bool_))
@@ -319,7 +333,7 @@ class NewQueries:
         return why
 
     def _tables(self) -> Iterator[tuple[str, SidePlan, SideShape, Arrangement]]:
-        """All sides of nodes of changes that keep the rows of one table, as they are: not as sums."""
+        """Yield the sides of nodes over changes that retain the rows of one table, not sums."""
         for query in self._stay:
             for node in query.nodes:
                 if not node.changes:
@@ -360,7 +374,10 @@ class NewQueries:
         return Arrangement(runs=runs, limits=dict(kept.limits))
 
     def _missing(self, kept: Arrangement, columns: Sequence[StoredColumn]) -> str:
-        """What the rows lack of these columns, or do not tell any more (`check_columns`); empty: nothing."""
+        """Describe the columns that the stored rows lack; "" if none.
+
+        This includes columns that can no longer be read from the stored rows; see `check_columns`.
+        """
         missing = [column for column in columns if kept.columns and column.origin not in kept.columns]
         for live in kept.runs:
             if live.run.stands_for != 0 and not missing:
@@ -412,8 +429,7 @@ def _derived_rows(
 
 
 def _left_out(own: SidePlan, held: BranchPlan, side: SidePlan, branch: BranchPlan) -> str | None:
-    """Which rows ``own`` may not keep of which ``side`` makes something, or keeps beside them, in words;
-    None: there are none."""
+    """Describe the rows that ``own`` may not store but ``side`` needs; None if there are none."""
     nulls = _not_null(own)
     if held.flag is not None and (_flag(held) != _flag(branch) or side.padded):
         return "stores only rows that meet its conditions on the table"
@@ -432,7 +448,7 @@ def _not_null(side: SidePlan) -> set[str]:
 
 
 def _times_of(side: SidePlan) -> object:
-    """What watermarks of an input are made by."""
+    """Return a value that identifies how the watermarks of an input are computed."""
     origins = side_origins(side)
     return (
         [(branch.source.name, branch.lags) for _, branch in side.sources],

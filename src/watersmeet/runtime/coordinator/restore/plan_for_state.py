@@ -54,8 +54,11 @@ def _in_state_order(plan: JobPlan, manifest: Manifest) -> tuple[JobPlan, Collect
 
 
 def _made_alone(plan: JobPlan, begins: Collection[str]) -> Iterator[_Node]:
-    """Tables that a query which comes takes of one that was there before, and whose changes alone would reach
-    it: not all of it looks their rows up where they are kept."""
+    """Yield tables that a new query must retain itself, although an existing query has them.
+
+    If the query reused them, it would get only their changes, because not all of it looks up the rows
+    in the other query's state.
+    """
     for query in plan.queries:
         for taken in query.taken if query.name in begins else ():
             if taken.query not in begins and _hears(query, taken):
@@ -63,7 +66,7 @@ def _made_alone(plan: JobPlan, begins: Collection[str]) -> Iterator[_Node]:
 
 
 def _hears(query: QueryPlan, taken: ReusedRows) -> bool:
-    """Whether a query is told of the rows that another one makes for it, node by node."""
+    """Return True if a query receives the rows that another query produces for it, node by node."""
     feeds = [feed for node in query.nodes for side in node.sides for feed in side.feeds]
     return query.root.number == taken.number or any(
         feed.query == taken.query and feed.node == taken.node and feed.path is None for feed in feeds
@@ -98,7 +101,11 @@ def _reused(query: QueryPlan) -> Iterator[tuple[SideKey, SideKey, bool]]:
 def _may_reuse(
     manifest: Manifest, begins: Collection[str], alone: Collection[_Node] = frozenset()
 ) -> MayReuse:
-    """``alone``: tables that queries which come have to keep themselves."""
+    """Build the rule that decides which sides may reuse the state of a producer.
+
+    Args:
+        alone: tables that new queries must retain themselves.
+    """
 
     def may_reuse(own: SideKey, producer: SideKey, more: bool) -> bool:
         if own[0] in begins:
@@ -111,7 +118,7 @@ def _may_reuse(
 
 
 def counts_of(plan: JobPlan, manifest: Manifest) -> dict[str, Counts]:
-    """Per query that has a delta join, and state of this very plan."""
+    """Return key counts per query with a delta join whose state has exactly this plan."""
     counts = {}
     for query in plan.queries:
         if manifest.fingerprints.get(query.name) != query.fingerprint or not query.every(ArrangePlan):
@@ -137,8 +144,13 @@ def _count_keys(query: QueryPlan, nodes: Sequence[NodeState]) -> tuple[CountedKe
 
 
 def _rows_per_key(runs: Sequence[LiveRun], key: int, keys: int) -> float:
-    """Of each run how many of its rows have one key, in the mean over all rows. ``keys``: runs with another
-    number of them were written for another query, by other keys."""
+    """Estimate how many rows of one run share a key, averaged over all rows.
+
+    Args:
+        key: the position of the key.
+        keys: the number of keys. Runs with another number were written for another query, by other
+            keys; then the result is the number of rows.
+    """
     rows = sum(live.run.rows for live in runs)
     if not rows or any(len(live.run.keys) != keys for live in runs):
         return float(rows)

@@ -201,8 +201,16 @@ T = TypeVar("T")
 
 
 def transfer_state(manifest: Manifest, stay: Iterable[QueryPlan]) -> tuple[Manifest, list[BroughtSide]]:
-    """The state with what each node of the queries that ``stay`` keeps, whoever kept it before; and the sides
-    of delta joins whose rows others kept, held by their keys."""
+    """Move retained rows to the nodes that retain them in the new plan.
+
+    Args:
+        stay: the queries that continue.
+
+    Returns:
+        The state in which each node of these queries has its rows, whichever query retained them
+            before;
+        and the sides of delta joins whose rows other queries retained, stored by their keys.
+    """
     brought = list[BroughtSide]()
     moved = {
         query.name: _transfer(manifest, query, brought)
@@ -243,13 +251,13 @@ def _transfer(manifest: Manifest, query: QueryPlan, brought: list[BroughtSide]) 
 
 
 def _without(node: NodeState, side: str) -> NodeState:
-    """The state of a node without the rows of a side, which another query keeps."""
+    """Return the state of a node without the rows of a side that another query retains."""
     arrangements = {name: kept for name, kept in node.arrangements.items() if name != side}
     return node.model_copy(update={"arrangements": arrangements})
 
 
 def _with_side(manifest: Manifest, node: NodeState, side: str) -> tuple[NodeState, dict[str, InputState]]:
-    """The state of a node with the rows of a side that another query kept, and of its input."""
+    """Return a node's state with a side that another query retained, and the side's input."""
     kept = node.kept_by[side]
     query, number, name = side_home(manifest, kept.query, kept.node, kept.side)
     there = manifest.queries[query].nodes[number].arrangements

@@ -37,7 +37,7 @@ _REFLECTION_ARGUMENTS = "'java.util.UUID', 'fromString', 'a5cb6c42-0c85-418f-af6
 
 
 def list_function_kinds(spark: SparkSession, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Per function: ``kind``; and ``deterministic``, where it is not."""
+    """Return each function's ``kind``, plus ``deterministic`` if it is not deterministic."""
     asked = _FunctionProbe(spark)
     return {name: asked.of(name) for name in names}
 
@@ -78,7 +78,11 @@ class _FunctionProbe:
         return described
 
     def _analyse_call(self, name: str) -> Any:
-        """The plan of a call of it, with the first arguments that it takes; None: it takes none of them."""
+        """Return the analyzed plan of a call with the first arguments that the function accepts.
+
+        Returns:
+            The plan, or None if the function accepts none of the tried arguments.
+        """
         for arguments in (
             *(", ".join(["NULL"] * count) for count in range(_MAX_PROBED_ARGUMENTS + 1)),
             _REFLECTION_ARGUMENTS,
@@ -148,7 +152,7 @@ _SCALARS = tuple(name for name in FAMILIES if name not in _NESTED)
 
 
 def list_function_names(spark: SparkSession) -> list[str]:
-    """Of all functions that are called by a name."""
+    """List the names of all functions that are called by name."""
     listed = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     return sorted(name for name in listed if re.fullmatch(r"[a-z_][a-z0-9_]*", name))
 
@@ -156,18 +160,25 @@ def list_function_names(spark: SparkSession) -> list[str]:
 def signatures(
     spark: SparkSession, wanted: Iterable[str], typed: int = MOST_TYPED
 ) -> dict[str, dict[str, Any]]:
-    """Per function: ``counts``, the numbers of arguments that it takes, up to `MOST_ARGUMENTS` (and, as
-    ``+``: and any more), and ``refused``: per count, per position the families that are never taken there.
-    ``typed``: of so many arguments the families are asked."""
+    """Return the argument counts and the rejected argument types of each function.
+
+    Args:
+        typed: maximum number of arguments for which type families are probed.
+
+    Returns:
+        Per function ``counts``, the numbers of arguments that it accepts, up to `MOST_ARGUMENTS` (``+``
+        means any larger number), and ``refused``: per count, for each position, the families that it
+        never accepts there.
+    """
     analyser = _build_analyser(spark)
     return {name: _signature(analyser, name, typed) for name in wanted}
 
 
 def results(spark: SparkSession, own: Mapping[str, Mapping[str, Any]], seed: int) -> dict[str, str]:
-    """Per function the type of its result, or the rule that tells it, where there is one.
+    """Return each function's result type, or the rule that gives it, where one is known.
 
     Args:
-        own: per function its kind, and what `signatures` gives.
+        own: per function its kind and the result of `signatures`.
     """
     types = ResultTypes(spark, seed)
     rules = {}
@@ -180,7 +191,11 @@ def results(spark: SparkSession, own: Mapping[str, Mapping[str, Any]], seed: int
 
 
 def operators(spark: SparkSession) -> dict[str, dict[str, list[str]]]:
-    """Per operator of two operands: per family on the left those on the right that Spark refuses."""
+    """Find the operand types that Spark rejects for each binary operator.
+
+    Returns:
+        Per operator, for each family on the left, the families on the right that Spark rejects.
+    """
     analyser = _build_analyser(spark)
     by_operator: dict[str, dict[str, list[str]]] = {}
     for operator, form in OPERATORS.items():
@@ -195,7 +210,7 @@ def operators(spark: SparkSession) -> dict[str, dict[str, list[str]]]:
 
 
 def probe_forms(spark: SparkSession) -> dict[str, list[str]]:
-    """Per operator of one operand the families that Spark refuses."""
+    """Find the type families that Spark rejects for each unary operator."""
     analyser = _build_analyser(spark)
     return {
         form: [
@@ -210,7 +225,7 @@ def probe_forms(spark: SparkSession) -> dict[str, list[str]]:
 
 
 def table(spark: SparkSession) -> dict[str, Any]:
-    """All of it; with `list_function_kinds`."""
+    """Build the complete function table, including the result of `list_function_kinds`."""
     wanted = list_function_names(spark)
     own, analyser = list_function_kinds(spark, wanted), _build_analyser(spark)
     for name, signature in own.items():
@@ -226,8 +241,11 @@ def table(spark: SparkSession) -> dict[str, Any]:
 
 
 def format_table(spark_table: Mapping[str, Any]) -> str:
-    """The table as text, a function a line. Lists of families stand apart, each once, and elsewhere as their
-    numbers there."""
+    """Format the table as text with one function per line.
+
+    Each distinct list of families is written once, in a separate section; functions refer to it by
+    number.
+    """
     lists: dict[Families, int] = {(): 0}
 
     def number(families: Iterable[str]) -> int:
@@ -302,7 +320,11 @@ def _accepts_count(analyser: Analyser, name: str, count: int) -> bool:
 
 
 def _call(name: str, families: Sequence[str], other: Mapping[int, str] | None = None) -> str:
-    """``other``: types by place, where they are not their family's."""
+    """Format a call of the function on arguments of the families.
+
+    Args:
+        other: types by position, where the argument is not of its family's standard type.
+    """
     given = [family if family == _NULL else f"`{family}`" for family in families]
     for place, kind in (other or {}).items():
         given[place] = f"`{kind}`"
@@ -310,7 +332,11 @@ def _call(name: str, families: Sequence[str], other: Mapping[int, str] | None = 
 
 
 def _list_trial_arguments(count: int, shorter: Sequence[Families]) -> list[Families]:
-    """What a function is tried with. ``shorter``: calls of fewer arguments that it takes."""
+    """List the argument families to try a function with.
+
+    Args:
+        shorter: calls with fewer arguments that the function accepts.
+    """
     if count <= _IN_FULL:
         return list(product(_TRIED_FAMILIES, repeat=count))
     return list(dict.fromkeys(_sample_arguments(count, shorter)))
@@ -336,8 +362,13 @@ def _replace_places(families: Sequence[str], other: Mapping[int, str]) -> Famili
 def _find_rejected_families(
     asked: Sequence[Families], answers: Sequence[Analysed], count: int
 ) -> list[list[str]]:
-    """Per position the families that it is never taken with; nothing, if it never takes any. Beside what is
-    nested nothing is said of the others: they go by its elements, of which only some were asked."""
+    """Return for each position the families that the function never accepts there.
+
+    The result is empty if the function accepts no family at some position. If only some positions
+    accept
+    nothing but nested types, the other positions get an empty list: they depend on the types of the
+    elements, of which only some were probed.
+    """
     taken: list[set[str]] = [set() for _ in range(count)]
     for families, answer in zip(asked, answers, strict=True):
         if answer.resolved:
@@ -359,7 +390,7 @@ def _find_rejected_families(
 def _drop_partly_accepted(
     analyser: Analyser, name: str, lists: Sequence[list[str]], taken: Sequence[Families]
 ) -> list[list[str]]:
-    """Without the families of which another type is taken."""
+    """Remove the families of which the function accepts another type."""
     bases = taken[:: max(1, len(taken) // _MAX_BASE_CALLS)]
     asked = [
         (place, family, _call(name, base, {place: kind}))

@@ -43,7 +43,7 @@ class Analysed:
 
     @property
     def refused(self) -> bool:
-        """For the types of its operands, and for nothing else."""
+        """True if Spark rejects the expression because of its operand types and for no other reason."""
         if self._refused is None:
             if self._node is None:
                 self._refused = is_mismatch(self._condition)
@@ -69,11 +69,15 @@ class Analyser:
         self._view = view
 
     def all(self, expressions: Sequence[str], *, singly: int = 0) -> list[Analysed] | None:
-        """Each as it was analysed.
+        """Analyse all expressions, in order.
 
         Args:
-            singly: how many may be asked one by one where Spark throws instead of leaving them unresolved;
-                None is returned when there would be more.
+            singly: maximum number of expressions to analyse one by one when Spark throws an error instead
+                of
+                leaving them unresolved.
+
+        Returns:
+            One result per expression, or None if more than ``singly`` single analyses would be necessary.
         """
         answers: list[Analysed] = []
         for start in range(0, len(expressions), _MAX_EXPRESSIONS):
@@ -96,7 +100,11 @@ class Analyser:
             return Analysed()
 
     def condition(self, expression: str) -> str | None:
-        """The name of the error that a query of the expression ends with; None: there is none."""
+        """Return the name of the error that a query of the expression raises.
+
+        Returns:
+            The name; "" for an error without a name; None if there is no error.
+        """
         try:
             self._spark.sql(f"SELECT {expression} FROM {self._view}")
         except PySparkException as error:
@@ -116,7 +124,7 @@ class Analyser:
 
 
 def is_mismatch(condition: str) -> bool:
-    """Whether the error of that name is of types."""
+    """Return True if the error condition reports a type mismatch."""
     return condition.startswith(_TYPES) and not condition.endswith(_OTHER)
 
 
@@ -275,8 +283,13 @@ class ResultTypes:
 
 
 def infer_rule(answers: Sequence[tuple[Call, SqlType]]) -> str | None:
-    """The type that all the calls have, or the rule that tells the types of most of them and of none another
-    one; None: there is none, or only calls of NULL are known."""
+    """Infer the result type that all calls share, or the rule that gives their result types.
+
+    A rule must explain most of the calls and contradict none.
+
+    Returns:
+        The type or the rule; None if there is none, or if only calls with NULL are known.
+    """
     certain = [call for call, _ in answers if _NULL not in call]
     if not certain:
         return None
@@ -293,7 +306,7 @@ def infer_rule(answers: Sequence[tuple[Call, SqlType]]) -> str | None:
 
 
 def infer_call_type(rule: str, call: Call) -> SqlType | None:
-    """The type of a call by a rule."""
+    """Compute the result type of a call by a rule; None if the rule gives none."""
     type_ = result_of(rule, build_arguments(call))
     return None if type_ is None else type_.nullable
 
@@ -317,7 +330,11 @@ def _draw_calls(
     shorter: Sequence[Call],
     most: int,
 ) -> list[Call]:
-    """``shorter``: calls of one argument less that are taken."""
+    """Draw sample calls with ``count`` arguments.
+
+    Args:
+        shorter: accepted calls with one argument fewer.
+    """
     taken = [
         [text for text in _DRAWN if refused is None or not _is_in_families(text, refused[place])]
         for place in range(count)

@@ -50,10 +50,13 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 
 def read_value(path: Path, hint: str) -> dict[str, Any] | None:
-    """The value of a file; None when there is none.
+    """Load the JSON value of a file; None if the file does not exist.
+
+    Args:
+        hint: what the user can do if the file is damaged.
 
     Raises:
-        StateError: it is damaged. ``hint``: what to do then.
+        StateError: the file is damaged.
     """
     try:
         data = path.read_bytes()
@@ -132,8 +135,11 @@ def check_free(root: Path) -> None:
 
 
 def holder(root: Path) -> str | None:
-    """The id of the run that holds the directory; None when none does. It need not be writable: what a
-    snapshot or a read-only mount has of a state may be copied. Several may look at once."""
+    """Return the id of the run that holds the directory's lock; None if no run does.
+
+    The directory may be read-only, such as a snapshot or a read-only mount of a state to copy. Several
+    processes may check at the same time.
+    """
     try:
         handle = os.open(root / LOCK, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
@@ -213,8 +219,11 @@ REMOVAL_SUFFIX = ".reset"
 
 @dataclass(frozen=True)
 class Offsets:
-    """What Spark wrote before batch ``batch``: the whole text, its clock, per source the end offsets, and
-    the settings that the query keeps from batch to batch."""
+    """Offsets that Spark wrote before batch ``batch``.
+
+    They consist of the whole text, its clock, the end offsets of each source, and the settings that the
+    query retains from batch to batch.
+    """
 
     batch: int
     text: str
@@ -224,7 +233,11 @@ class Offsets:
 
     @classmethod
     def of(cls, batch: int, text: str) -> Offsets:
-        """From the text. Raises: ValueError, KeyError or TypeError when it is none of Spark's."""
+        """Parse the text of an offsets file.
+
+        Raises:
+            ValueError, KeyError, TypeError: Spark did not write the text.
+        """
         _, line, *sources = text.split("\n")
         metadata = json.loads(line)
         clock_us = int(metadata["batchTimestampMs"]) * 1000
@@ -254,7 +267,7 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """What the job is called where several are looked at: as its directory is.
+        """Name of the job in views of several jobs: the name of its directory.
 
         >>> Checkpoint(".watersmeet/orders").job
         'orders'
@@ -273,7 +286,7 @@ class Checkpoint:
 
     @property
     def place(self) -> str:
-        """Where the state is, in words."""
+        """Location of the state, as shown to users: a path or a URL."""
         return str(self.root) if self._stored is None else self._stored.place.url
 
     def _check_place(self) -> None:
@@ -365,7 +378,7 @@ class Checkpoint:
         )
 
     def holder(self) -> str | None:
-        """The run that goes on, by its id, here or wherever the directory is seen; None when none does."""
+        """Return the id of the active run on this or any machine that sees the directory, or None."""
         return holder(self.root)
 
     def is_locked(self) -> bool | None:
@@ -390,9 +403,13 @@ class Checkpoint:
         )
 
     def owner(self, expected: str | None = None) -> str:
-        """Who owns the state; made when there is none.
+        """Return the owner id of the state; create one if there is none.
 
-        ``expected``: what the newest manifest says. Raises: StateError when the file says something else.
+        Args:
+            expected: the id in the newest manifest.
+
+        Raises:
+            StateError: the file contains a different id.
         """
         if self.stored_job is not None:
             owner = self.stored_job.owner(expected)
@@ -437,7 +454,11 @@ class Checkpoint:
         )
 
     def find_owner(self) -> str | None:
-        """Who owns the state; None when nobody does yet. Raises: StateError when the file is damaged."""
+        """Return the owner id of the state; None if it has no owner yet.
+
+        Raises:
+            StateError: the file is damaged.
+        """
         if self.stored_job is not None:
             return self.stored_job.find_owner()
         stored = read_value(self.root / "job", _OWNER_HINT)
@@ -454,7 +475,7 @@ class Checkpoint:
         )
 
     def intent(self, tick: int = 0, follows: str = "") -> Intent | None:
-        """The last tick that was recorded so, or in a remote store ``tick``, if it was; else None."""
+        """Return the last tick intent; in a remote store that of ``tick``. None if none is recorded."""
         if self.stored_job is not None:
             begun = self.stored_job.begun(tick, follows)
             is_own = begun is not None and "clock_us" in begun
@@ -463,14 +484,16 @@ class Checkpoint:
         return None if stored is None else Intent(stored["tick"], stored["clock_us"], stored["end"])
 
     def forget_begun(self, after: int) -> None:
-        """Nothing is known any more of what ticks after that one were begun with."""
+        """Delete the recorded intents of all ticks later than ``after``."""
         if self.stored_job is not None:
             self.stored_job.forget_after(after)
         (self.root / "intent").unlink(missing_ok=True)
 
     def settings(self, digest: str | None = None) -> tuple[str, dict[str, str]] | None:
-        """How the last run was set: a digest, and the settings by name; None before the first. In a remote
-        store: how the one was set that has this digest."""
+        """Return the digest and the settings by name of the last run; None before the first run.
+
+        In a remote store, return the settings with this digest.
+        """
         if self.stored_job is not None:
             by_name = None if digest is None else self.stored_job.settings(digest)
             return None if digest is None or by_name is None else (digest, by_name)
@@ -488,19 +511,19 @@ class Checkpoint:
         write_value(self.root / "stop", {"run": run})
 
     def is_stop_requested(self) -> bool:
-        """Whether the run that holds the directory, which is this one, was asked to end."""
+        """Return True if this run, which holds the directory, received a request to stop."""
         if not (self.root / "stop").exists():
             return False
         asked = read_value(self.root / "stop", "remove the file")
         return asked is not None and asked["run"] == self._run
 
     def forget_stop(self) -> None:
-        """What was asked of a run that is over."""
+        """Delete a stop request that was meant for an earlier run."""
         if not self.is_stop_requested():
             (self.root / "stop").unlink(missing_ok=True)
 
     def query_id(self) -> str | None:
-        """Spark's id of the streaming query, None before the first start."""
+        """Return Spark's id of the streaming query; None before the first start."""
         return self.spark_files.query_id()
 
     def last_planned(self) -> int | None:
@@ -510,7 +533,11 @@ class Checkpoint:
         return max(self.spark_files.numbers("commits"), default=None)
 
     def offsets(self, batch: int) -> Offsets:
-        """What Spark wrote before ``batch``. Raises: StateError when that is not there."""
+        """Load the offsets that Spark wrote before ``batch``.
+
+        Raises:
+            StateError: the offsets are missing or unreadable.
+        """
         path = self.spark / "offsets" / str(batch)
         try:
             return Offsets.of(batch, read_file_text(path))
@@ -523,16 +550,18 @@ class Checkpoint:
 
 
 def removal_path(checkpoint: Checkpoint) -> Path:
-    """What the checkpoint directory is called while it is being removed; it may have been named by a link."""
+    """Return the directory's name during its removal, with symbolic links resolved."""
     root = Path(os.path.realpath(checkpoint.root))
     return root.with_name(root.name + REMOVAL_SUFFIX)
 
 
 def check_reset_finished(checkpoint: Checkpoint, reset: str) -> None:
-    """Whether a run may begin. ``reset``: the command that finishes a reset.
+    """Raise StateError if an interrupted reset left files of the job.
 
-    Raises:
-        StateError: a reset was interrupted, and what it left is not to be taken for a job's.
+    A run must not mistake these files for the state of a job.
+
+    Args:
+        reset: the command that finishes the reset.
     """
     stored = checkpoint.stored_job
     if removal_path(checkpoint).is_dir() or (stored is not None and stored.is_reset_unfinished()):

@@ -48,13 +48,17 @@ class StoredJob:
         self._store = store
 
     def owner(self, expected: str | None) -> str:
-        """The id of the state; made when there is none. ``expected``: what the newest manifest says."""
+        """Return the owner id of the state; create one if there is none.
+
+        Args:
+            expected: the id in the newest manifest.
+        """
         if not self._store.has(OWNED):
             self._create(OWNED, {"id": expected or uuid.uuid4().hex})
         return str(self._read(OWNED)["id"])
 
     def find_owner(self) -> str | None:
-        """The id of the state; None: there is none."""
+        """Return the owner id of the state; None if it has no owner."""
         return owner_in(self._store)
 
     def has_any_files(self) -> bool:
@@ -68,7 +72,11 @@ class StoredJob:
         return self.owner_of_reset() or owner
 
     def owner_of_reset(self) -> str | None:
-        """Whose state it is that is being removed; None: none is, or nobody knows."""
+        """Return the owner id of the state that an unfinished reset is removing.
+
+        Returns:
+            The id; None if no reset is unfinished or the id is unknown.
+        """
         if not self.is_reset_unfinished():
             return None
         try:
@@ -86,7 +94,7 @@ class StoredJob:
         return self._store.has(_RESET)
 
     def settings(self, digest: str) -> dict[str, str] | None:
-        """How the run was set that has this digest, by name; None: nobody knows."""
+        """Return the settings by name of the run with this digest; None if they are not recorded."""
         name = f"settings/{digest}"
         return (
             {str(key): str(value) for key, value in self._read(name).items()}
@@ -145,16 +153,23 @@ class StoredJob:
             raise _fenced_error(tick)
 
     def begun(self, tick: int, follows: str = "") -> dict[str, Any] | None:
-        """Of what ``tick`` is made, if it was begun by who went on from the manifest with that writer."""
+        """Return the recorded intent of ``tick``.
+
+        Returns:
+            The intent, if a run that follows the manifest of writer ``follows`` recorded it; else None.
+        """
         there = self._read(_intent_name(tick)) if self._store.has(_intent_name(tick)) else None
         return there if there is not None and _follows_writer(there, follows) else None
 
     def forget(self, tick: int) -> None:
-        """``tick`` is to be made of something else: nothing of it went out."""
+        """Delete the intent of ``tick``, so that the tick can use other input.
+
+        The sinks have no rows of it.
+        """
         self._store.delete(_intent_name(tick))
 
     def forget_after(self, tick: int) -> None:
-        """All later ones are to be made anew."""
+        """Delete the intents of all ticks later than ``tick``, so that they are planned again."""
         later = [name for name in self._store.names(BEGUN) if name > _intent_name(tick)]
         if self._store.delete_all(later):
             raise StateError(

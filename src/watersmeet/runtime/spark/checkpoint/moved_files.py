@@ -175,7 +175,7 @@ def find_moved_sources(manifest: Manifest | None, plan: JobPlan, store: Store) -
 
 
 def unknown_move_errors(plan: JobPlan) -> list[SpecError]:
-    """Return an error for each name of ``plan.moved`` that is no source of local files."""
+    """Return an error for each name in ``plan.moved`` that is not a source of local files."""
     local = [s.name for s in plan.sources if s.traits.files and find_base_path(s) is not None]
     return [
         SpecError(

@@ -44,7 +44,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
-    """What of Spark's files, up to the batch of ``host``, is not as it was; None: all is there."""
+    """Describe damage to Spark's files up to the batch of ``host``; None if they are intact."""
     spark, batch = checkpoint.spark_files, int(host[BATCH])
     try:
         text = read_file_text(spark.root / "offsets" / str(batch))
@@ -69,7 +69,7 @@ def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) 
 
 
 def find_planned_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
-    """The same of the batch that comes next, if one is planned."""
+    """Describe damage to Spark's files of the next batch, if one is planned; None if intact."""
     spark, batch = checkpoint.spark_files, int(host[BATCH]) + 1 if host else 0
     planned = batch in spark.numbers("offsets")
     before = load_offsets(host) if host else None
@@ -214,7 +214,10 @@ def _install_spark_files(checkpoint: Checkpoint, fresh: Path) -> Path | None:
 def _log(
     steps: Mapping[int, Sequence[FileRead]], last: int, interval: int
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The files of a source's log: one with all up to the last compaction, and one per step since."""
+    """Yield the files of a source's log: one compacted file, then one file per later step.
+
+    The compacted file contains all steps up to the last compaction.
+    """
     compacted = (last + 1) // interval * interval - 1
     if compacted >= 0:
         every = [file for step in range(compacted + 1) for file in steps.get(step, ())]
@@ -241,7 +244,7 @@ def _file_sources(plan: JobPlan) -> list[int]:
 
 
 def _reads_again(traits: Connector, before: str, after: str) -> bool:
-    """Whether a source would read anew what it has read."""
+    """Return True if a source would read again what it has already read."""
     if before == "-":
         return False
     if after == "-":

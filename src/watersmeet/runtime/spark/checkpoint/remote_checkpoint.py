@@ -29,12 +29,15 @@ def align_spark_files(
     plan: JobPlan,
     interval: int,
 ) -> str | None:
-    """Make Spark's files those of the state; what was done, in words.
+    """Make Spark's files match the state.
 
     Args:
-        host: what the manifest remembers of its batch; empty: there was none.
-        begun: the same of the batch that was begun next, if one was.
+        host: the batch fields of the manifest; empty if there was no batch.
+        begun: the same fields of the next batch, if a run began one.
         interval: as for `rebuild`.
+
+    Returns:
+        A message that says what was done; None if nothing was necessary.
     """
     if begun is not None and OFFSETS not in begun:
         begun = None
@@ -75,8 +78,10 @@ def _is_aligned(
 
 
 class TickIntent:
-    """Of one run: what the next tick is made of, remembered where the state is; nothing to do where that is
-    the checkpoint directory, in which Spark's files and ``intent`` say it.
+    """Intent of a run's next tick: the input of the tick, stored with a remote state.
+
+    It does nothing for a state in the checkpoint directory, where Spark's files and ``intent`` contain
+    this information.
 
     ``is_due``: an earlier run began the next tick with a batch of Spark.
     """
@@ -92,10 +97,15 @@ class TickIntent:
     def fit(
         self, tick: int, manifest: Manifest | None, plan: JobPlan, interval: int, moves: MovedSources
     ) -> list[str]:
-        """Before the first tick of the run, ``tick``: see `align_spark_files`. What was done, in words.
+        """Align Spark's files with the state before the run's first tick, ``tick``.
+
+        See `align_spark_files`.
+
+        Returns:
+            Messages that say what was done.
 
         Raises:
-            StateError: the state that Spark's files go on from is gone.
+            StateError: the state that Spark's files continue from does not exist.
             EngineError: as `MovedSources.check_times`.
         """
         self._tick = tick
@@ -115,21 +125,26 @@ class TickIntent:
         return [] if said is None else [said]
 
     def told(self, error: Exception, goes_on_from: ResumePoint | None) -> Exception:
-        """The error with which the run is to end; see `explain_fencing`."""
+        """Return the error that the run ends with; see `explain_fencing`."""
         stored = self._checkpoint.stored_job
         return explain_fencing(
             error, goes_on_from, None if stored is None or self._is_known else stored.begun
         )
 
     def forget(self) -> None:
-        """The run's first tick is made of something else than it was begun with, and nothing of it is out."""
+        """Delete the intent of the run's first tick, which now uses other input.
+
+        No part of the tick was emitted.
+        """
         if self._checkpoint.stored_job is not None:
             self._checkpoint.stored_job.forget(self._tick)
         self.is_due = False
 
     def forget_if_replanned(self) -> None:
-        """Spark's files were seen to: a batch that they plan no more, as where they were made anew from the
-        manifest, is planned anew."""
+        """Delete the intent if Spark's repaired files do not plan its batch; Spark plans it again.
+
+        This happens, for example, when the files were rebuilt from the manifest.
+        """
         if self.is_due and self._checkpoint.last_planned() != self._planned:
             self.forget()
 
@@ -149,7 +164,12 @@ class TickIntent:
         self._checkpoint.intend(intent, _writer_id(after))
 
     def intent(self, after: Manifest | None) -> Intent | None:
-        """The tick ``after`` that manifest's, if it was begun as one of our own."""
+        """Return the intent of the tick that follows manifest ``after``.
+
+        Returns:
+            The intent, if the tick began as one of the project's own ticks, without a batch of Spark; else
+            None.
+        """
         tick = 1 if after is None else after.tick + 1
         intent = self._checkpoint.intent(tick, _writer_id(after))
         if intent is not None and intent.tick > tick:  # left by a restore that was killed

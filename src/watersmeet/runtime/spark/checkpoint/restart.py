@@ -58,9 +58,13 @@ def build_host(
     files: BatchFiles,
     inferred: Mapping[str, Sequence[Column]] | None = None,
 ) -> dict[str, Any]:
-    """What a manifest remembers of a batch: all that Spark's checkpoint can be made anew from, and all that
-    tells one batch from another. The same for a batch that is repeated, if it has the same rows. Also the
-    columns that were ``inferred``: of what is there later, others might be."""
+    """Build the fields of a manifest that describe a batch of Spark.
+
+    Spark's checkpoint can be rebuilt from these fields, and they distinguish one batch from another. A
+    repeated batch with the same rows has the same fields. They include the ``inferred`` columns,
+    because
+    later input might lead to different ones.
+    """
     return {
         **_build_batch(query_id, offsets, plan),
         TOPICS: topics,
@@ -75,20 +79,25 @@ def _build_batch(query_id: str, offsets: Offsets, plan: JobPlan) -> dict[str, An
 
 
 def load_batch(manifest: Manifest | None) -> dict[str, Any]:
-    """What a manifest remembers of the last batch; empty when there was none. (Of files that were counted it
-    may know all the same.)"""
+    """Return the fields of a manifest that describe the last batch; empty if there was none.
+
+    The manifest may still contain fields about counted files.
+    """
     host = {} if manifest is None else dict(manifest.host)
     return host if QUERY_ID in host else {}
 
 
 def list_sources(plan: JobPlan) -> list[str]:
-    """The sources in the union's order."""
+    """List the sources in the order of the union."""
     return [f"{source.connector} {source.name}" for source in plan.sources]
 
 
 def build_batch_identity(host: Mapping[str, Any], settings: str) -> dict[str, str]:
-    """By what a tick is known besides its rows; see `runtime.coordinator.ledger`. ``settings``: their
-    digest."""
+    """Build the identity of a tick apart from its rows; see `runtime.coordinator.ledger`.
+
+    Args:
+        settings: the digest of the settings.
+    """
     batch = json.dumps([host.get(name) for name in _INPUT_FIELDS])
     return {"offsets": batch, "settings": settings}
 
@@ -96,17 +105,20 @@ def build_batch_identity(host: Mapping[str, Any], settings: str) -> dict[str, st
 def check_settings(
     checkpoint: Checkpoint, settings: Mapping[str, str], begun: str | None, may_be_out: Sequence[str]
 ) -> bool:
-    """Whether a tick that an earlier run began was begun with these settings. If it was not, and rows of it
-    may be out, it is not repeated: some rows would be made in one way, and some in another.
+    """Return True if this run has the settings with which an earlier run began the next tick.
+
+    With other settings the tick is not repeated if the sinks may have some of its rows: old and new
+    rows
+    would be computed differently.
 
     Args:
-        settings: those of this run.
-        begun: the digest of those that the next tick was begun with; None: it was not begun, so that nothing
-            of it is out.
-        may_be_out: sinks, in words, that have rows of it, or of which that cannot be told.
+        settings: the settings of this run.
+        begun: the digest of the settings with which the next tick began; None if no run began it, so
+            that none of its rows were emitted.
+        may_be_out: descriptions of the sinks that have rows of the tick, or may have some.
 
     Raises:
-        StateError: the settings are others, and rows may be out.
+        StateError: the settings differ, and rows may have been emitted.
     """
     digest, kept = digest_of(settings), checkpoint.settings(begun)
     as_begun = begun in (None, digest)
@@ -133,13 +145,13 @@ def _describe_differences(before: Mapping[str, str] | None, now: Mapping[str, st
 
 
 def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: JobPlan) -> None:
-    """Before the query starts, after `recover`.
+    """Check that Spark's checkpoint matches the state, after `recover`, before the query starts.
 
     Args:
-        host: what the manifest remembers; None: there is no manifest.
+        host: the batch fields of the manifest; None if there is no manifest.
 
     Raises:
-        StateError: one of the two is lost, belongs to another job, or is behind the other.
+        StateError: one of the two is lost, belongs to another job, or is older than the other.
     """
     _check_time(checkpoint, host, plan)
     damage = find_damage(checkpoint, host, plan) if host else None
@@ -221,20 +233,21 @@ def recover(
     asked: bool = False,
     other_sources: bool = False,
 ) -> dict[str, Any]:
-    """Mend of Spark's checkpoint what can be mended without losing anything; the host to go on from.
+    """Recover Spark's checkpoint where that loses nothing; return the host to continue from.
 
-    What a power failure took of a batch that was only planned goes: nothing of it was published, for that
-    waits until its files are on disk. So do commits: Spark gives the batch again.
+    A batch that was only planned is dropped if a power failure destroyed its files: nothing of it was
+    published, because a run publishes only after the files are on disk. Incomplete commits are deleted,
+    too; Spark then repeats these batches.
 
     Args:
-        note: told what was done.
+        note: receives a message for each repair.
         interval: see `rebuild`.
-        accepted: sources that go on from other offsets, as somebody wants it.
-        asked: make the checkpoint anew whatever it looks like.
-        other_sources: it is that of a job with other sources.
+        accepted: sources that continue from other offsets at the user's request.
+        asked: rebuild the checkpoint in any case.
+        other_sources: the checkpoint belongs to a job with other sources.
 
     Raises:
-        StateError: there is nothing to make it from.
+        StateError: there is no state to rebuild the checkpoint from.
     """
     host = load_batch(manifest)
     if not host:
@@ -300,10 +313,10 @@ def check_sources(host: Mapping[str, Any], plan: JobPlan) -> None:
 
 
 def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, plan: JobPlan) -> bool:
-    """Whether the batch that Spark gives is the one committed last.
+    """Return True if the batch that Spark starts is the last committed one.
 
     Raises:
-        StateError: it is neither that nor the next one.
+        StateError: it is neither the last committed batch nor the next one.
     """
     host = load_batch(manifest)
     last = int(host.get(BATCH, -1))
@@ -344,12 +357,12 @@ def adapt_host_to_sources(
     store: Store,
     inferred: Mapping[str, Sequence[Column]],
 ) -> dict[str, Any]:
-    """The host with the sources of ``plan``.
+    """Return the host adapted to the sources of ``plan``.
 
     Args:
-        before: the sources that it is of, by name.
-        stay: those of them that go on from where they were.
-        inferred: of sources of the plan the columns that were inferred.
+        before: the names of the sources that the host describes.
+        stay: those of them that continue from their positions.
+        inferred: the inferred columns per source of the plan.
 
     Raises:
         StateError: a list of files read is damaged.

@@ -31,7 +31,7 @@ REBUILD = (
 
 
 class SparkFiles:
-    """Of the checkpoint in ``root``; see the module."""
+    """Files of the Spark checkpoint in ``root``; see the module."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -63,14 +63,14 @@ class SparkFiles:
         sync_all(touched_folders)
 
     def query_id(self) -> str | None:
-        """None when there is no such file, or no such thing in it."""
+        """Return the id of the query; None if its file is missing or has no id."""
         try:
             return str(json.loads(read_file_text(self.root / "metadata"))["id"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def numbers(self, kind: str) -> list[int]:
-        """The batches that have a file in ``offsets`` or ``commits``, in order."""
+        """List in order the batches that have a file in folder ``kind``: ``offsets`` or ``commits``."""
         try:
             names = os.listdir(self.root / kind)
         except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +86,7 @@ class SparkFiles:
         return torn
 
     def torn_commits(self) -> list[int]:
-        """Batches whose commits have no content, or not all of it."""
+        """List the batches whose commit files are empty or incomplete."""
         return [number for number in self.numbers("commits") if not self._is_commit(number)]
 
     def _is_commit(self, number: int) -> bool:
@@ -97,10 +97,10 @@ class SparkFiles:
             return False
 
     def file_log(self, source: int, step: int) -> list[dict[str, Any]]:
-        """The files that source ``source`` listed as its ``step``-th.
+        """Load the entries of the files that source ``source`` listed in step ``step``.
 
         Raises:
-            ValueError: the file is not there, or not whole.
+            ValueError: the log file is missing or incomplete.
         """
         folder = self.root / "sources" / str(source)
         for name in (str(step), f"{step}{COMPACT}"):
@@ -113,10 +113,10 @@ class SparkFiles:
         raise ValueError(f"{folder / str(step)} is missing")
 
     def check_file_log(self, source: int, last: int, expected: set[tuple[int, str]]) -> None:
-        """Whether Spark finds the ``expected`` (step, path) up to step ``last``.
+        """Check that Spark's log lists the ``expected`` (step, path) pairs up to step ``last``.
 
         Raises:
-            ValueError: it does not; what is wrong.
+            ValueError: the log differs; the message says what is wrong.
         """
         folder = self.root / "sources" / str(source)
         files: set[tuple[int, str]] = set()
@@ -130,7 +130,7 @@ class SparkFiles:
             raise ValueError(f"{folder} lists other files than those that the job read")
 
     def first_offsets(self, source: int) -> str | None:
-        """Where source ``source``, of Kafka, began to be read, as Spark's text; None: that is not there."""
+        """Return Spark's text of the first offsets of Kafka source ``source``; None if missing."""
         try:
             text = read_file_text(self.root / "sources" / str(source) / "0")
             version, offsets = text.lstrip("\0").split("\n", 1)
@@ -144,7 +144,7 @@ class SparkFiles:
         return [path for path in map(Path, names) if path.name.removesuffix(COMPACT).isdigit()]
 
     def last_step(self, source: int) -> int:
-        """The last step in the log of a source; -1 without any."""
+        """Return the last step in the log of a source; -1 if the log is empty."""
         folder = self.root / "sources" / str(source)
         names = (os.path.basename(entry).removesuffix(COMPACT) for entry in _list_entries(folder))
         return max((int(name) for name in names if name.isdigit()), default=-1)
@@ -177,7 +177,7 @@ def read_file_text(path: Path) -> str:
 
 
 def log_text(lines: Sequence[Any]) -> str:
-    """A file of offsets, commits or a source's log, of JSON values."""
+    """Format JSON values as a file of offsets, commits or a source's log."""
     texts = (json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines)
     return "\n".join([VERSION, *texts])
 
@@ -197,7 +197,7 @@ def log_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _batch_file_names(batch: int) -> tuple[str, str]:
-    """A batch's file, and Hadoop's checksum of it, if that is written."""
+    """Return the names of a batch's file and of Hadoop's checksum file, which may not exist."""
     return str(batch), f".{batch}.crc"
 
 

@@ -17,11 +17,13 @@ COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 
 
 def load_end_offsets(host: Mapping[str, Any]) -> list[str] | None:
-    """Spark's text per source of the job, in the plan's order (`NOTHING_READ`, or JSON); None: no batch was
-    read yet."""
+    """Return Spark's end offsets per source, in the plan's order; None before the first batch.
+
+    Each is a text: `NOTHING_READ` or JSON.
+    """
     return str(host[OFFSETS]).split("\n")[2:] if OFFSETS in host else None
 
 
 def load_offsets(host: Mapping[str, Any]) -> Offsets:
-    """The offsets of the batch that a manifest was made by."""
+    """Load the offsets of the batch that produced a manifest."""
     return Offsets.of(int(host[BATCH]), str(host[OFFSETS]))

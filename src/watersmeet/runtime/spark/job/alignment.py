@@ -33,7 +33,7 @@ _PATIENCE_S = 60.0
 
 
 class Alignment:
-    """Of one run of a job."""
+    """Watermark alignment of one run of a job."""
 
     def __init__(self, spark: SparkSession, sources: Sequence[Source], driver: TickDriver) -> None:
         self._spark = spark
@@ -45,7 +45,11 @@ class Alignment:
         self._held: frozenset[str] = frozenset()
 
     def begin(self, query: StreamingQuery) -> None:
-        """Spark's query has just been started. Raises: EngineError as `align`."""
+        """Begin alignment for a query that Spark has just started.
+
+        Raises:
+            EngineError: as `align`.
+        """
         self._execution, self._limits, self._held = None, None, frozenset()
         if all(query.options.max_drift is None for query in self._driver.plan.queries):
             return
@@ -89,13 +93,16 @@ class Alignment:
         self._held = held
 
     def end(self) -> None:
-        """Spark's query has ended, or is about to."""
+        """End alignment: Spark's query has ended or is about to end."""
         self._execution = None
 
     def goes_on(self, offsets: Sequence[str]) -> bool:
-        """When the query found nothing more to read, in a run that ends then: whether there is more, for a
-        query anew. Made-up sources give one batch in each. Of those that were held now some are not: the
-        others have no rows that would let them catch up."""
+        """Return True if a new query has more to read, after the query found nothing more.
+
+        A run that ends at the end of its input calls this. Generated sources produce one batch per query.
+        Sources that are not paused have no rows left, so they are marked as ended; otherwise the paused
+        sources would wait for rows that do not exist.
+        """
         held = self._driver.held()
         free = [source for source in self._sources if source.name not in held]
         if generator.has_more_rows(self._sources, offsets, passed_over=held):

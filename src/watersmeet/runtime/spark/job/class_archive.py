@@ -31,7 +31,14 @@ STAGING_PREFIX = ".making-"
 
 
 def options(told: str = "") -> str:
-    """Of the driver's JVM; none where there is no file, or ``told``, all its other options, names one."""
+    """Return the driver JVM options that load the class archive.
+
+    Args:
+        told: all other options of the driver's JVM.
+
+    Returns:
+        The options; "" if there is no archive, or if ``told`` already names one.
+    """
     if OPTION in told or ARCHIVE_OPTION in told:
         return ""
     if not cache_folder().is_dir():
@@ -41,14 +48,19 @@ def options(told: str = "") -> str:
 
 
 def archive_path() -> Path | None:
-    """Where the file for this Java and this Spark is, or would be; None: there is no Java."""
+    """Return the path of the archive for this Java and this Spark; None if there is no Java.
+
+    The file may not exist.
+    """
     java = _find_java()
     return None if java is None else cache_folder() / f"{_digest_classes(java)}.jsa"
 
 
 def is_complete(path: Path) -> bool:
-    """Whether the file has the size that it was kept with: a JVM dies of one that was cut off. Nor can it be
-    told of one with a colon in its path, which would stand for two."""
+    """Return True if the archive has its recorded size and a path without a colon.
+
+    A JVM crashes on a truncated archive, and it would read a path with a colon as two paths.
+    """
     try:
         return path.stat().st_size == int(_size_file(path).read_text()) and os.pathsep not in str(path)
     except (OSError, ValueError):
@@ -84,15 +96,18 @@ def cache_folder() -> Path:
 
 
 def _find_java() -> Path | None:
-    """The one that PySpark starts."""
+    """Return the path of the Java that PySpark starts, or None."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     return Path(os.path.realpath(java)) if java and os.path.exists(java) else None
 
 
 def _digest_classes(java: Path) -> str:
-    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars, with which of
-    them come first on the class path: with another order a JVM passes over the file."""
+    """Compute a digest of the origin of the classes: the Java release and Spark's jars.
+
+    It includes the jars that come first on the class path: a JVM ignores an archive that was made for
+    another order.
+    """
     spark = Path(_find_spark_home())
     jars = sorted((jar.name, jar.stat().st_size) for jar in (spark / "jars").glob("*.jar"))
     release = java.parent.parent / "release"
@@ -102,7 +117,7 @@ def _digest_classes(java: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether nobody but this user, or root, can have written the file, or put it there."""
+    """Return True if only this user or root can have written the file or placed it there."""
     for one in (path, path.parent):
         try:
             told = os.lstat(one)

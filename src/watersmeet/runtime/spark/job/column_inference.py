@@ -11,12 +11,15 @@ from watersmeet.spec.model import Column, Source
 
 
 class ColumnInference:
-    """What `parse_job` asks for columns. ``inferred``: what it was given, by the source's name.
+    """Column inference that `parse_job` calls for sources without declared columns.
+
+    ``inferred``: the inferred columns by source name.
 
     Args:
-        checkpoint: a directory in which a job may have begun: the columns that were inferred then are meant.
-        store: where its state is, if not in that directory.
-        say: is told, in lines for people, what was inferred.
+        checkpoint: a directory that may contain an earlier run of the job; columns inferred then are
+            reused.
+        store: the place of the state, if it is not in that directory.
+        say: receives messages for users about the inferred columns.
     """
 
     def __init__(
@@ -54,7 +57,11 @@ class ColumnInference:
         return inferred.columns
 
     def _load_stored_columns(self, source: Source) -> tuple[Column, ...] | None:
-        """Of the job's state; None: there is none, or it says other things than the declaration."""
+        """Load the source's columns from the job's state.
+
+        Returns:
+            The columns; None if there are none, or if they contradict the declaration.
+        """
         if self._checkpoint is None:
             return None
         if self._kept is None:
@@ -78,7 +85,7 @@ class ColumnInference:
 
 
 def format_declaration(name: str, columns: Sequence[Column], clauses: Sequence[str]) -> str:
-    """The declaration, to be copied; its options are those that it has.
+    """Format a table declaration that the user can copy, without its options.
 
     >>> from watersmeet.types.sql_type import DATE, STRING
     >>> columns = [Column("k", STRING), Column("at day", DATE)]

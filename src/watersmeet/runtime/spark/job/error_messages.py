@@ -41,7 +41,7 @@ ExpressionText = tuple[str, str]
 
 
 def explain_error(error: BaseException, plan: JobPlan) -> WatersmeetError:
-    """`readable_error`, and what the expression is that it is of, if that is known."""
+    """Convert an exception as `readable_error` does; name the expression that failed, if known."""
     error_in_words = readable_error(error)
     if not isinstance(error_in_words, EngineError) or error_in_words.code != "spark-failed":
         return error_in_words
@@ -59,7 +59,7 @@ def explain_error(error: BaseException, plan: JobPlan) -> WatersmeetError:
 
 
 def _list_suspects(error: BaseException, condition: str, message: str, plan: JobPlan) -> Iterator[str]:
-    """What may be meant, the likeliest first."""
+    """Yield the expressions that the error may be about, likeliest first."""
     # A flag has the keys in it, too.
     given = list[Callable[[JobPlan], Iterator[ExpressionText]]]((_columns, _flags, _list_change_columns))
     for fragment in map(_strip_spaces, find_sql_fragments(error)):
@@ -71,7 +71,7 @@ def _list_suspects(error: BaseException, condition: str, message: str, plan: Job
 
 
 def _find_raising_pattern(condition: str, message: str) -> re.Pattern[str] | None:
-    """What the SQL of an expression has in it that can raise ``condition``, where Spark does not quote it."""
+    """Return a pattern of the SQL that can raise ``condition``, if Spark does not quote the SQL."""
     overflows = _OVERFLOWS_TO.search(message)
     if condition == "CAST_OVERFLOW" and overflows is not None:
         return re.compile(rf"(?<!try_)cast\(.*as{overflows[1].lower()}\)")
@@ -79,7 +79,7 @@ def _find_raising_pattern(condition: str, message: str) -> re.Pattern[str] | Non
 
 
 def _join_suspects(words: Sequence[str]) -> Iterator[str]:
-    """All of them as one, each once; nothing of none."""
+    """Join the distinct descriptions into one text; yield nothing if there are none."""
     named = list(dict.fromkeys(words))
     if not named:
         return
@@ -91,7 +91,7 @@ def _join_suspects(words: Sequence[str]) -> Iterator[str]:
 
 
 def _flags(plan: JobPlan) -> Iterator[ExpressionText]:
-    """As `_columns`, of conditions on rows alone."""
+    """Yield the SQL and a description of each condition on the rows of one input."""
     for query, _, branch in _branches(plan):
         words = dict(branch.words).get(FLAG)
         if branch.flag is not None and words is not None:
@@ -99,7 +99,7 @@ def _flags(plan: JobPlan) -> Iterator[ExpressionText]:
 
 
 def _list_change_columns(plan: JobPlan) -> Iterator[ExpressionText]:
-    """As `_columns`, of what is computed of records to tell which change each is."""
+    """Yield the SQL and a description of each computed column that classifies a record's change."""
     for source in (*plan.sources, *plan.tables):
         for own in computed_of_changes(source):
             shown = f"the column {own.column.name} AS {_strip_backticks(text_of(own.expr))}"
@@ -107,7 +107,7 @@ def _list_change_columns(plan: JobPlan) -> Iterator[ExpressionText]:
 
 
 def _branches(plan: JobPlan) -> Iterator[tuple[QueryPlan, str, BranchPlan]]:
-    """All branches of inputs, with their query and alias."""
+    """Yield all branches of all inputs, with their query and alias."""
     for query in plan.queries:
         sides = [*query.sides, *(side for node in query.nodes for side in node.tables)]
         for side in sides:
@@ -116,7 +116,10 @@ def _branches(plan: JobPlan) -> Iterator[tuple[QueryPlan, str, BranchPlan]]:
 
 
 def _columns(plan: JobPlan) -> Iterator[ExpressionText]:
-    """Columns of rows, of inputs and of what goes out, and aggregates."""
+    """Yield the SQL and a description of each computed column and each aggregate.
+
+    Computed columns are those of rows, of inputs and of results.
+    """
     for query, alias, branch in _branches(plan):
         words = dict(branch.words)
         for name, expr in branch.columns:
@@ -142,7 +145,7 @@ def _columns(plan: JobPlan) -> Iterator[ExpressionText]:
 
 
 def _describe_input_column(query: QueryPlan, alias: str, name: str, expr: Expr) -> str:
-    """A column that is computed of the rows of an input, by what it is computed for."""
+    """Describe a computed column of an input by its purpose."""
     text = _strip_backticks(text_of(expr))
     if not is_ours(name):
         return f"the column {alias}.{name} = {text}"
@@ -156,7 +159,7 @@ def _describe_input_column(query: QueryPlan, alias: str, name: str, expr: Expr) 
 
 
 def _format_result(query: QueryPlan, expr: Expr) -> str:
-    """An expression over rows of the last node: aggregates and keys of groups as they were written."""
+    """Format an expression over rows of the last node with aggregates and group keys as written."""
     written = {call.name: call.text for call in _calls(query)}
     written |= {name: text for node in query.every(GroupedPlan) for name, _, text in node.group_keys}
 

@@ -27,8 +27,10 @@ _CONNECT_REASON = (
 
 
 def load_submit_settings() -> dict[str, str]:
-    """Settings that ``spark-submit`` was given, or took from its files; empty where it did not start this
-    process."""
+    """Return the settings that ``spark-submit`` received or read from its files.
+
+    They are empty if ``spark-submit`` did not start this process.
+    """
     with OURS:
         is_there = GATEWAY in os.environ
     if not is_there:
@@ -61,10 +63,10 @@ def refuse_connect(conf: Mapping[str, str]) -> None:
 
 
 def find_frames_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
-    """The session that the user's frames are of, by their names; None, where there are none.
+    """Return the Spark session of the user's DataFrames (by name); None if there are none.
 
     Raises:
-        SpecError: they are of Spark Connect.
+        SpecError: a DataFrame belongs to Spark Connect.
     """
     from pyspark.sql import SparkSession
 
@@ -81,13 +83,13 @@ def find_frames_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
 
 
 def hold_java(jvm: Any) -> None:
-    """Let a JVM that others started read texts and names as ours do.
+    """Make a JVM that someone else started read texts and names as the project's own JVMs do.
 
-    Upper and lower case go by the JVM's language; it is set for all that runs there. Names of files go by an
-    encoding that cannot be set any more.
+    Conversion between upper and lower case depends on the JVM's language; this sets it for everything
+    that runs in the JVM. The encoding of file names cannot be changed after the start.
 
     Raises:
-        EngineError: it knows file names of ASCII alone.
+        EngineError: the JVM reads file names only in ASCII.
     """
     if jvm.java.util.Locale.getDefault().getLanguage() != "en":
         jvm.java.util.Locale.setDefault(jvm.java.util.Locale.ENGLISH)

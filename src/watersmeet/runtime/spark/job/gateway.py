@@ -115,8 +115,11 @@ _started_java: list[_StartedJava] = []
 
 
 def start_ahead(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
-    """Start the JVM that `launch` will want, if that is known, and do not wait for it. Arguments as there;
-    what fails here will fail there, and is said then."""
+    """Start the JVM that `launch` will need, if its command is known, without waiting for it.
+
+    The arguments are those of `launch`. An error here is ignored: `launch` fails with it and reports
+    it.
+    """
     if current_gateway() is None and not _started_java:
         with suppress(Exception), use_utf8_file_names():
             command = _command(conf)
@@ -155,8 +158,11 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
 
 
 def forget_dead() -> None:
-    """Forget a JVM that this process started and that has ended, and all that PySpark holds of it: else
-    whatever is asked next would be asked of it."""
+    """Forget a JVM that this process started and that has ended.
+
+    PySpark's references to it are removed too; otherwise PySpark would send the next call to the dead
+    JVM.
+    """
     connected = current_gateway()
     process = getattr(connected, "proc", None)
     if process is None or process.poll() is None:
@@ -182,8 +188,10 @@ def list_exposed_settings(conf: Mapping[str, str]) -> list[str]:
 
 
 def _select_submit_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings that ``spark-submit`` is given as arguments. Secrets are left out that the session alone
-    needs, which is given all settings by its builder."""
+    """Select the settings to pass to ``spark-submit`` as arguments.
+
+    Secrets that only the session needs are omitted; the session receives all settings from its builder.
+    """
     is_remote = any("://" in conf.get(name, "") for name in _LOADED)
     needed = (*_LOADED, *_JAVA_SETTINGS, *(_STORE_SETTINGS if is_remote else ()))
     return {
@@ -226,7 +234,7 @@ def adopt_gateway(gateway: Any) -> None:
 
 
 def _command(conf: Mapping[str, str]) -> Command | None:
-    """None: it is for PySpark to start it."""
+    """Return the command that starts the JVM; None if PySpark has to start it."""
     environment = {**os.environ, "SPARK_CONNECT_MODE": "0"}
     return None if GATEWAY in os.environ else java_command(conf, environment)
 
@@ -267,7 +275,10 @@ def _ignore_stopping() -> None:
 
 
 def _await_java(proc: Popen[bytes], where: Path) -> tuple[int, str]:
-    """Port and secret, once the JVM has said them: the file has its name when it is whole."""
+    """Wait for the JVM's connection file and return the port and the secret.
+
+    The JVM gives the file its name when the file is complete.
+    """
     while not where.is_file():
         if proc.poll() is not None:
             raise JavaEnded(proc.returncode)
@@ -278,7 +289,10 @@ def _await_java(proc: Popen[bytes], where: Path) -> tuple[int, str]:
 
 
 def _connect_gateway(port: int, secret: str) -> Any:
-    """By PySpark, which takes a JVM that is there by these variables, as in a process of ``spark-submit``."""
+    """Connect PySpark to the running JVM.
+
+    PySpark finds the JVM through environment variables, as in a process that ``spark-submit`` started.
+    """
     with OURS:
         os.environ[GATEWAY], os.environ[_SECRET] = str(port), secret
         try:
@@ -306,8 +320,10 @@ def end_half_started(interrupt: BaseException) -> None:
 
 @contextmanager
 def use_utf8_file_names() -> Iterator[None]:
-    """Within, a Java process is started that knows file names of all characters. By a locale such as C it
-    would know those of ASCII, and pass over the other files of a directory."""
+    """Set a locale, for the block, in which a new Java process reads all file names.
+
+    In a locale such as C, Java reads only ASCII names and skips the other files of a directory.
+    """
     before = os.environ.get("LC_ALL")
     if sys.platform == "linux" and codecs.lookup(locale.getencoding()).name != "utf-8":
         os.environ["LC_ALL"] = "C.UTF-8"

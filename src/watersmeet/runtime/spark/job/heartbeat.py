@@ -28,7 +28,7 @@ class LastTick:
 
 
 def heartbeat_pause(timeouts_us: Iterable[int]) -> float:
-    """How far apart ticks without rows come, in seconds, where sources go idle after so many microseconds.
+    """Return the seconds between ticks without rows, given the idle timeouts of sources in µs.
 
     >>> [heartbeat_pause(timeouts) for timeouts in ([], [30_000_000], [30_000_000, 4_000_000])]
     [1.0, 5.0, 2.0]
@@ -38,7 +38,10 @@ def heartbeat_pause(timeouts_us: Iterable[int]) -> float:
 
 @contextmanager
 def run_heartbeat(beat: Callable[[], None], pause_s: float, stop: threading.Event) -> Iterator[None]:
-    """``beat`` is called in a thread of its own, which ends with the block, or by ``stop``."""
+    """Call ``beat`` every ``pause_s`` seconds in a thread, within the block.
+
+    The thread ends with the block or when ``stop`` is set.
+    """
     over = threading.Event()
 
     def run() -> None:
@@ -73,7 +76,11 @@ class BrokerStall:
         self._asked = 0.0
 
     def look(self, busy: bool) -> None:
-        """``busy``: Spark is within a trigger; it looks for rows, or a tick is in hand."""
+        """Check whether the broker is stalled.
+
+        Args:
+            busy: Spark is inside a trigger: it is looking for rows, or a tick is running.
+        """
         now = time.monotonic()
         if not busy:
             self._busy_since = None

@@ -87,7 +87,7 @@ _NATIVE = "--enable-native-access=ALL-UNNAMED"
 
 @dataclass(frozen=True)
 class _Launcher:
-    """What one has of its own for each JVM."""
+    """Java options and classes that the launcher of one Spark version adds for each JVM."""
 
     options: tuple[str, ...]
     classes: str = ""
@@ -112,7 +112,7 @@ _TRIMMED = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True)
 class Command:
-    """What is started: arguments, the first of which is the program, and the whole environment."""
+    """Command of a process: its arguments, starting with the program, and its whole environment."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -123,11 +123,15 @@ class _UnknownCommand(Exception):
 
 
 def java_command(conf: Mapping[str, str], environment: Mapping[str, str]) -> Command | None:
-    """By which ``spark-submit`` with these settings would start a JVM that serves this process; None: ask it.
+    """Build the command with which ``spark-submit`` would start a JVM for this process.
 
     Args:
-        conf: all settings of the session that is to be; what ``spark-defaults.conf`` adds is looked up.
-        environment: of this process. The JVM's has what the scripts add, without what a shell says of itself.
+        conf: all settings of the future session; the entries of ``spark-defaults.conf`` are looked up.
+        environment: that of this process. The JVM's environment adds what the scripts add, without the
+            variables that a shell sets about itself.
+
+    Returns:
+        The command; None if it cannot be determined, so that ``spark-submit`` must be used.
     """
     if os.name != "posix":
         return None
@@ -148,7 +152,7 @@ def has_spark_env(environment: Mapping[str, str]) -> bool:
 
 
 def _spark_home(environment: Mapping[str, str]) -> str:
-    """As the script ``find-spark-home`` finds it from where PySpark starts ``spark-submit``."""
+    """Find Spark's home as the script ``find-spark-home`` does from PySpark's ``spark-submit``."""
     home = environment.get("SPARK_HOME")
     if home:
         return home
@@ -221,7 +225,10 @@ def _launcher(home: str) -> _Launcher:
 
 
 def launcher_digest(jar: Path) -> str:
-    """Of the names, sizes and checksums of its classes, without reading them."""
+    """Compute a digest of the names, sizes and checksums of the launcher's classes.
+
+    It does not read the classes themselves.
+    """
     with zipfile.ZipFile(jar) as archive:
         classes = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
     told = repr([one for one in classes if one[0].startswith("org/apache/spark/launcher/")])
@@ -229,7 +236,7 @@ def launcher_digest(jar: Path) -> str:
 
 
 def _defaults(path: str) -> dict[str, str]:
-    """The settings of Spark's own file, where they are one on a line."""
+    """Load the settings of Spark's own file, if each is on a line of its own."""
     if not os.path.isfile(path):
         return {}
     settings = {}
@@ -245,8 +252,11 @@ def _defaults(path: str) -> dict[str, str]:
 
 
 def _split(options: str | None) -> list[str]:
-    """Options of Java in one text, by quotes and spaces, as the launcher splits them; where a backslash or
-    other white space is, it has ways of its own."""
+    """Split a text of Java options at quotes and spaces, as the launcher does.
+
+    Backslashes and other white space are not supported, because the launcher has special rules for
+    them.
+    """
     if not options:
         return []
     if "\\" in options or any(sign.isspace() and sign != " " for sign in options):
@@ -255,7 +265,7 @@ def _split(options: str | None) -> list[str]:
 
 
 def _java(environment: Mapping[str, str]) -> str:
-    """The program, by the name that the launcher has for it."""
+    """Return the path of the Java program as the launcher names it."""
     home = environment.get("JAVA_HOME")
     if home:
         java = f"{home}/bin/java"
@@ -276,7 +286,7 @@ def _java(environment: Mapping[str, str]) -> str:
 def _class_path(
     home: str, folder: str, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterable[str]:
-    """Each entry once; directories end in a slash."""
+    """Return the distinct entries of the class path; directories end with a slash."""
     extra, default = settings.get(_CLASSES), settings.get(_DEFAULT_CLASSES)
     theirs = [extra or "" if (extra or "").strip(_TRIMMED) else "", default or ""]
     there = sorted(os.listdir(f"{home}/jars"))

@@ -70,12 +70,13 @@ def run_job(job: Job, plan: JobPlan, settings: RunSettings) -> RunResult:
 
 
 def build_outputs(job: Job, plan: JobPlan, settings: RunSettings) -> Outputs:
-    """The sinks of all queries, one object per declared sink, and those that get rows beside them
-    (`SIDE_OUTPUT_SETTINGS`).
+    """Build the sinks of all queries, one object per declared sink, and the side-output sinks.
+
+    See `SIDE_OUTPUT_SETTINGS` for side outputs.
 
     Raises:
-        SpecError: options are wrong, an INSERT has a name that is kept for these, or a sink of
-            ``accept_target`` is none that remembers its target.
+        SpecError: options are wrong, an INSERT uses a name reserved for side outputs, or a sink of
+            ``accept_target`` does not remember its target.
     """
     made: dict[str, Sink] = {}
 

@@ -23,7 +23,7 @@ REREAD_HALVES_NOTE = "; files of ticks with exact halves, such as 1.005 for DECI
 
 
 class RunListeners:
-    """Of one run."""
+    """Listeners of one run."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._asked = settings
@@ -36,27 +36,34 @@ class RunListeners:
         self._last: TickResult | None = None
 
     def note(self, *texts: str) -> None:
-        """What a person should know."""
+        """Send notices for the user to the listener."""
         if (tell := self._asked.on_notice) is not None:
             for text in texts:
                 tell(without_hidden(text))
 
     def starts(self, driver: TickDriver, unread: Callable[[], Mapping[str, Collection[str]]]) -> None:
-        """The first tick comes next. ``unread``: the partitions of sources that have rows to be read; asked
-        for where somebody wants to know."""
+        """Notify the listener that the first tick comes next.
+
+        Args:
+            unread: returns the partitions of sources that have unread rows; called only if there is a
+                listener.
+        """
         if self._asked.on_start is not None:
             waiting = driver.waiting(self._asked.clock(), unread())
             self._asked.on_start(waiting, resumed(driver.plan, driver.manifest))
 
     def begins(self, tick: int) -> None:
-        """A tick is begun now."""
+        """Notify the listener that a tick begins now."""
         self._since = time.perf_counter()
         if self._asked.on_begin is not None:
             self._asked.on_begin(tick)
 
     def ended(self, result: TickResult, backlog: Callable[[], Backlog]) -> None:
-        """The tick that was begun has ended well. ``backlog``: what is not read yet; asked for where somebody
-        wants to know."""
+        """Notify the listeners that the current tick succeeded.
+
+        Args:
+            backlog: returns the unread input; called only if there is a listener for it.
+        """
         self._ticks, self._last = self._ticks + 1, result
         self._tell_broken(result)
         self._tell_far_ahead(result)
@@ -69,7 +76,7 @@ class RunListeners:
     def result(
         self, *, finished: bool = False, stopped: bool, changed: Mapping[str, ChangedFiles] | None = None
     ) -> RunResult:
-        """Return what the run has come to; see `RunResult`."""
+        """Return the result of the run; see `RunResult`."""
         return RunResult(self._ticks, self._last, finished, stopped, changed or {})
 
     def _tell_broken(self, result: TickResult) -> None:
@@ -91,8 +98,12 @@ class RunListeners:
                 self.note(f'"{source}": tick {result.tick}: {files}')
 
     def _broken_files_text(self, source: str, broken: Broken) -> str:
-        """Name files without a record that parses; empty: there are none, or so many were named that it waits
-        until there are twice as many."""
+        """Describe files in which no record can be parsed.
+
+        Returns:
+            The text; "" if there are no such files, or if many were already named: the next text comes when
+            their number has doubled.
+        """
         before, named = self._broken_files.get(source, (0, 0))
         files = before + len(broken.files)
         is_due = files >= max(1, 2 * named) and broken.files

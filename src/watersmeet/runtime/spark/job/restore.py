@@ -226,7 +226,7 @@ def restore_job(
 
 
 def is_batch_due(checkpoint: Checkpoint, begun: TickIntent, host: Mapping[str, Any]) -> bool:
-    """Return True if Spark has planned a batch that is no tick yet: part of it may be in sinks."""
+    """Return True if Spark planned a batch that is not yet a tick; sinks may have part of it."""
     planned = checkpoint.last_planned()
     return begun.is_due or (planned is not None and planned > host.get(BATCH, -1))
 

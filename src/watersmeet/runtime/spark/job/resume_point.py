@@ -26,8 +26,11 @@ from watersmeet.state.manifest import Manifest
 def adapt_manifest_to_sources(
     manifest: Manifest, plan: JobPlan, checkpoint: Checkpoint, settings: RunSettings
 ) -> Manifest:
-    """The manifest as it is for the sources that the job reads now. Raises: StateError as
-    `adapt_host_to_sources`."""
+    """Return the manifest adapted to the sources that the job reads now.
+
+    Raises:
+        StateError: as `adapt_host_to_sources`.
+    """
     host = adapt_host_to_sources(
         manifest.host,
         manifest.sources,
@@ -47,10 +50,10 @@ def apply_moved_files(
     note: Callable[[str], None],
     check: Callable[[], object],
 ) -> tuple[Manifest | None, MovedSources]:
-    """The manifest with the new paths of files that were moved; a local checkpoint of Spark gets them, too.
+    """Return the manifest with the new paths of moved files; update Spark's local checkpoint.
 
     Args:
-        check: called before anything is changed.
+        check: called before anything changes.
 
     Raises:
         EngineError, StateError: as `find_moved_sources` and `MovedSources.move_log`.
@@ -71,7 +74,7 @@ def apply_moved_files(
 
 
 def unknown_loss_errors(accepted: Iterable[str], plan: JobPlan) -> list[SpecError]:
-    """Return an error for each name of which a loss is accepted and that is no Kafka source."""
+    """Return an error for each name with an accepted loss that is not a Kafka source."""
     kafkas = [source.name for source in plan.sources if source.traits.log]
     return [
         SpecError(
@@ -94,17 +97,17 @@ def recover_batch(
     interval: int,
     other_sources: bool,
 ) -> dict[str, Any]:
-    """What the manifest remembers of the last batch, for the next one.
+    """Return the manifest's fields of the last batch, prepared for the next one.
 
     Args:
-        note: told what was done.
+        note: receives a message for each repair.
         interval: as for `recover`.
-        other_sources: Spark's checkpoint is of other sources than the manifest.
+        other_sources: Spark's checkpoint has other sources than the manifest.
 
     Raises:
-        EngineError: rows are gone that were not read.
+        EngineError: rows were deleted before the job read them.
         StateError: as `recover`.
-        SpecError: a loss is accepted of what is no Kafka source.
+        SpecError: a loss is accepted for a name that is not a Kafka source.
     """
     host = load_batch(manifest)
     raise_all(unknown_loss_errors(settings.accept_loss, plan))

@@ -71,12 +71,12 @@ _CORES = "cores"
 def list_settings(
     plan: JobPlan, run: Mapping[str, str], spark: SparkContext, secrets: Collection[str] = ()
 ) -> dict[str, str]:
-    """Name -> value, as text for people.
+    """Return the settings by name, as text for users.
 
     Args:
-        run: the settings of the run, as the job or its flags say.
+        run: the settings of the run, from the job or its flags.
         spark: has the session's whole configuration.
-        secrets: names of settings of Spark whose values are secrets, whatever they are called.
+        secrets: names of Spark settings whose values are secrets, whatever their names suggest.
     """
     is_asked = needs_file_order(plan)
     omitted = tuple(name for name in OMITTED_SPARK if not (is_asked and name == _CUTS_FILES))
@@ -99,8 +99,12 @@ def list_settings(
 
 
 def needs_file_order(plan: JobPlan) -> bool:
-    """Whether it counts which of a tick's rows of files come first: Spark cuts files by their sizes, and by
-    how many tasks it has, and takes the largest pieces first."""
+    """Return True if results depend on the order of a tick's rows from files.
+
+    The order depends on how Spark splits files: by their sizes and the number of tasks, with the
+    largest
+    splits first.
+    """
     return any(
         branch.source.traits.files
         for query in plan.queries

@@ -100,17 +100,17 @@ def build_session_settings(
     java_rows: bool = True,
     submitted: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Spark's configuration for a job: ours, then what the user asks for.
+    """Build Spark's configuration for a job: the project's settings, then those of the user.
 
     Args:
-        submitted: what ``spark-submit`` was asked for; ``master`` and ``conf`` go before it.
+        submitted: the settings of ``spark-submit``; ``master`` and ``conf`` take precedence.
         jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
         kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
         time_zone: that of the job.
         java_rows: rows of the job pass through Java (`tick.reading.java_rows`).
 
     Raises:
-        EngineError: ``conf`` sets what rows rest on.
+        EngineError: ``conf`` sets an option that the correctness of rows depends on.
     """
     _refuse_fixed((conf or {}).items(), "", time_zone)
     _refuse_fixed(submitted.items(), " (it is set by spark-submit or its files)", time_zone)
@@ -161,9 +161,12 @@ def build_session_settings(
 
 
 def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
-    """Ours, then what the user asks for: the last one counts. But a JVM that is told of two collectors does
-    not start, and of two archives of classes one would be lost: ours give way to the user's, wherever those
-    are named."""
+    """Combine the project's Java options with those of the user; the last one wins.
+
+    A JVM with two garbage collectors does not start, and of two class archives it would ignore one.
+    Therefore an option of the user, wherever it is set, replaces the corresponding option of the
+    project.
+    """
     compiler = COMPILER if java_rows else QUICK_COMPILER
     own = {name: asked.get(name, "") for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS)}
     told = {name: f"{asked.get(name.replace('extra', 'default'), '')} {own[name]}" for name in own}
@@ -183,14 +186,22 @@ def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
 
 
 def _collector_options(java_rows: bool, told: str) -> str:
-    """The driver's, with the heap that it begins with. ``told``: by the user."""
+    """Return the driver's garbage collector option and initial heap size.
+
+    Args:
+        told: the user's options.
+    """
     if not java_rows:
         return SMALL_HEAP if any(share in told for share in _SHARES) else f"{SMALL_HEAP} {SMALL_FREE_RATIO}"
     return SERIAL_COLLECTOR if own_cores() <= MAX_SERIAL_CORES else COLLECTOR
 
 
 def local_jars(jars: str | None) -> list[str]:
-    """Paths of the jars that were named. Raises: EngineError for one that is not there."""
+    """Return the paths of the named jars.
+
+    Raises:
+        EngineError: a jar does not exist.
+    """
     named = jars or os.environ.get(JARS_VARIABLE, "")
     paths: list[str] = []
     for part in filter(None, (jar.strip() for jar in named.split(","))):
@@ -217,15 +228,16 @@ def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str, time_zone: str) -
 
 
 def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
-    """A session with ``conf`` (see `build_session_settings`); the one that runs, if there is one, in the
-    job's time zone.
+    """Start a session with ``conf``, or return the running session, set to the job's time zone.
+
+    See `build_session_settings` for ``conf``.
 
     Args:
-        workers: Python workers are started with it; else when they are first needed.
+        workers: start Python workers with the session; else Spark starts them when it first needs them.
 
     Raises:
-        EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
-            rows rest on.
+        EngineError: the packages cannot be resolved, Spark does not start, or a configuration file of
+            Spark sets an option that the correctness of rows depends on.
     """
     gateway.forget_dead()
     running = SparkSession.getActiveSession()
@@ -276,8 +288,10 @@ _java_output: list[IO[bytes]] = []
 
 @contextmanager
 def prestart_java(conf: Mapping[str, str]) -> Iterator[None]:
-    """Within, Java starts for `start` with the same ``conf``, which need not be asked for: whatever is done
-    first need not be waited for."""
+    """Start the JVM for `start` with the same ``conf``, in parallel with the block.
+
+    Calling `start` is optional.
+    """
     gateway.forget_dead()
     if SparkSession.getActiveSession() is not None:
         yield
@@ -298,7 +312,7 @@ def _open_java_output() -> AbstractContextManager[IO[bytes]]:
 
 
 def _choose_java_output(words: IO[bytes], conf: Mapping[str, str]) -> IO[bytes] | None:
-    """Who takes what the JVM says; None: standard error, where its log is wanted."""
+    """Return the file for the JVM's output; None: standard error, if the user wants its log."""
     return words if conf["spark.log.level"] == LOG_LEVEL else None
 
 
@@ -309,20 +323,22 @@ def _prepare_environment(conf: Mapping[str, str]) -> None:
 
 
 def find_session() -> SparkSession | None:
-    """The session that this process has, whichever thread made it."""
+    """Return the session of this process, whichever thread created it, or None."""
     gateway.forget_dead()
     session = SparkSession._instantiatedSession
     return None if session is None or session.sparkContext._jsc is None else session
 
 
 def clone_session(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
-    """A session of the same application as one that the user has, with its functions, and with the settings
-    of ``conf`` that a session can have. The user's own stays as it is; who listens to its streams listens to
-    this one's.
+    """Create a session in the same application as the user's session, with its functions.
+
+    The new session gets all session-level settings of ``conf``. The user's session stays unchanged;
+    listeners of its streams also listen to those of the new session.
 
     Raises:
-        EngineError: its Java process reads names of files in another encoding than UTF-8, or its workers are
-            of another Python than this process.
+        EngineError: the Java process reads file names in another encoding than UTF-8, or its workers
+            use
+            another Python than this process.
     """
     context = running.sparkContext
     hold_java(context._jvm)
@@ -341,7 +357,10 @@ def clone_session(running: SparkSession, conf: Mapping[str, str]) -> SparkSessio
 
 
 def _use_same_names(running: SparkSession, session: SparkSession) -> None:
-    """Names of tables mean what they mean to the user, whose USE of another catalog a clone does not have."""
+    """Set the user's current catalog and database, so that table names have the same meaning.
+
+    A clone does not inherit the catalog that the user chose with USE.
+    """
     wanted = running.catalog.currentCatalog()
     if session.catalog.currentCatalog() != wanted:
         session.catalog.setCurrentCatalog(wanted)
@@ -349,7 +368,7 @@ def _use_same_names(running: SparkSession, session: SparkSession) -> None:
 
 
 def _check_python(worker: str) -> None:
-    """That tasks, on this machine, find what this process has."""
+    """Check that tasks on this machine use the Python environment of this process."""
     theirs = shutil.which(worker)
     if theirs is None or not _is_same_python(theirs, sys.executable):
         raise EngineError(
@@ -361,7 +380,7 @@ def _check_python(worker: str) -> None:
 
 
 def _is_same_python(one: str, other: str) -> bool:
-    """Whether they are one, with the same packages, as python and python3 of an environment are."""
+    """Return True if both are one Python with the same packages, as python and python3 can be."""
     return os.path.dirname(os.path.abspath(one)) == os.path.dirname(
         os.path.abspath(other)
     ) and os.path.realpath(one) == os.path.realpath(other)
@@ -385,8 +404,11 @@ def hold_fixed(session: SparkSession, time_zone: str) -> None:
 
 
 def _silence_loggers() -> None:
-    """PySpark and py4j print the stack of an error that they raise: whoever catches it shows it. Before they
-    are first called: Ctrl-C may come while Spark starts."""
+    """Stop PySpark and py4j from logging the stack of an error that they raise.
+
+    The code that catches the error shows it. This runs before their first call, because Ctrl-C may come
+    while Spark starts.
+    """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(OFF)
     logging.getLogger("py4j").setLevel(OFF)
@@ -409,7 +431,7 @@ def _supports_unix_sockets() -> bool:
 
 
 def _let_workers_import() -> None:
-    """Workers import this package from where this process did, installed or not."""
+    """Make workers import this package from where this process did, installed or not."""
     (folder,) = sys.modules["watersmeet"].__path__
     root = str(Path(folder).resolve().parent)
     paths = [folder_path for folder_path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder_path]

@@ -40,38 +40,43 @@ def _now_us() -> int:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a job is run: what callers say of it, and, once it is resolved, what the job's own settings say.
+    """Settings of a job's run: those of the caller and, once resolved, those of the job itself.
 
     Args:
         checkpoint: the directory of the job's state.
         partitions: tasks per node of a query; None: as many as it needs in each tick. Free to change
             between runs.
         trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
-        until_caught_up: end when the input that is there is used up.
+        until_caught_up: end when the run has read all input that exists.
         finish: then end the input too: all rows are released, the job is over.
         run: the settings of the run as the job has them, for what a tick's rows depend on.
-        secrets: names of Spark's settings whose values are secrets, whatever they are called.
-        replace_newer_files: parts of sinks of ticks that the state has not come to are moved out of
-            readers' sight, instead of being refused.
-        change_queries: queries may have come, gone or changed since the last run.
-        frames: the DataFrames of sources that are made of one, by name, and of tables what makes one.
-        functions: of sinks that are one of this process, by their names.
+        secrets: names of Spark's settings whose values are secrets, whatever their names suggest.
+        replace_newer_files: move sink files of ticks newer than the state out of readers' sight,
+            instead
+            of failing.
+        change_queries: queries may be added, removed or changed since the last run.
+        frames: by name, the DataFrames of sources that read one, and the functions that make the
+            DataFrames of tables.
+        functions: by name, the functions of sinks that call a function of this process.
         console: shows the rows of console sinks.
         is_background: the run has a thread of its own, in a process that does other things.
-        stop: ends the run, when it is set, as a signal does.
+        stop: an event that ends the run when it is set, as a signal does.
         clock: returns the time in µs since 1970.
-        on_notice: called with what a person should know and does not stop the job.
-        keep_ticks: how many ticks can be gone back to, the newest one among them
-        (`state.garbage_collection`). store: where the state is; None: in the checkpoint directory.
-        rebuild: make Spark's checkpoint anew from the state.
-        accept_loss: names of Kafka sources that go on though rows are gone before they were read.
-        accept_target: names of sinks whose target may be another one than the job has written to.
+        on_notice: called with messages for the user that do not stop the job.
+        keep_ticks: number of ticks that a restore can return to, including the newest one
+            (`state.garbage_collection`).
+        store: the place of the state; None: the checkpoint directory.
+        rebuild: rebuild Spark's checkpoint from the state.
+        accept_loss: names of Kafka sources that continue although rows were deleted before they were
+            read.
+        accept_target: names of sinks whose target may differ from the one the job has written to.
         accept_moved: names of file sources whose files are the same ones at another path.
-        inferred: per source the columns that were inferred, which the state is to remember.
-        on_start: called before the first tick with the partitions without rows, per query and alias, that
-            hold a watermark back from the start, and with what the last tick of the state has come to.
+        inferred: per source the inferred columns, which the state has to store.
+        on_start: called before the first tick with the partitions without rows, per query and alias,
+            that
+            hold a watermark back from the start, and with the result of the state's last tick.
         on_begin: called with the number of a tick that begins.
-        on_backlog: called when it has ended with what is not read yet, before ``on_tick``.
+        on_backlog: called at the end of a tick with the unread input, before ``on_tick``.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
     """
 
@@ -136,7 +141,7 @@ class RunSettings:
 
     @property
     def table_functions(self) -> Mapping[str, Maker]:
-        """What makes the DataFrames of tables, by name."""
+        """Functions that make the DataFrames of tables, by name."""
         return {name: maker for name, maker in self.frames.items() if callable(maker)}
 
 

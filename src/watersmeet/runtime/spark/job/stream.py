@@ -45,14 +45,14 @@ Check = Callable[[], None]
 
 @dataclass(frozen=True)
 class JobTicks:
-    """What makes the ticks of a run, one after the other.
+    """Runner of the ticks of a run, one after the other.
 
     Args:
-        restored: from where the run goes on.
+        restored: the restored job that the run continues.
         rereading, by_tasks: how tasks read files.
-        lock: held while a tick runs.
-        last_tick: when it was.
-        failure: why the run ends before its input.
+        lock: locked while a tick runs.
+        last_tick: the time of the last tick.
+        failure: the reason why the run ends before its input.
     """
 
     settings: RunSettings

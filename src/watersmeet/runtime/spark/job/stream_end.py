@@ -29,10 +29,11 @@ class Stopping(Exception):
 
 
 class Failed(Exception):
-    """What Spark is told of a tick that failed.
+    """Exception that Spark gets for a failed tick, in place of the original error.
 
-    Spark keeps what a batch raises, in a thread that never ends. The error itself would be kept with all
-    frames that it passed, and what these hold: at exit, libraries would report what they could not free.
+    Spark retains the exception of a batch in a thread that never ends. The original error would retain
+    all frames that it passed and their objects, and at exit libraries would report what they could not
+    free.
     """
 
 

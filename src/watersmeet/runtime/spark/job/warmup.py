@@ -24,7 +24,7 @@ _warmup_lock = threading.Lock()
 
 
 def start_workers(session: SparkSession) -> threading.Thread:
-    """One small job, a task per core, in a thread of its own, which nobody has to wait for."""
+    """Start Python workers with one small job, a task per core, in a thread; do not wait for it."""
     return _run_in_thread(_run, session, name="early-workers")
 
 

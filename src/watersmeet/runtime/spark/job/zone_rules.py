@@ -28,7 +28,10 @@ _CHANGE = re.compile(rf"(?:Gap|Overlap) at (\d{{4}}-\d\d-\d\dT[\d:]+?){_OFFSET} 
 
 
 def check_zone(session: SparkSession, name: str) -> str | None:
-    """What is to be told of the rules of a region: a notice where they differ before 1970 alone.
+    """Check that Java and Python have the same rules for a time zone.
+
+    Returns:
+        A notice if the rules differ only before 1970; else None.
 
     Raises:
         EngineError: they differ from 1970 to 2100.
@@ -55,7 +58,7 @@ def check_zone(session: SparkSession, name: str) -> str | None:
 
 
 def find_differences(one: OffsetChanges, other: OffsetChanges) -> list[int]:
-    """The instants at which a change of either leads to offsets that differ."""
+    """Find the instants at which a change in either list leads to different offsets."""
     instants = sorted({at for changes in (one, other) for at, _ in changes})
     return [at for at in instants if _offset(one, at) != _offset(other, at)]
 
@@ -70,7 +73,7 @@ def _format_day(at: int) -> str:
 
 
 def load_python_rules(name: str) -> OffsetChanges:
-    """The rules that tasks compute with."""
+    """Load the time zone rules that tasks compute with."""
     own = zone(name)
     starts = (own.starts // SECOND_US).tolist()
     offsets = (own.offsets // SECOND_US).tolist()
@@ -81,8 +84,10 @@ def load_python_rules(name: str) -> OffsetChanges:
 
 
 def load_java_rules(session: SparkSession, name: str) -> OffsetChanges:
-    """The rules of the running JVM: the changes that are written down in one call, and those that follow by
-    rule one by one."""
+    """Load the time zone rules of the running JVM.
+
+    One call reads the listed changes; the later changes, which follow a rule, are read one by one.
+    """
     jvm: Any = session.sparkContext._jvm
     try:
         rules = jvm.java.time.ZoneId.of(name).getRules()

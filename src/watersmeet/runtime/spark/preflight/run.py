@@ -42,8 +42,10 @@ BRIEF_WAIT_S = 1.0
 
 
 def find_start_problems(job: Job, plan: JobPlan, settings: RunSettings) -> list[WatersmeetError]:
-    """Return what is wrong with the sources, the checkpoint and the sinks. Of servers, only schema registries
-    and stores of the job's state are asked."""
+    """Return the problems of the sources, the checkpoint and the sinks.
+
+    The only servers that it contacts are schema registries and stores of the job's state.
+    """
     return _problems(job, plan, settings, None)
 
 
@@ -97,7 +99,11 @@ def _server_checks(job: Job, plan: JobPlan, patience: WaitPolicy) -> list[Callab
 
 
 def _problems(job: Job, plan: JobPlan, settings: RunSettings, sinks_s: float | None) -> list[WatersmeetError]:
-    """``sinks_s``: maximum seconds to wait for a server of a sink; None: none is asked."""
+    """Find the problems that prevent a start.
+
+    Args:
+        sinks_s: maximum seconds to wait for a server of a sink; None: contact no server.
+    """
     state = check_state(Checkpoint(settings.checkpoint, settings.store), plan, settings)
     problems = [
         *check_checkpoint(job, settings.checkpoint),

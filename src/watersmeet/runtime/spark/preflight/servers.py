@@ -30,18 +30,21 @@ PAUSE_S = 0.5
 
 
 def waiting_notice(server: str, limit_s: float) -> str:
-    """Return what is said of a server that is asked again."""
+    """Return the notice for a server that is contacted repeatedly."""
     return f"waiting up to {limit_s:.0f} s for {server}"
 
 
 def _ignore_notice(notice: str) -> None:
-    """For a check whose caller waits for its result."""
+    """Ignore a notice, for a check whose caller waits for its result."""
 
 
 @dataclass(frozen=True)
 class WaitPolicy:
-    """Whether servers are waited for. ``waits``: no, if False; ``given_up``, ``stop``: each ends all waiting;
-    ``say`` is told of what is waited for."""
+    """Policy for waiting until servers answer.
+
+    ``waits``: False means no waiting. ``given_up`` and ``stop``: each of these events ends all waiting.
+    ``say`` receives a notice that names the server.
+    """
 
     waits: bool = False
     given_up: Event = field(default_factory=Event)
@@ -148,8 +151,12 @@ PATIENCE_S = 5.0
 
 
 def registry_problems(source: Source, registry: Registry, *, thorough: bool) -> Iterator[WatersmeetError]:
-    """What is wrong with it, or, if ``thorough``, with the newest schemas of the source's topics: records of
-    such a schema would be broken. Records that are there already may have others."""
+    """Yield the problems of a schema registry.
+
+    If ``thorough``, also yield problems of the newest schemas of the source's topics: records with such
+    a
+    schema would be broken. Existing records may have other schemas.
+    """
     asked = replace(registry, patience_s=PATIENCE_S, unknown_is_broken=True)
     for topic in topics_in(source.options) if thorough else topics_in(source.options)[:1]:
         try:
@@ -167,7 +174,7 @@ def registry_problems(source: Source, registry: Registry, *, thorough: bool) -> 
 
 
 def list_registry_notes(source: Source, registry: Registry) -> Iterator[str]:
-    """Topics of which it says nothing by their names."""
+    """Yield a note for each topic whose name the registry has no schema for."""
     asked = replace(registry, patience_s=PATIENCE_S, unknown_is_broken=True)
     for topic in topics_in(source.options):
         if _load_newest_schema(asked, topic) is None:
@@ -225,20 +232,20 @@ _ADDRESS = re.compile(r"(?:[a-zA-Z][\w+.-]*://)?\[?(?P<host>[^\[\]]*?)\]?(?::(?P
 
 
 def is_plain(options: Mapping[str, str]) -> bool:
-    """Whether the brokers take plain connections, so that they can be asked."""
+    """Return True if the brokers accept plain connections, so this process can contact them."""
     protocols = (value for name, value in options.items() if plain_name(name) == "security.protocol")
     return next(protocols, "PLAINTEXT").strip().upper() == "PLAINTEXT"
 
 
 def check_topics(source: Source, patience: WaitPolicy | None = None) -> None:
-    """Ask the brokers of ``source``, one after the other, until one answers.
+    """Check the topics of ``source`` with its brokers, one after the other, until one answers.
 
     Args:
-        patience: None: they are asked once, and one that takes too long to answer is away. Else that is left
-            to the run.
+        patience: None: contact each broker once, and treat one that answers too slowly as unreachable.
+            Otherwise that is left to the run.
 
     Raises:
-        EngineError: none answers, or a topic is not there, or may not be read.
+        EngineError: no broker answers, or a topic does not exist or may not be read.
     """
     what = f'Kafka source "{source.name}"'
     _check(what, source.options, topics_in(source.options), patience, BROKERS_S, KAFKA_UNREACHABLE)
@@ -302,7 +309,7 @@ def _ask(
 
 
 def _address(server: str) -> tuple[str, int]:
-    """Host and port.
+    """Parse a server's host and port.
 
     >>> _address("PLAINTEXT://[::1]:9093"), _address("kafka")
     (('::1', 9093), ('kafka', 9092))
@@ -331,7 +338,7 @@ def _check_codes(what: str, topics: Sequence[str], codes: Mapping[str, int], ser
 
 
 def _request_topic_codes(to: socket.socket, topics: Sequence[str]) -> dict[str, int]:
-    """Per topic the broker's error code; 0: it is there."""
+    """Request the broker's error code for each topic; 0 if the topic exists."""
     body = struct.pack(">hhi", _METADATA, _VERSION, 1) + _encode_text("watersmeet")
     body += struct.pack(">i", len(topics)) + b"".join(map(_encode_text, topics)) + b"\x00"
     until = time.monotonic() + ANSWER_S
@@ -382,7 +389,7 @@ class _Answer:
         self.at += size
 
     def text(self) -> str:
-        """NULL is empty."""
+        """Read a text; NULL is read as ""."""
         size = max(0, self.number("h"))
         self.skip(size)
         return self.data[self.at - size : self.at].decode("utf-8", "replace")

@@ -28,10 +28,10 @@ from watersmeet.spec.options.files import local_path, path_of
 
 
 def find_source_problems(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetError]:
-    """What is wrong with the plan's sources and tables, as far as this process can see.
+    """Return the problems of the plan's sources and tables that this process can detect.
 
     Args:
-        thorough: look into files, and ask Kafka brokers and databases, too.
+        thorough: also read files, and contact Kafka brokers and databases.
     """
     problems: list[WatersmeetError] = []
     for source, table in _list_sources(plan):
@@ -56,7 +56,10 @@ def find_source_problems(plan: JobPlan, *, thorough: bool = False) -> list[Water
 
 
 def list_source_notes(plan: JobPlan) -> list[str]:
-    """What a person should know of the sources, and what `find_source_problems` cannot see, in words."""
+    """List notes for the user about the sources.
+
+    They include what `find_source_problems` cannot check.
+    """
     words = []
     for source, table in _list_sources(plan):
         what = f'{"table" if table else "source"} "{source.name}"'
@@ -79,8 +82,10 @@ def list_source_notes(plan: JobPlan) -> list[str]:
 
 
 def list_table_notes(plan: JobPlan) -> list[str]:
-    """Return notices of FIFOs, sockets and devices among the files of tables, which are not read. Those of
-    streams are told while these are read."""
+    """Return notices of FIFOs, sockets and devices among tables' files, which are not read.
+
+    Notices about streams come while the job reads them.
+    """
     tables = [source for source in plan.tables if source.traits.files]
     special = [(_describe_source(source, True), list_special_files(source)) for source in tables]
     return [special_note(what, paths) for what, paths in special if paths]
@@ -91,7 +96,7 @@ def _describe_source(source: Source, table: bool) -> str:
 
 
 def _list_sources(plan: JobPlan) -> Iterable[tuple[Source, bool]]:
-    """Every source, and whether it is read as a table."""
+    """Yield every source, and True if it is read as a table."""
     yield from ((source, False) for source in plan.sources)
     yield from ((source, True) for source in plan.tables)
 

@@ -20,8 +20,10 @@ from watersmeet.state.manifest import Manifest, load_newest
 
 @dataclass(frozen=True)
 class StateCheck:
-    """What is wrong with a state, and whose it is: None, if nobody owns it yet. ``is_known``: it could be
-    read."""
+    """Problems of a state and its owner; the owner is None if nobody owns the state yet.
+
+    ``is_known``: the state could be read.
+    """
 
     problems: tuple[WatersmeetError, ...]
     owner: str | None = None

@@ -33,11 +33,11 @@ def load_last_report(query: StreamingQuery) -> str | None:
 def count_backlog_rows(
     report: str | None, sources: Sequence[Source], offsets: Sequence[str]
 ) -> dict[str, int]:
-    """Rows of Kafka sources beyond the present batch.
+    """Count the rows of Kafka sources after the current batch.
 
     Args:
-        report: Spark's progress of the batch before, as JSON; None: there is none yet.
-        offsets: of the present batch, where it ends, per source in the plan's order.
+        report: Spark's progress of the previous batch, as JSON; None if there is none yet.
+        offsets: the end of the current batch per source, in the plan's order.
     """
     if report is None:
         return {}
@@ -54,7 +54,7 @@ def count_backlog_rows(
 
 
 def _parse_partition_offsets(offsets: Any) -> dict[tuple[str, str], int]:
-    """Spark's ``{"topic": {"0": 5}}``, also as text; empty for what is none."""
+    """Parse Spark's ``{"topic": {"0": 5}}``, an object or its text; return {} for anything else."""
     if isinstance(offsets, str):
         offsets = json.loads(offsets)
     if not isinstance(offsets, dict) or not all(isinstance(offset, dict) for offset in offsets.values()):
@@ -67,10 +67,11 @@ def _parse_partition_offsets(offsets: Any) -> dict[tuple[str, str], int]:
 
 
 class SourceProgress:
-    """How far batches have read the sources of a run, and from where.
+    """Progress of the sources of a run: how far batches have read them, and from where.
 
     Args:
-        host: of the batch from which the run goes on, ``kept``: as its manifest has it.
+        host: the fields of the batch that the run continues from.
+        kept: the same fields as its manifest has them.
     """
 
     def __init__(
@@ -83,8 +84,11 @@ class SourceProgress:
     def add_progress(
         self, result: TickResult, host: Mapping[str, Any], before: Mapping[str, Any] | None
     ) -> TickResult:
-        """The result with how far each source was read by its batch, as far as ``host`` tells it. ``before``:
-        that of the batch before it; None: the tick is of no batch."""
+        """Return the result with each source's end position in its batch, as far as ``host`` has it.
+
+        Args:
+            before: the host of the previous batch; None if the tick has no batch.
+        """
         read: dict[str, dict[str, int]] = {}
         for source, text in zip(self._sources, load_end_offsets(host) or (), strict=False):
             if source.traits.files:
@@ -96,8 +100,11 @@ class SourceProgress:
         return replace(result, read=read, began=began)
 
     def _began(self, host: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-        """Of Kafka sources of which a batch reads the first rows, or that go on elsewhere than they had
-        ended, where each of their partitions begins."""
+        """Return the start position of each partition of Kafka sources that need it.
+
+        These are sources whose first rows are in the batch, and sources that continue from another position
+        than their last end.
+        """
         began: dict[str, dict[str, int]] = {}
         ends = load_end_offsets(before) or [NOTHING_READ] * len(self._sources)
         for number, (source, text) in enumerate(
@@ -116,5 +123,5 @@ class SourceProgress:
 
 
 def _name_partitions(text: str) -> dict[str, int]:
-    """By the names of partitions in `TickResult.read`."""
+    """Return the offsets by partition names, as in `TickResult.read`."""
     return {f"{topic}/{partition}": end for (topic, partition), end in _parse_partition_offsets(text).items()}

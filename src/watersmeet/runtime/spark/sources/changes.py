@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 
 def add_diff_column(frame: DataFrame, source: Source) -> DataFrame:
-    """The frame with `DIFF`, if its records say what changes; those that say it in no known way are broken,
-    as JSON."""
+    """Add `DIFF` to the frame, if its records have a column that classifies the change.
+
+    Records with an unknown value in it become broken, as JSON.
+    """
     change = source.change_column
     if change is None:
         return frame
@@ -80,7 +82,10 @@ _PARSED, _KEY, _NO_VALUE = ours("parsed"), ours("key"), ours("no_value")
 
 
 def add_key_checks(frame: DataFrame, source: Source) -> DataFrame:
-    """The frame with `DIFF`, and records that do not say which change they are as broken, as JSON."""
+    """Add `DIFF` to the frame, and mark records that do not identify their change as broken.
+
+    The text of such a record is JSON.
+    """
     key = source.primary_key
     if key is None:
         return frame
@@ -114,11 +119,14 @@ def read_upserts(
     parser: Mapping[str, str],
     metadata: Mapping[str, str],
 ) -> DataFrame:
-    """The declared columns, `PARTITION`, `BROKEN` and `DIFF`, of Kafka's records in format ``upsert-json``.
+    """Read Kafka records of format ``upsert-json``.
 
     Args:
         parser: options of Spark's JSON parser.
-        metadata: what fills columns that are in neither key nor value, as Spark SQL.
+        metadata: the Spark SQL that fills columns that are in neither key nor value.
+
+    Returns:
+        The declared columns, `PARTITION`, `BROKEN` and `DIFF`.
     """
     key = source.primary_key
     assert key is not None
@@ -165,7 +173,7 @@ def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str], record: Top
 
 
 def _key_value(name: str, type_: SqlType) -> str:
-    """A column of the record's key, as it is declared."""
+    """Return the SQL of a column of the record's key, in its declared type."""
     value = _key_field(name)
     return value if _widened_key_type(type_) == type_ else f"try_cast({value} AS {type_})"
 
@@ -175,14 +183,16 @@ def _key_field(name: str) -> str:
 
 
 def _widened_key_type(type_: SqlType) -> SqlType:
-    """The type as which a column of a key is read: digits that its own does not have are seen."""
+    """Return the type to read a key column with: it retains digits that the declared type lacks."""
     more = MAX_DIGITS - type_.digits if type_.is_decimal else 0
     return decimal(MAX_DIGITS, type_.scale + more) if more else type_
 
 
 def _parse_key(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
-    """The columns of the key, of the record's, as `parse_whole_json` gives them; decimals with more
-    digits."""
+    """Build the SQL of the record's key columns in the form of `parse_whole_json`.
+
+    Decimals get more digits.
+    """
     types = {
         column.name: _widened_key_type(column.type) for column in source.columns if column.name in key.columns
     }
@@ -193,7 +203,7 @@ def _parse_key(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> st
 
 
 def _parse_object(text: str, columns: Mapping[str, SqlType], parser: Mapping[str, str]) -> str:
-    """A text as an object of these columns."""
+    """Build the SQL that parses a text as an object of these columns."""
     fields = ", ".join(f"{quote_name(name)}: {own}" for name, own in columns.items())
     names = JsonNames.of(columns.items())
     return parse_whole_json(text, fields, parser, names, lambda row: lacks_column(row, columns))

@@ -86,7 +86,7 @@ _SILENT: Mapping[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class FrameFindings:
-    """What is wrong with the frames of a plan's sources, and what a person should know of them."""
+    """Problems of the DataFrames of a plan's sources, and notes about them for the user."""
 
     problems: Sequence[SpecError]
     notes: Sequence[str]
@@ -128,7 +128,7 @@ def inspect_frames(plan: JobPlan, given: Mapping[str, DataFrame]) -> FrameFindin
 
 
 def _list_option_notes(source: Source) -> list[str]:
-    """Of a source that one of Spark's data sources reads, what its options tell."""
+    """List notes on the options of a source that one of Spark's data sources reads."""
     name = format_of(source.options)
     return _replay_notes(source, name, own_options(source.options), kept=name.lower() in _REPEATABLE_FORMATS)
 
@@ -148,7 +148,7 @@ def _replay_notes(source: Source, name: str, options: Mapping[str, str], *, kept
 
 
 def _options(frame: DataFrame, leaf: Any) -> dict[str, str]:
-    """What the reader of a stream was told; empty where it does not say."""
+    """Return the options of a stream's reader; empty where Spark does not expose them."""
     kind, jvm = str(leaf.getClass().getSimpleName()), cast(Any, frame.sparkSession._jvm)
     if kind == "StreamingRelation":
         return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.dataSource().options()))
@@ -156,7 +156,10 @@ def _options(frame: DataFrame, leaf: Any) -> dict[str, str]:
 
 
 def _shared_source_error(one: str, other: str) -> SpecError:
-    """Of frames that one source of Spark's feeds, which has its offsets once."""
+    """Build the error for DataFrames that read the same Spark source.
+
+    Spark tracks the offsets of a source only once.
+    """
     return SpecError(
         f'the DataFrames of "{one}" and "{other}" read the same source DataFrame, which Spark reads once',
         code="not-supported",
@@ -165,11 +168,11 @@ def _shared_source_error(one: str, other: str) -> SpecError:
 
 
 def read_by_format(spark: SparkSession, source: Source) -> DataFrame:
-    """The streaming frame of a source that one of Spark's data sources reads; see `sources`.
+    """Return the streaming frame of a source that a Spark data source reads; see `sources`.
 
     Raises:
         EngineError: there is no such data source, or it has other columns.
-        SpecError: it does not have the rows of a batch that is repeated.
+        SpecError: the data source cannot repeat the rows of a batch.
     """
     from pyspark.errors import AnalysisException
 
@@ -191,14 +194,14 @@ def read_by_format(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def read(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
-    """The streaming frame of ``source`` in the session ``spark``; see `sources`."""
+    """Return the streaming frame of ``source`` in the session ``spark``; see `sources`."""
     null = F.lit(None).cast("string")
     chosen = [F.col(quote_name(column.name)) for column in source.columns]
     return move_to_session(spark, frame).select(*chosen, null.alias(PARTITION), null.alias(BROKEN))
 
 
 def move_to_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The same rows, asked for in another session of the same application."""
+    """Return a frame with the same rows in another session of the same application."""
     jvm: Any = spark._jvm
     datasets = getattr(jvm.org.apache.spark.sql.classic, "Dataset$")
     rows = getattr(datasets, "MODULE$").ofRows(spark._jsparkSession, _plan_of(frame))
@@ -208,7 +211,7 @@ def move_to_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 
 def _plan_of(frame: DataFrame) -> Any:
-    """Its plan, which means what it meant where it was made."""
+    """Return the analyzed plan of a frame, whose names are resolved in the frame's session."""
     return frame._jdf.queryExecution().analyzed()
 
 

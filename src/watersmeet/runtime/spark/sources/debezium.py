@@ -80,7 +80,10 @@ def debezium_time(
 
 
 def _named_unit_arms(text: str, kind: SqlType, name: str) -> str:
-    """Arms of a CASE: days are no time of day, and no time of day is days."""
+    """Build CASE arms that convert a number by its named unit.
+
+    A number of days gives NULL for a time, and a number in a unit of time gives NULL for a date.
+    """
     arms: dict[tuple[str, ...], str] = {} if kind == DATE else {NAMES_OF_DAYS: "NULL"}
     for unit, names in NAMES_OF_UNITS.items():
         arms[names] = "NULL" if kind == DATE else convert_number_to_time(text, kind, unit)
@@ -123,7 +126,10 @@ def decimal_sql(text: str, kind: SqlType, told: str) -> str:
 
 
 def _bytes_to_decimal(text: str, scale: str, kind: SqlType) -> str:
-    """Of a whole number in two's complement, and how many of its digits are behind the point."""
+    """Build the SQL that converts base64 bytes to a decimal.
+
+    The bytes are an integer in two's complement; ``scale`` is the number of digits after the point.
+    """
     is_below = f"substr({_HEX}, 1, 1) >= '8'"
     inverse = f"translate({_HEX}, '0123456789ABCDEF', 'FEDCBA9876543210')"
     digits = f"lpad(IF({is_below}, {inverse}, {_HEX}), {2 * _MAX_BYTES}, '0')"
@@ -167,12 +173,16 @@ _EVENT_OF_TEXTS = extract_object(_TEXTS)
 def read_changes(
     raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapping[str, str]
 ) -> DataFrame:
-    """The declared columns, `PARTITION`, `BROKEN` and `DIFF`, of Kafka's records, or of lines without a key.
-    Broken are events that do not tell the row that goes (Postgres does with REPLICA IDENTITY FULL; with a
-    primary key, its key is enough), nor all of the row that comes, and other operations.
+    """Read the change events of Kafka records, or of lines without a key.
+
+    Broken records are events without the row to remove (Postgres writes it with REPLICA IDENTITY FULL;
+    with a primary key, its key is enough), events without all of the new row, and other operations.
 
     Args:
         parser: options of Spark's JSON parser.
+
+    Returns:
+        The declared columns, `PARTITION`, `BROKEN` and `DIFF`.
     """
     fields = event_fields(source)
     names = _row_columns(source)
@@ -268,9 +278,10 @@ def read_changes(
 
 
 def _non_row_record_sql(source: Source) -> str:
-    """What is told of a record that changes no row: its text; or that it is skipped, or stops the job.
+    """Build the SQL for a record that changes no row: its text, or a mark.
 
-    Messages of the database's log, heartbeats and markers of transactions say nothing of rows.
+    The mark makes the job skip the record or stop. Messages of the database's log, heartbeats and
+    transaction markers contain no rows.
     """
     whole = "coalesce(get_json_object(value, '$.payload'), value)"
     names, clocks = f"json_object_keys({whole})", ", ".join(map(literal, CLOCKS))
@@ -294,10 +305,16 @@ _CHANGES_BY_ROW = f"""
 
 
 def _changes_by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) -> str:
-    """A row that gets another key goes with the sequence of the row that comes: it is the same change, and is
-    broken as a whole if the row that comes lacks either. A delete has a sequence where that is of the event.
-    In a row before it is that of an earlier change, or what Debezium writes where it knows none (0): such a
-    delete counts as it comes."""
+    """Build the CASE arms that turn an event into changes of rows by primary key.
+
+    An update that changes the key removes the old row with the sequence of the new row: both are the
+    same
+    change, and the whole record is broken if the new row lacks a key column or the sequence. A delete
+    has
+    a sequence only if the event itself contains it. The sequence in the row before is that of an
+    earlier
+    change, or 0, which Debezium writes where it knows none; such a delete counts in order of arrival.
+    """
     before, after, op = _BEFORE, _AFTER, _OP
     of_event = _event_column_names(event_fields(source))
 
@@ -327,7 +344,7 @@ def _changes_by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) ->
 
 
 def _build_row(source: Source, values: Mapping[str, str]) -> str:
-    """A row with these columns alone."""
+    """Build the SQL of a row in which only these columns have values."""
     fields = (
         f"{literal(column.name)}, CAST({values.get(column.name, 'NULL')} AS {column.type})"
         for column in source.columns
@@ -344,7 +361,11 @@ def _fields(source: Source, names: Sequence[str], *, of_texts: bool = False) -> 
 
 
 def _build_envelope_fields(row: str, others: Iterable[str] = ()) -> str:
-    """The fields of an event, with or without its schema, of a row's; ``others``: see `event_fields`."""
+    """Build the fields of an event, with or without its schema, from those of a row.
+
+    Args:
+        others: see `event_fields`.
+    """
     envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
     paths = dict.fromkeys(others)
     of_source = [path.removeprefix("source.") for path in paths if path.startswith("source.")]
@@ -356,7 +377,7 @@ def _build_envelope_fields(row: str, others: Iterable[str] = ()) -> str:
 
 
 def _event_columns(source: Source, fields: Mapping[str, str], events: Sequence[str]) -> dict[str, str]:
-    """Columns of the frame of events, for the columns that the event itself fills."""
+    """Build the frame's columns for the columns that the event itself fills."""
     types = {column.name: column.type for column in source.columns}
     names, parts = _event_column_names(fields), {}
     for column, path in fields.items():
@@ -367,12 +388,12 @@ def _event_columns(source: Source, fields: Mapping[str, str], events: Sequence[s
 
 
 def _event_column_names(fields: Iterable[str]) -> dict[str, str]:
-    """How the frame of events calls the columns that the event itself fills."""
+    """Return the names in the frame of events of the columns that the event itself fills."""
     return {column: ours(f"field{number}") for number, column in enumerate(fields)}
 
 
 def _add_event_fields(source: Source, fields: Mapping[str, str]) -> str:
-    """The row after, with the columns that the event itself fills."""
+    """Build the SQL of the row after, with the columns that the event itself fills."""
     names = _event_column_names(fields)
     told = (
         f"{literal(c.name)}, {names.get(c.name, f'{_AFTER}.{quote_name(c.name)}')}" for c in source.columns
@@ -381,7 +402,7 @@ def _add_event_fields(source: Source, fields: Mapping[str, str]) -> str:
 
 
 def _key_fields(row: str) -> str:
-    """The fields of a record's key, likewise."""
+    """Build the fields of a record's key, with or without its schema."""
     return f"{row}, payload: STRUCT<{row}>"
 
 
@@ -393,7 +414,10 @@ def _parse_rows(
     parser: Mapping[str, str],
     paths: Sequence[str] = _ROW_PATHS,
 ) -> str:
-    """What `parse_whole_json` makes of a text, with rows of the columns ``names`` at these paths in it."""
+    """Build the SQL that parses a text with rows of columns ``names`` at these paths.
+
+    The result has the form of `parse_whole_json`.
+    """
     types = {column.name: column.type for column in source.columns if column.name in names}
 
     def lacks_some(record: str) -> str:
@@ -408,10 +432,11 @@ def _parse_rows(
 def _add_schema_types(
     raw: DataFrame, source: Source, names: Sequence[str], parser: Mapping[str, str]
 ) -> DataFrame:
-    """The records with their text, and what their schemas say of columns whose values need it.
+    """Add the text of each record, and its schema's types of columns whose values need them.
 
-    `_AS_TEXT`: a DECIMAL is no number, and is not to be read as one; `_HAS_SCHEMA`: the schema says what it
-    is.
+    `_AS_TEXT`: a DECIMAL is not a number and must not be read as one. `_HAS_SCHEMA`: the schema says
+    what
+    it is.
     """
     types = _type_columns(source, names)
     raw = raw.withColumn(_TEXT, F.expr("CAST(value AS STRING)"))
@@ -429,7 +454,7 @@ def _add_schema_types(
 
 
 def _type_columns(source: Source, names: Sequence[str]) -> dict[str, str]:
-    """Where the frame has what a record's schema says of a column."""
+    """Return the names of the frame's columns that contain the schema's type of each column."""
     told = [c.name for c in source.columns if c.name in names and (c.type in TIMES or c.type.is_decimal)]
     return {name: ours(f"type{number}") for number, name in enumerate(told)}
 
@@ -439,7 +464,7 @@ def _decimals(source: Source, names: Sequence[str]) -> list[str]:
 
 
 def _read_struct_decimals(source: Source, names: Sequence[str], part: str) -> str:
-    """The STRUCT ``part``, its DECIMALs read of their texts."""
+    """Build the SQL of the STRUCT ``part`` with its DECIMALs read from their texts."""
     decimals = _read_decimals(source, names, _ROW)
     fields = (f"{literal(name)}, {decimals.get(name, f'{_ROW}.{quote_name(name)}')}" for name in names)
     return bind_value(_ROW, part, f"IF({_ROW} IS NULL, NULL, named_struct({', '.join(fields)}))")
@@ -461,8 +486,12 @@ def _record_text(
     names: Sequence[str],
     parser: Mapping[str, str],
 ) -> str:
-    """The text of a record; NULL where it has a text in the place of a DECIMAL, and nobody says that it is a
-    number: Spark would take bytes in base64 for one, if they are digits alone."""
+    """Build the SQL of a record's text.
+
+    It is NULL if a DECIMAL is a text and the options do not declare such texts to be numbers: Spark
+    would
+    read base64 bytes as a number if they consist of digits.
+    """
     text = f"CAST({column} AS STRING)"
     if reads_decimal_texts(source.options):
         return text
@@ -472,7 +501,10 @@ def _record_text(
 def _has_texts(
     text: str, fields_of: Callable[[str], str], decimals: Sequence[str], parser: Mapping[str, str]
 ) -> str:
-    """The condition that one of these columns is no number. A DOUBLE Spark reads of numbers only."""
+    """Build the SQL condition that one of these columns is not a number.
+
+    Spark reads a DOUBLE only from numbers.
+    """
     if not decimals:
         return "false"
     numbers = _parse(text, fields_of(", ".join(f"{quote_name(name)}: {DOUBLE}" for name in decimals)), parser)
@@ -489,7 +521,7 @@ def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:
 
 
 def _build_typed_struct(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> str:
-    """The STRUCT ``part`` with values of the declared types."""
+    """Build the SQL of the STRUCT ``part`` with values of the declared types."""
     values = _value_readings(source, names, part, parser)
     if not values:
         return part
@@ -498,7 +530,7 @@ def _build_typed_struct(source: Source, names: Sequence[str], part: str, parser:
 
 
 def _row_columns(source: Source) -> list[str]:
-    """The columns that are in rows before and after."""
+    """List the columns that are in the rows before and after."""
     fields = event_fields(source)
     return [column.name for column in source.columns if column.name not in fields]
 
@@ -523,7 +555,7 @@ def _value_readings(
 
 
 def _omitted_conditions(source: Source, row: str) -> dict[str, str]:
-    """Conditions, per column: a large value is left out, for the change did not touch it."""
+    """Build per column the condition that the event omits a large value that did not change."""
     return {
         column.name: f"coalesce({_is_placeholder(f'{row}.{quote_name(column.name)}', column.type)}, false)"
         for column in source.columns
@@ -546,7 +578,7 @@ def _literal(value: Any) -> str:
 
 
 def _fill_from_before(source: Source, left_out: Mapping[str, str]) -> str:
-    """The row after, with values that are left out as the row before has them, if it does."""
+    """Build the SQL of the row after, with omitted values from the row before where it has them."""
     before = _omitted_conditions(source, _BEFORE)
     fields = []
     for column in source.columns:
@@ -559,8 +591,10 @@ def _fill_from_before(source: Source, left_out: Mapping[str, str]) -> str:
 
 
 def _unknown_value_sql(key: PrimaryKey | None, left_out: Mapping[str, str]) -> str:
-    """The condition that a value is left out which nobody has. By a key it is taken of the row that is there,
-    which an update has (`kernel.placeholders`)."""
+    """Build the SQL condition that an omitted value is unknown.
+
+    With a primary key, an update takes the value from the existing row (`kernel.placeholders`).
+    """
     if key is None:
         return " OR ".join(left_out.values()) or "false"
     of_key = [condition for name, condition in left_out.items() if name in key.named]

@@ -111,15 +111,15 @@ def read(
     trigger_s: float = 1.0,
     given: Mapping[str, DataFrame] = MappingProxyType({}),
 ) -> DataFrame:
-    """The streaming frame of ``source``; see the module.
+    """Return the streaming frame of ``source``; see the module.
 
     Args:
-        sources: how many sources the job reads; a tick's rows are shared among them.
+        sources: the number of sources that the job reads; they share a tick's rows.
         trigger_s: seconds between ticks, for sources whose rows per tick follow from a rate.
-        given: the DataFrames of sources that are made of one, by name.
+        given: by name, the DataFrames of sources that read one.
 
     Raises:
-        EngineError: what it reads from is not there.
+        EngineError: the place that it reads from does not exist.
         SpecError: an option is missing or wrong.
     """
     if source.connector == DATAFRAME:
@@ -140,7 +140,7 @@ def _finish_frame(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def can_have_broken_records(source: Source) -> bool:
-    """Whether a record of ``source`` can be broken."""
+    """Return True if a record of ``source`` can be broken."""
     traits = source.traits
     keyed = source.primary_key is not None and (traits.log or traits.files or traits.kept_by_spark)
     return (
@@ -152,7 +152,10 @@ def can_have_broken_records(source: Source) -> bool:
 
 
 def has_parsed_records(source: Source) -> bool:
-    """Whether records of ``source`` may not be of the declared types: `BROKEN` says which are not."""
+    """Return True if records of ``source`` may not have the declared types.
+
+    `BROKEN` then identifies such records.
+    """
     wanted = lowered(source.options).get("format", "").strip().lower()
     if source.traits.log:
         return wanted != "raw"
@@ -164,13 +167,16 @@ def has_partitions(source: Source) -> bool:
 
 
 def _is_ordered_by_file(source: Source) -> bool:
-    """Rows of one tick count in the order of its files, which Spark reads by their sizes: `PARTITION` says
-    which file a row is of, in their order."""
+    """Return True if rows of one tick count in the order of their files.
+
+    Spark reads files in the order of their sizes; `PARTITION` names the file of a row, in a form that
+    sorts in the files' order.
+    """
     return source.traits.files and source.primary_key is not None
 
 
 def format_ddl(source: Source) -> str:
-    """The declared columns as DDL."""
+    """Format the declared columns as DDL."""
     return ", ".join(f"{quote_name(column.name)} {column.type}" for column in source.columns)
 
 
@@ -205,12 +211,14 @@ def reread_as_batch(
     files: str | Sequence[str],
     mended: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """The frame of some files of JSON or CSV alone, as `read` gives it of all; decimals as declared.
+    """Return the frame of some JSON or CSV files in the form that `read` gives for all files.
+
+    Decimals are read as declared.
 
     Args:
         files: one text: the path of the source.
-        mended: is given the declared columns, `BROKEN`, `FILE`, and `BLOCK` and `ROW` by which the rows of a
-            file are in order; gives those that count, in their order.
+        mended: receives the declared columns, `BROKEN`, `FILE`, and `BLOCK` and `ROW`, which order the
+            rows of a file; returns the rows that count, in their order.
     """
     options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
     if not isinstance(files, str):
@@ -223,7 +231,10 @@ def reread_as_batch(
 
 
 def _base_path_option(path: str) -> dict[str, str]:
-    """Beneath which directories give columns, as Spark tells its readers for a stream."""
+    """Return the option for the directory under which subdirectories are partition columns.
+
+    Spark sets the same value for the readers of a stream.
+    """
     local = local_path(path)
     if local is None:
         return {} if PATTERN & set(path) else {"basepath": path}
@@ -231,7 +242,7 @@ def _base_path_option(path: str) -> dict[str, str]:
 
 
 def _read_envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[str, str]) -> DataFrame:
-    """Debezium's events, one in a line."""
+    """Read Debezium events from files with one event per line."""
     of_lines = {name: value for name, value in options.items() if name in _LINE_OPTIONS}
     reader = spark.readStream.format("text").options(**of_lines)
     frame = reader.load(hadoop_path(path, stream=True))
@@ -250,11 +261,12 @@ _READERS: Mapping[str, Callable[[SparkSession, Source, int, float], DataFrame]] 
 
 
 def check_files(source: Source) -> None:
-    """What can be seen of a file source without Spark: options, whether there is something at its path, and
-    the columns of CSV and Parquet files.
+    """Check what is visible of a file source without Spark.
+
+    This covers options, the existence of its path, and the columns of CSV and Parquet files.
 
     Raises:
-        EngineError: there is nothing there, or it has other columns.
+        EngineError: the path does not exist, or the files have other columns.
         SpecError: an option is missing or wrong.
     """
     given = lowered(source.options)
@@ -288,7 +300,11 @@ def check_directories(what: str, source: Source, files: Sequence[str]) -> None:
 def read_csv_layout(
     what: str, source: Source, path: str, options: Mapping[str, str]
 ) -> csv_header.Layout | None:
-    """The columns of the CSV files at a path, as `csv_header.read_layout`; None where that is not local."""
+    """Read the columns of the CSV files at a path, as `csv_header.read_layout`.
+
+    Returns:
+        The columns, or None if the path is not local.
+    """
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
         return None
@@ -304,14 +320,19 @@ def read_records(
     more: Mapping[str, str] = {},
     nanos: Set[str] | None = None,
 ) -> DataFrame:
-    """The declared columns of the files at ``path``; where records may be broken (`has_parsed_records`)
-    `BROKEN`; of a table with a primary key `PARTITION`.
+    """Read the files at ``path``.
 
     Args:
-        path: as the user has it; several: as Spark has them.
+        path: as the user wrote it; several paths: as Spark names them.
         options: for the reader; None: those of ``source``.
-        more: of JSON, further columns, by name, as Spark SQL.
-        nanos: of Parquet, the `nanosecond_columns` that its files were compared with; None: ask.
+        more: further columns for JSON, by name, as Spark SQL.
+        nanos: for Parquet, the `nanosecond_columns` that its files were compared with; None: determine
+            them.
+
+    Returns:
+        The declared columns; `BROKEN` if records may be broken (`has_parsed_records`); `PARTITION` for
+            a
+        table with a primary key.
     """
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructType
@@ -379,7 +400,10 @@ def _decode_partition_texts(frame: DataFrame, source: Source, path: str | Sequen
 
 
 def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
-    """Whether files are in directories of partitions, or may be: where none is there, or it is not known."""
+    """Return True if files are in partition directories, or may be.
+
+    They may be if there are no files yet or their places are unknown.
+    """
     if not isinstance(path, str):
         return any("=" in os.path.dirname(file) for file in path)
     local = local_path(path)
@@ -392,9 +416,13 @@ def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
 def _order_by_header(
     source: Source, path: str, options: Mapping[str, str], schema: StructType
 ) -> tuple[StructType, dict[str, str]]:
-    """The schema with the columns as they stand in the header of the files that are there, and those that
-    nobody asked for as text. Without files: as declared. And the columns whose names have blanks around them
-    there, with their declared names."""
+    """Return the schema with the columns in the order of the existing files' header.
+
+    Undeclared columns of the header are read as text. Without files, the schema stays as declared.
+
+    Returns:
+        The schema, and the header names with surrounding blanks mapped to their declared names.
+    """
     from pyspark.sql.types import StringType, StructField, StructType
 
     layout = read_csv_layout(f'"{source.name}"', source, path, options)
@@ -410,7 +438,7 @@ def _order_by_header(
 
 
 def check_path(spark: SparkSession, what: str, path: str) -> None:
-    """`check_there`, and that Spark's process reads names of files as they are."""
+    """Check a local path as `check_there`, and that Spark's JVM reads file names correctly."""
     if local_path(path) is None:
         return
     check_there(what, path)
@@ -426,11 +454,12 @@ def check_path(spark: SparkSession, what: str, path: str) -> None:
 
 
 def check_there(what: str, path: str) -> None:
-    """That there is something at a local path, and that Spark will find it; others are checked by Spark when
-    it lists them.
+    """Check that a local path exists and that Spark will find it.
+
+    Spark checks other paths when it lists them.
 
     Raises:
-        EngineError: there is nothing, or Spark would pass over what is there.
+        EngineError: nothing exists there, or Spark would skip it.
     """
     local = local_path(path)
     if local is None:
@@ -467,8 +496,12 @@ def list_local_paths(source: Source) -> list[str]:
 
 
 def _check_names(what: str, files: Sequence[str]) -> None:
-    """Spark takes the paths of the files of a batch for patterns: where they have brackets and the like, it
-    reads each of n files n times."""
+    """Raise EngineError if Spark would treat a file's name as a pattern.
+
+    Spark treats the paths of a batch's files as patterns: with brackets and similar characters in them
+    it
+    reads each of n files n times.
+    """
     odd = next((name for name in files if is_unnameable(name)), None)
     if odd is not None:
         raise EngineError(
@@ -479,17 +512,20 @@ def _check_names(what: str, files: Sequence[str]) -> None:
 
 
 def check_parquet(what: str, source: Source, path: str) -> bool:
-    """Parquet files know their columns; one that is in none would be NULL in every row, and one of another
-    type is not read. The oldest and the newest file that are there are looked at: columns may have been added
-    in between.
+    """Check that Parquet files contain the declared columns with fitting types.
+
+    A column that no file contains would be NULL in every row, and Spark cannot read one of another
+    type.
+    This checks only the oldest and the newest file: columns may have been added between them.
 
     Args:
         what: the source, for messages (``file source "a"``).
 
-    Returns whether they could be looked at; what is no Parquet is for Spark to say.
+    Returns:
+        True if the files could be checked; Spark reports files that are not Parquet.
 
     Raises:
-        EngineError: they have other columns than are declared.
+        EngineError: the files have other columns than declared.
     """
     local = local_path(path)
     if local is None:

@@ -34,7 +34,7 @@ _MIN_ROWS_PER_TICK = 1
 
 
 def read(spark: SparkSession, source: Source, trigger_s: float) -> DataFrame:
-    """The streaming frame; see `sources`."""
+    """Return the streaming frame of the generator; see `sources`."""
     per_tick = rows_per_tick(source, trigger_s)
     frame = (
         spark.readStream.format("rate-micro-batch")
@@ -51,17 +51,17 @@ def read(spark: SparkSession, source: Source, trigger_s: float) -> DataFrame:
 
 
 def rows_per_tick(source: Source, trigger_s: float) -> int:
-    """As many as the rate gives in one trigger interval; a second's worth when ticks follow each other."""
+    """Return the rows that the rate gives per trigger interval, or per second if it is 0."""
     return max(_MIN_ROWS_PER_TICK, math.ceil(_number_option(source, "rate", 1000) * (trigger_s or 1.0)))
 
 
 def total_rows(source: Source) -> int | None:
-    """The option ``rows``; None: without end."""
+    """Return the option ``rows``; None: unlimited."""
     return int(_number_option(source, "rows", 0)) if "rows" in source.options else None
 
 
 def count_rows_read(offset: str) -> int:
-    """How many rows were made up to an offset, as Spark writes it.
+    """Return the number of rows generated up to an offset, as Spark writes it.
 
     >>> count_rows_read('{"offset":200,"timestamp":0}'), count_rows_read("-")
     (200, 0)
@@ -72,8 +72,12 @@ def count_rows_read(offset: str) -> int:
 def has_more_rows(
     sources: Sequence[Source], offsets: Sequence[str], passed_over: Collection[str] = ()
 ) -> bool:
-    """Whether a bounded generator among these has rows beyond its offset. ``offsets``: none, or of each;
-    ``passed_over``: names of sources that are not asked."""
+    """Return True if a bounded generator among the sources has rows after its offset.
+
+    Args:
+        offsets: empty, or one per source.
+        passed_over: names of sources to ignore.
+    """
     return any(
         count_rows_read(text) < (total_rows(source) or 0)
         for source, text in zip(sources, offsets, strict=bool(offsets))
@@ -82,7 +86,7 @@ def has_more_rows(
 
 
 def value_sql(source: Source, column: Column) -> str:
-    """The column's value as Spark SQL over ``value``, the row's number."""
+    """Build the SQL of the column's value over ``value``, the number of the row."""
     check_options(source)
     kind = source.options.get(f"field.{column.name}.kind", "").strip().lower() or _default_kind(
         source, column
@@ -117,7 +121,7 @@ def _hash(source: Source, what: str) -> str:
 
 
 def _random_fraction(source: Source, column: Column, what: str) -> str:
-    """A number in [0, 1), even and repeatable."""
+    """Build the SQL of a number in [0, 1) that is evenly distributed and repeatable."""
     return f"(pmod({_hash(source, f'{column.name}/{what}')}, 1000000007L) / 1000000007D)"
 
 

@@ -52,10 +52,10 @@ _NO_DRIVER = ("No suitable driver", "ClassNotFoundException", "ClassNotFound")
 
 
 def open_checked_table(spark: SparkSession, source: Source) -> Callable[[], DataFrame]:
-    """What gives the table's frame, after a look at whether the table is there and has the columns.
+    """Check that the table exists and has the columns; return a function that makes its frame.
 
     Raises:
-        EngineError: the driver, the database, the table or a column is not there.
+        EngineError: the driver, the database, the table or a column does not exist.
         SpecError: an option is missing or wrong.
     """
     options = reader_options(source)
@@ -82,7 +82,11 @@ def open_checked_table(spark: SparkSession, source: Source) -> Callable[[], Data
 
 
 def reader_options(source: Source) -> dict[str, str]:
-    """The options for Spark's reader. Raises: SpecError."""
+    """Build the options for Spark's JDBC reader.
+
+    Raises:
+        SpecError: an option is wrong.
+    """
     raise_all(source_option_problems(source))
     spelling = {name.lower(): name for name in JDBC}
     options: dict[str, str] = {}
@@ -104,8 +108,13 @@ def _find_driver(url: str) -> tuple[str, str] | None:
 
 
 def retry_while_away(source: Source, read: Callable[[], _Read]) -> _Read:
-    """What ``read`` gives. While the database of a job that runs is away it is asked again, `WAIT_S` at most,
-    with a warning per attempt. Raises: what ``read`` raises."""
+    """Return the result of ``read``, with retries while a running job's database is unreachable.
+
+    Retries last at most `WAIT_S`, with a warning per attempt.
+
+    Raises:
+        Exception: the error of ``read``.
+    """
     if not source.traits.snapshot:
         return read()
     began, pause_s = time.monotonic(), 0.5
@@ -121,7 +130,7 @@ def retry_while_away(source: Source, read: Callable[[], _Read]) -> _Read:
 
 
 def explain_jdbc_error(source: Source, error: Exception) -> WatersmeetError:
-    """What a user is shown for an error of the reader."""
+    """Convert an error of the reader to the error that the user sees."""
     if isinstance(error, WatersmeetError):
         return error
     url = next((str(value) for name, value in source.options.items() if name.lower() == "url"), "")

@@ -51,10 +51,13 @@ if TYPE_CHECKING:
 def decode_records(
     raw: DataFrame, source: Source, partition: SparkColumn, filled: Mapping[str, SparkColumn]
 ) -> DataFrame:
-    """The declared columns, `PARTITION` and `BROKEN`.
+    """Decode Kafka records with the source's decoder.
 
     Args:
-        filled: columns that are filled from beside the value.
+        filled: columns whose values do not come from the record's value.
+
+    Returns:
+        The declared columns, `PARTITION` and `BROKEN`.
     """
     plain = raw.select(F.col("value").alias(VALUE), *filled.values(), partition.alias(PARTITION))
     names = (*(column.name for column in source.columns), PARTITION)
@@ -90,7 +93,7 @@ _SPARKS = {name.lower(): name for name in READER}
 
 
 def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
-    """The streaming frame; see `sources`."""
+    """Return the streaming frame of a Kafka source; see `sources`."""
     topics = topics_in(source.options)
     options = {
         "startingOffsets": "earliest",
@@ -103,7 +106,7 @@ def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
 
 
 def parse_records(raw: DataFrame, source: Source) -> DataFrame:
-    """Kafka's records as `sources.frames.read` gives them."""
+    """Parse Kafka's records into the form of `sources.frames.read`."""
     partition = F.expr("CAST(partition AS STRING)")
     if len(topics_in(source.options)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
@@ -111,14 +114,20 @@ def parse_records(raw: DataFrame, source: Source) -> DataFrame:
 
 
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:
-    """The names that rows carry in `PARTITION`, of partitions per topic."""
+    """Return the names of partitions (given per topic) that rows have in `PARTITION`."""
     if len(topics_in(source.options)) == 1:
         return tuple(str(number) for numbers in partitions.values() for number in sorted(numbers))
     return tuple(f"{topic}/{number}" for topic in sorted(partitions) for number in sorted(partitions[topic]))
 
 
 def reader_options(source: Source) -> dict[str, str]:
-    """What Spark's reader is told; names that start with ``kafka.`` go on to Kafka. Raises: SpecError."""
+    """Build the options of Spark's Kafka reader.
+
+    Spark passes options that start with ``kafka.`` to Kafka.
+
+    Raises:
+        SpecError: an option is wrong.
+    """
     raise_all(source_option_problems(source))
     options = {
         "kafka.bootstrap.servers": servers_text(source.options),

@@ -51,13 +51,16 @@ ReadSource = Callable[[Source], "DataFrame"]
 
 @dataclass(frozen=True)
 class Scan:
-    """Per source its frame and how to take it apart; the Arrow types of the kept columns per ``query/alias``.
+    """Scan of the sources of a plan.
 
-    ``columns``: per source those of its frame, as Spark SQL over what `frames.read` gives; ``tables``: of
-    those that rows meet as of their tick, or that are compared, which are none of the frames, per
-    ``query/alias`` what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some
-    can match nothing. ``plain``: of sources of which nothing but columns is asked, per column of the frame
-    the declared one.
+    ``sources``: per source its frame and the view that splits the frame into branches. ``schemas``: the
+    Arrow types of the retained columns, per ``query/alias``. ``columns``: per source the columns of its
+    frame, as Spark SQL over the result of `frames.read`. ``tables``: per ``query/alias`` of tables that
+    rows join as of their tick, and of compared tables, which have no frame here, the expressions over
+    their rows as (Spark SQL over the declared columns, name), with `FLAG` if some rows can match
+    nothing.
+    ``plain``: for sources of which the job needs only columns, per column of the frame the declared
+    one.
     """
 
     sources: tuple[tuple[DataFrame, SourceView], ...]
@@ -85,16 +88,16 @@ class _ScannedSource:
     types: dict[str, DataType] = field(default_factory=dict)
 
     def texts(self) -> list[str]:
-        """Every distinct expression, in order of first use."""
+        """List the distinct expressions in order of first use."""
         texts = [text for branch in self.branches for text in branch.sql.values()]
         return list(dict.fromkeys(texts + list((self.late or {}).values())))
 
     def list_checked_texts(self) -> list[str]:
-        """Every distinct expression, and those by which a record says which change it is."""
+        """List the distinct expressions, and those that classify a record's change."""
         return [*self.texts(), *(to_spark_sql(own.expr) for own in computed_of_changes(self.source))]
 
     def names(self) -> dict[str, str]:
-        """Every one of them, and the column that it is."""
+        """Return the column name of each distinct expression."""
         return {text: ours(str(number)) for number, text in enumerate(self.texts())}
 
 
@@ -106,11 +109,11 @@ def scan(
     keep_late: bool = False,
     keep_broken: bool = False,
 ) -> Scan:
-    """The scan of ``plan`` over the frames that ``read`` gives (batch or streaming).
+    """Build the scan of ``plan`` over the frames that ``read`` returns (batch or streaming).
 
     Args:
         keep_late: rejected rows go to a side output: carry all declared columns.
-        keep_broken: the text of broken records does.
+        keep_broken: broken records go to a side output: carry their whole text.
     """
     sources = [_ScannedSource(source, read(source)) for source in plan.sources]
     by_name = {source.source.name: source for source in sources}
@@ -179,14 +182,17 @@ def _table_schema(declared: DataFrame, columns: Sequence[tuple[str, str]]) -> pa
 
 
 def _common_stage_types(side: SidePlan) -> dict[str, str]:
-    """Of an input with sources and stages: column -> the type in which their rows meet."""
+    """Return per column the common type of rows from sources and stages, for an input with both."""
     if not side.stages:
         return {}
     return {column.name: str(column.type) for column in side.input.columns if column.name in side.kept}
 
 
 def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema]:
-    """Of inputs that only stages feed, the kept columns in native types, as far as these are declared."""
+    """Return the retained columns of inputs that only stages feed, if their types are declared.
+
+    The types are native Arrow types.
+    """
     schemas = {}
     for query in plan.queries:
         for side in query.sides:
@@ -217,7 +223,7 @@ def _branch_sql(branch: BranchPlan, casts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _common_type(spark: SparkSession, types: Sequence[DataType]) -> str | None:
-    """What Spark compares the two sides of a key as, when they are of different types."""
+    """Return the type in which Spark compares two key sides of different types; None if equal."""
     if types[0] == types[1]:
         return None
     both = _empty_frame(spark, {"l": types[0].simpleString(), "r": types[1].simpleString()})
@@ -228,8 +234,12 @@ def _common_type(spark: SparkSession, types: Sequence[DataType]) -> str | None:
 def _key_casts(
     spark: SparkSession, query: QueryPlan, frames: Mapping[str, DataFrame]
 ) -> dict[str, dict[str, str]]:
-    """Per input, computed key columns -> the type that Spark compares the key as, where its two sides are of
-    different types."""
+    """Return per input the computed key columns that need a cast, with the type to cast to.
+
+    These are the columns of keys whose two sides have different types; the type is the one in which
+    Spark
+    compares them.
+    """
     casts: dict[str, dict[str, str]] = {}
     for join in query.every(MatchPlan):
         if join.left.feeds or join.right.feeds:
@@ -244,7 +254,7 @@ def _key_casts(
 
 
 def _first_type(side: SidePlan, column: str, frames: Mapping[str, DataFrame]) -> DataType:
-    """The type that a kept column has in the first branch of an input."""
+    """Return the type of a retained column in the first branch of an input."""
     _, branch = side.sources[0]
     text = to_spark_sql(dict(branch.columns)[column])
     return frames[branch.source.name].selectExpr(f"{text} AS k").schema[0].dataType
@@ -267,7 +277,7 @@ def _find_types(sources: Sequence[_ScannedSource]) -> None:
 
 
 def _list_expressions(source: _ScannedSource) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Every expression of a source with the query that asks for it."""
+    """Yield every expression of a source with the query that uses it."""
     for branch in source.branches:
         query, _, alias = branch.arrangement.partition("/")
         for text in branch.sql.values():
@@ -293,8 +303,10 @@ def _unify_branches(spark: SparkSession, sources: Sequence[_ScannedSource]) -> N
 
 
 def _columns(source: _ScannedSource, keep_broken: bool) -> list[str]:
-    """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or with its
-    beginning."""
+    """Build a source's expressions as columns.
+
+    If records can be broken, add `BROKEN` with their text or, without ``keep_broken``, its beginning.
+    """
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if can_have_broken_records(source.source):
         misfit = misfit_sql(source.source, source.list_checked_texts())
@@ -314,7 +326,7 @@ def _columns(source: _ScannedSource, keep_broken: bool) -> list[str]:
 
 
 def _map_declared_columns(source: _ScannedSource) -> dict[str, str] | None:
-    """Per column of its frame the declared one that it is; None: some are no declared columns."""
+    """Map each column of the source's frame to its declared column; None if one is computed."""
     declared = {quote_name(column.name): column.name for column in source.source.columns}
     names = source.names()
     return {name: declared[text] for text, name in names.items()} if names.keys() <= declared.keys() else None
@@ -354,7 +366,7 @@ def _schemas(sources: Sequence[_ScannedSource]) -> dict[str, pa.Schema]:
 
 
 def _arrow_type(type_: DataType) -> pa.DataType:
-    """What Spark sends to Python for a type, in the session's time zone, which is UTC."""
+    """Return the Arrow type that Spark sends to Python for a type, in the session's zone, UTC."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     try:

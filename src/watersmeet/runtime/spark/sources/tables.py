@@ -79,9 +79,13 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Table:
-    """How a table is read: ``frame`` gives its declared columns (and `BROKEN`, for formats that parse),
-    anew in each call; ``version``: see `TableReader`; ``files``: those that are there, of a table of files;
-    ``check``: after its rows were read, what Spark's readers do not tell of them. Raises: EngineError."""
+    """Access to a table.
+
+    ``frame`` makes a new frame of its declared columns (and `BROKEN`, for formats that parse) in each
+    call; ``version``: see `TableReader`; ``files``: lists the existing files of a table of files;
+    ``check``: checks, after the rows were read, what Spark's readers do not report. It raises
+    EngineError.
+    """
 
     frame: Callable[[], DataFrame]
     version: Callable[[], str | None]
@@ -92,11 +96,13 @@ class Table:
 def open_table(
     spark: SparkSession, source: Source, makers: Mapping[str, Maker] = MappingProxyType({})
 ) -> Table:
-    """How Spark reads ``source``; what can be checked without its rows is. ``table_functions``: of tables of
-    frames, by name.
+    """Open ``source`` as a table, and check everything that does not need its rows.
+
+    Args:
+        makers: by name, the functions that make the DataFrames of tables.
 
     Raises:
-        EngineError: it is not there, or is not as declared.
+        EngineError: it does not exist, or is not as declared.
         SpecError: an option is missing or wrong.
     """
     if source.connector == DATAFRAME_TABLE:
@@ -113,7 +119,11 @@ def open_table(
 
 
 def table_readers(plan: JobPlan, scanned: Scan, read: Callable[[Source], Table]) -> dict[str, TableReader]:
-    """What reads the tables of a plan, per ``query/alias``; ``read``: how each source is read."""
+    """Build the readers of a plan's lookup tables, per ``query/alias``.
+
+    Args:
+        read: opens the table of a source.
+    """
     tables = {node.source.name: read(node.source) for _, node in plan.lookups}
     return {
         name: SparkTable(node.source, tables[node.source.name], scanned.tables[name])
@@ -125,8 +135,12 @@ def table_readers(plan: JobPlan, scanned: Scan, read: Callable[[Source], Table])
 def snapshot_readers(
     plan: JobPlan, scanned: Scan, read: Callable[[Source], Table], note: Callable[[str], None]
 ) -> dict[str, SnapshotReader]:
-    """What reads the tables of a plan that are compared, per source. ``read``: how each is read; ``note``: is
-    told what a person should know."""
+    """Build the readers of a plan's compared tables, per source.
+
+    Args:
+        read: opens the table of a source.
+        note: receives notices for the user.
+    """
     columns: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {}
     for query, node in plan.compared:
         name = f"{query.name}/{node.side.name}"
@@ -175,8 +189,11 @@ def _open_function_table(spark: SparkSession, source: Source, maker: Maker | Non
 
 
 def check_table_files(source: Source) -> bool:
-    """What can be seen of a table of files without Spark; see `frames.check_files`. Returns whether the
-    columns of Parquet files were seen."""
+    """Check what is visible of a table of files without Spark; see `frames.check_files`.
+
+    Returns:
+        True if the columns of Parquet files were checked.
+    """
     raise_all(source_problems(source, table=True))
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
@@ -229,7 +246,7 @@ def _open_file_table(spark: SparkSession, source: Source) -> Table:
 
 
 def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -> None:
-    """That behind no record's value is more, of JSON, and that no line of CSV is misread."""
+    """Check that no JSON record has trailing tokens and that Spark misreads no CSV line."""
     if wanted == "json" and (run_on := find_first_trailing(spark, source, where)) is not None:
         raise _broken_record_error(source, run_on)
     if wanted == "csv":
@@ -240,8 +257,12 @@ def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
-    """Of files that this process cannot look at: a column that they lack would be NULL in every row. Spark
-    reads no schema that has types it does not know, asked for or not."""
+    """Check the columns of files that this process cannot open, through Spark.
+
+    A column that they lack would be NULL in every row. Spark cannot read a schema with types that it
+    does
+    not know, even in columns that are not needed.
+    """
     try:
         columns = spark.read.parquet(hadoop_path(path, stream=False)).columns
     except Exception as error:
@@ -250,7 +271,10 @@ def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
 
 
 def _list_hadoop_files(spark: SparkSession, source: Source, path: str) -> list[Entry]:
-    """The same for any file system that Hadoop knows. One call into the JVM per file and property."""
+    """List the table's files on any file system that Hadoop supports.
+
+    It makes one call into the JVM per file and property.
+    """
     jvm: Any = spark._jvm
     root = jvm.org.apache.hadoop.fs.Path(path)
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -316,11 +340,11 @@ def _unreadable_error(source: Source, error: Exception) -> WatersmeetError:
 
 @dataclass(frozen=True)
 class SparkSnapshot:
-    """A table that is compared, for all inputs that read it; a `SnapshotReader`.
+    """Reader of a compared table for all inputs that use it; a `SnapshotReader`.
 
     Args:
         columns: per arrangement, as in `SparkTable`.
-        note: is told when there is nothing to be read.
+        note: receives a notice when there is nothing to read.
     """
 
     source: Source
@@ -334,8 +358,14 @@ class SparkSnapshot:
     def read(
         self, sides: Sequence[SideShape], store: Store, tick: int, placing: PlaceHashes | None
     ) -> list[list[Run]] | None:
-        """One Spark job. Files that change or go while they are read are read again: of half of them rows
-        would be missing that nobody deleted."""
+        """Read the table in one Spark job.
+
+        If files change or disappear during the read, it reads them again: with only some of them, rows that
+        nobody deleted would be missing.
+
+        Returns:
+            The runs of each side, or None if the table has no file.
+        """
         for _ in range(ATTEMPTS):
             before = self._files()
             if before is not None and not before:
@@ -378,7 +408,11 @@ class SparkSnapshot:
 
 
 def _broken_columns(frame: DataFrame, source: Source, texts: Sequence[str]) -> list[Column]:
-    """Return `BROKEN` of a table's frame, where its records may be broken. ``texts``: what is asked of it."""
+    """Return `BROKEN` of a table's frame, if its records may be broken.
+
+    Args:
+        texts: the expressions that the job evaluates on the table.
+    """
     told = [BROKEN] if BROKEN in frame.columns else []
     if (misfit := misfit_sql(source, texts)) is not None:
         told.append(misfit)
@@ -386,7 +420,7 @@ def _broken_columns(frame: DataFrame, source: Source, texts: Sequence[str]) -> l
 
 
 def _run_copier(frame: DataFrame, copier: Copier) -> list[list[Run]]:
-    """The runs of each side."""
+    """Run the copier's tasks and return the runs of each side."""
     runs: list[list[Run]] = [[] for _ in copier.sides]
     for row in frame.mapInArrow(ErrorSealingTask(copier), "side INT, run STRING").collect():
         runs[row[0]].append(Run.model_validate_json(row[1]))

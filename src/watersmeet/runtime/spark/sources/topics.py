@@ -43,17 +43,24 @@ class Brokers:
         self._sources = sources
 
     def partitions(self) -> dict[str, tuple[str, ...]]:
-        """Per source the partitions that its topics have now. Raises: EngineError as `find_partitions`."""
+        """Return per source the current partitions of its topics.
+
+        Raises:
+            EngineError: as `find_partitions`.
+        """
         return {source.name: find_partitions(self._spark, source) for source in self._kafka(self._sources)}
 
     def away(self) -> bool:
-        """Whether one of the brokers does not answer."""
+        """Return True if one of the brokers does not answer."""
         return any(
             _find_non_empty_partitions(self._spark, source) is None for source in self._kafka(self._sources)
         )
 
     def list_silent_servers(self) -> dict[str, list[str]]:
-        """Of which none answers, whatever topics it has: servers -> names of the sources."""
+        """Return the servers of which none answers, with the names of their sources.
+
+        The check does not depend on topics.
+        """
         by_servers: dict[str, list[Source]] = {}
         for source in self._kafka(self._sources):
             by_servers.setdefault(servers_text(source.options), []).append(source)
@@ -64,8 +71,9 @@ class Brokers:
         }
 
     def unread(self, names: Collection[str], offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Of the sources so named, those partitions that have rows behind what was read; see
-        `find_unread_partitions`.
+        """Return the partitions of the named sources that have unread rows.
+
+        See `find_unread_partitions`.
 
         Args:
             offsets: Spark's text per source of the job, in the plan's order.
@@ -79,16 +87,20 @@ class Brokers:
         }
 
     def _list_new_partitions(self, source: Source) -> tuple[str, ...]:
-        """Of a source that came to the job."""
+        """List the partitions with rows of a source that was added to the job.
+
+        If the broker does not answer, return the names of the topics.
+        """
         partitions = _find_non_empty_partitions(self._spark, source)
         return tuple(topics_in(source.options)) if partitions is None else partitions
 
     def list_unread_at_start(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-        """Per source the partitions that have rows for a run that begins now. A source is left out when that
-        cannot be told.
+        """Return per source the partitions that have rows for a run that begins now.
+
+        A source is omitted if this is unknown.
 
         Args:
-            offsets: as for `find_unread_partitions`; None: nothing was read yet.
+            offsets: as for `find_unread_partitions`; None: the job has read nothing yet.
         """
         partitions_to_read: dict[str, tuple[str, ...]] = {}
         for number, source in enumerate(self._sources):
@@ -104,7 +116,7 @@ class Brokers:
         return partitions_to_read
 
     def list_read_partitions(self, offsets: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Per source the partitions that Spark's offsets name: those that it reads, new ones among them."""
+        """Return per source the partitions in Spark's offsets: all that it reads, also new ones."""
         return {
             source.name: tuple(_name_partitions(source, _parse_offsets(text)))
             for source, text in zip(self._sources, offsets, strict=True)
@@ -117,10 +129,10 @@ class Brokers:
 
 
 def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
-    """The partitions that the broker has, as rows name them.
+    """Return the partitions that the broker has, named as in rows.
 
     Raises:
-        EngineError: the broker does not answer, or a topic is not there; both are named.
+        EngineError: the broker does not answer, or a topic does not exist; the message names it.
     """
     topics = topics_in(source.options)
     servers = servers_text(source.options)
@@ -157,8 +169,12 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
 
 
 def find_unread_partitions(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]:
-    """The partitions that have rows behind ``offsets`` (Spark's JSON of the source), as rows name them; also
-    those that it does not name yet. When the broker does not answer: all, for they may have some."""
+    """Return the partitions with rows after ``offsets``, named as in rows.
+
+    ``offsets`` is Spark's JSON of the source. Partitions that it does not contain yet count, too. If
+    the
+    broker does not answer, return all partitions, because they may have rows.
+    """
     read = _parse_offsets(offsets)
     jvm: Any = spark.sparkContext._jvm
     client = jvm.org.apache.kafka
@@ -206,7 +222,7 @@ def _is_reachable(spark: SparkSession, source: Source) -> bool:
 
 
 def _find_non_empty_partitions(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
-    """The partitions that have rows; None when the broker does not answer."""
+    """Return the partitions that have rows; None if the broker does not answer."""
     jvm: Any = spark.sparkContext._jvm
     client = jvm.org.apache.kafka
     try:
@@ -245,9 +261,13 @@ def to_java_list(jvm: Any, texts: Sequence[str]) -> Any:
 
 
 def list_partition_numbers(description: Any) -> list[int]:
-    """The numbers of a topic's partitions, as its description has them. They are not iterated over: that ends
-    with an exception of Java's, about which PySpark asks Java seventy times. They are taken from what the
-    description says of itself, or one by one, should another client say it in other words."""
+    """List the numbers of a topic's partitions from its description.
+
+    Iterating over the Java list would end with a Java exception, about which PySpark makes seventy
+    calls
+    to the JVM. Instead this parses the text of the list, or, if the text of another client version does
+    not fit, reads the elements one by one.
+    """
     partitions = description.partitions()
     numbers = [int(number) for number in _PARTITION.findall(partitions.toString())]
     if len(numbers) == partitions.size():
@@ -271,7 +291,7 @@ def _name_partitions(source: Source, partitions: Offsets) -> tuple[str, ...]:
 
 
 def admin_properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
-    """What an admin client for the source is told."""
+    """Build the properties of an admin client for the source."""
     properties = jvm.java.util.Properties()
     for name, value in kafka.reader_options(source).items():
         if name.startswith("kafka."):
@@ -282,7 +302,7 @@ def admin_properties(jvm: Any, source: Source, timeout_ms: int) -> Any:
 
 
 def unreachable_error(source: Source, servers: str, detail: str) -> EngineError:
-    """For an admin call that failed with ``detail``."""
+    """Build the error for an admin call that failed with ``detail``."""
     reason = "does not answer" if "Timeout" in detail else "cannot be used"
     return EngineError(
         f'Kafka source "{source.name}": the broker at {servers} {reason}',
@@ -316,7 +336,7 @@ class Loss:
 
 
 class Topics:
-    """Of a job's Kafka sources. Its connections stay open: `close` them."""
+    """Topics of a job's Kafka sources. Its connections stay open until `close`."""
 
     def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
         self._jvm: Any = spark.sparkContext._jvm
@@ -334,17 +354,21 @@ class Topics:
         self._admins.clear()
 
     def ids(self) -> TopicIds:
-        """What the topics are now. Raises: EngineError when a broker does not answer or a topic is gone."""
+        """Return the current ids of the topics.
+
+        Raises:
+            EngineError: a broker does not answer or a topic is gone.
+        """
         return {
             source.name: {topic: described[0] for topic, described in self._describe_topics(source).items()}
             for _, source in self._sources
         }
 
     def check(self, seen: Mapping[str, Mapping[str, str]]) -> None:
-        """Whether the topics are those that were ``seen`` before their rows were read.
+        """Check that the topics are those ``seen`` before their rows were read.
 
         Raises:
-            EngineError: one was deleted, and made again or not.
+            EngineError: a topic was deleted, whether or not it was created again.
         """
         for _, source in self._sources:
             ids = {topic: described[0] for topic, described in self._describe_topics(source).items()}
@@ -355,13 +379,15 @@ class Topics:
                 )
 
     def losses(self, seen: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
-        """What of the sources is gone before it was read, and how each could go on.
+        """Return the rows that were deleted before the job read them.
+
+        Each loss contains the offsets from which its source could continue.
 
         Args:
             offsets: Spark's text per source of the job, in the plan's order.
 
         Raises:
-            EngineError: a broker does not answer, or a topic is not there.
+            EngineError: a broker does not answer, or a topic does not exist.
         """
         losses = []
         for number, source in self._sources:
@@ -416,8 +442,11 @@ class Topics:
         seen: Mapping[str, Mapping[str, str]],
         offsets: Sequence[str] | None,
     ) -> WatersmeetError:
-        """``error``, or what the brokers know of it where Spark could not read rows: topics, and how many.
-        Arguments as of `losses`; None: nothing was read yet."""
+        """Return ``error``, or the brokers' reason if Spark could not read rows.
+
+        The reason names the topics and the number of lost rows. The arguments are those of `losses`;
+        ``offsets`` None: the job has read nothing yet.
+        """
         if error.code not in _LOST_ROWS_CODES:
             return error
         try:
@@ -430,7 +459,10 @@ class Topics:
         return error
 
     def _describe_topics(self, source: Source) -> dict[str, tuple[str, list[int]]]:
-        """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
+        """Return the id and the partitions of each topic.
+
+        If a broker does not answer, this retries for a while.
+        """
         topics, servers = topics_in(source.options), servers_text(source.options)
         until = time.monotonic() + ADMIN_TIMEOUT_MS / 1000
         if source.name not in self._wanted:
@@ -458,7 +490,7 @@ class Topics:
     def _ends(
         self, source: Source, partitions: Mapping[str, Sequence[int]]
     ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """The first and the last offsets of partitions."""
+        """Return the first and the last offsets of partitions."""
         client = self._jvm.org.apache.kafka
         ends: list[dict[tuple[str, int], int]] = []
         for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
@@ -485,7 +517,11 @@ class Topics:
 
 
 def accept_losses(losses: Sequence[Loss], sources: Collection[str]) -> dict[str, str]:
-    """Of the sources whose losses were accepted, from where they go on. Raises: the other losses."""
+    """Return the offsets from which the sources with accepted losses continue.
+
+    Raises:
+        EngineError: the first loss that is not accepted.
+    """
     refused = [loss.error for loss in losses if loss.source not in sources]
     if refused:
         raise refused[0]

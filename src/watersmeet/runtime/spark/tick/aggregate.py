@@ -22,7 +22,11 @@ ResultFunction = Callable[[DataFrame], DataFrame]
 
 @singledispatch
 def build_results(node: NodePlan, shape: NodeShape) -> ResultFunction | None:
-    """What makes the rows that leave a node of those that its tasks put out; None: they are these."""
+    """Return the function that computes a node's output from the rows of its tasks.
+
+    Returns:
+        The function, or None if the tasks' rows are the output.
+    """
     return None
 
 
@@ -35,13 +39,13 @@ def _(node: AggregatePlan, shape: AggregateShape) -> ResultFunction | None:
 
 
 def _compute_windows(node: AggregatePlan, frame: DataFrame) -> DataFrame:
-    """The rows, with their windows as the plan says that these are."""
+    """Return the rows with their windows as the plan defines them."""
     others = [F.col(quote_name(name)) for name in frame.columns if name not in _WINDOW]
     return frame.select(*_windows(node), *others)
 
 
 def _group_frame(node: AggregatePlan, frame: DataFrame) -> DataFrame:
-    """What `AggregatePlan.results` says."""
+    """Group and aggregate the rows as `AggregatePlan.results` describes."""
     keys = [F.col(quote_name(column)).alias(name) for name, column in node.keys]
     calls = [F.expr(to_spark_sql(call.expr)).alias(call.name) for call in node.calls]
     return frame.groupBy(*_windows(node), *keys).agg(*calls)

@@ -61,12 +61,16 @@ class ArrowOutput:
     computed: tuple[Computed, ...] = ()
 
     def matches_schema(self, schema: StructType) -> bool:
-        """Whether Spark would write columns of these types."""
+        """Return True if Spark would write columns of these types."""
         own = from_arrow_schema(self.schema)
         return [field.dataType for field in own] == [field.dataType for field in schema]
 
     def find_python_schema(self, schema: StructType, time_zone: str) -> pa.Schema | None:
-        """The columns as Spark hands rows of ``schema`` over to Python; None: these are not cast to them."""
+        """Return the schema in which Spark passes rows of ``schema`` to Python.
+
+        Returns:
+            The schema, or None if these columns cannot be cast to it.
+        """
         try:
             wanted = to_arrow_schema(schema, timezone=time_zone)
             self.schema.empty_table().cast(wanted)
@@ -75,11 +79,13 @@ class ArrowOutput:
         return wanted
 
     def rows(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a tick as the sink takes them, of what left the tasks: those that are summed when all
-        are there, others in their order, one batch after the other.
+        """Yield the rows of a tick in the sink's form, from the rows of the tasks.
+
+        Consolidated rows come when all are complete; other rows keep their order, one batch after the
+        other.
 
         Raises:
-            ManyMatches: those that are summed come to more than `SUMMED_BYTES`.
+            ManyMatches: the consolidated rows exceed `SUMMED_BYTES`.
         """
         made = self._made(batches, tick)
         yield from batches_of(self._sums(made)) if self.summed else made
@@ -129,7 +135,7 @@ class ArrowOutput:
 
 
 def plan_arrow_output(query: QueryPlan, shape: NodeShape) -> ArrowOutput | None:
-    """How the rows of the query's last node go out as they are; None: they do not."""
+    """Plan the output of the query's last node as Arrow rows; None if Spark has to write them."""
     is_changes = query.options.output_mode is OutputMode.CHANGELOG
     computed: list[Computed] = []
     columns: list[tuple[str, str]] = []
@@ -158,8 +164,13 @@ def plan_arrow_output(query: QueryPlan, shape: NodeShape) -> ArrowOutput | None:
 
 
 def compile_output_expression(query: QueryPlan, expr: Expr) -> TypedTree | None:
-    """An expression over the rows of the query's last node, where tasks compute it as Spark does; None: they
-    do not. Times, and what is computed of them, are left to Spark: they are written by its zone."""
+    """Compile an expression over the last node's rows that tasks compute exactly as Spark does.
+
+    Times, and expressions over them, are left to Spark, which writes them in its time zone.
+
+    Returns:
+        The expression, or None if tasks cannot compute it.
+    """
     rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
     try:
         expression = compile_in_run(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
@@ -172,7 +183,7 @@ def compile_output_expression(query: QueryPlan, expr: Expr) -> TypedTree | None:
 def _compile_output_column(
     query: QueryPlan, shape: NodeShape, output: OutputColumn, number: int
 ) -> Computed | None:
-    """A column that is computed here exactly as by Spark; None: it is not."""
+    """Compile a column that tasks compute exactly as Spark does; None if they cannot."""
     expression = compile_output_expression(query, output.expr)
     if expression is None:
         return None
@@ -185,7 +196,7 @@ def _compile_output_column(
 
 
 def _is_one_value(kind: pa.DataType) -> bool:
-    """Equal values are the same ones: none is written in two ways, as 0.0 and −0.0 are."""
+    """Return True if equal values of the type are identical, unlike 0.0 and −0.0."""
     asked = (
         pa.types.is_integer,
         pa.types.is_boolean,

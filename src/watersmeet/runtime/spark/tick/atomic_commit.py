@@ -35,7 +35,7 @@ class AtomicCommit:
 
 
 def find_atomic_commit(store: Store, staged: Sequence[tuple[Sink, str]]) -> AtomicCommit | None:
-    """Those of ``staged`` whose rows come with the state; None: none do."""
+    """Find the staged sinks that commit their rows together with the state; None without any."""
     if not isinstance(store, TablesStore) or store.place.database is None:
         return None
     database = store.place.database
@@ -46,11 +46,13 @@ def find_atomic_commit(store: Store, staged: Sequence[tuple[Sink, str]]) -> Atom
 def create_manifest_with_rows(
     store: Store, manifest: Manifest, sinks: Sequence[tuple[Sink, str]], attempt: str, identity: Identity
 ) -> Manifest:
-    """As `state.commits.commit`, with the rows of the tick that are staged in ``sinks``, or nothing.
+    """Commit the manifest as `state.commits.commit` does, with the rows staged in ``sinks``.
+
+    Either everything is committed or nothing.
 
     Raises:
-        StateError: as there.
-        EngineError: the sinks' tables refuse something.
+        StateError: as `state.commits.commit`.
+        EngineError: the sinks' tables reject something.
     """
     assert isinstance(store, TablesStore)
     tables, writer = store, uuid.uuid4().hex  # the same when it is done again

@@ -34,7 +34,7 @@ COLUMNS = {
 
 
 def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None) -> DataFrame:
-    """The row of a tick; None: no row."""
+    """Build the frame with the progress row of a tick; without a result it is empty."""
     if result is None:
         return spark.createDataFrame([], ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items()))
     marks = {}

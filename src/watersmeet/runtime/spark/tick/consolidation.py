@@ -42,12 +42,15 @@ _EVENT = """concat('{{"before":', IF(gone > 0, before, 'null'), ',"after":', IF(
 def compact_by_key(
     frame: DataFrame, keyed: Keyed, query: str, *, changes: bool, rows: str | None = None
 ) -> DataFrame:
-    """Columns ``key`` and ``value``, or, of `KeyedRows`, those of the result and `DELETED`.
+    """Reduce the rows of a tick to one row per key.
 
     Args:
-        frame: as it goes to a sink, of changes summed per row.
-        changes: it has `CHANGE_COLUMNS`; else its rows only come.
-        rows: the column that says how many rows a row stands for; None: each is one.
+        frame: rows in the sink's form, with changes consolidated per row.
+        changes: the frame has `CHANGE_COLUMNS`; else all rows are inserts.
+        rows: the column with the multiplicity of a row; None: each row counts once.
+
+    Returns:
+        Columns ``key`` and ``value``; for `KeyedRows`, the columns of the result and `DELETED`.
     """
     columns = [n for n in frame.columns if not (changes and n in CHANGE_COLUMNS) and n != rows]
     options = text_options_sql("json")
@@ -99,17 +102,19 @@ def compact_by_key(
 
 
 def sum_changes(frame: DataFrame, outputs: Sequence[tuple[str, str]], query: str) -> DataFrame:
-    """One row for all equal ones of a tick, with the sum of their diffs; none where that is 0.
+    """Consolidate the equal rows of a tick to one row with the sum of their diffs.
+
+    Rows with sum 0 are dropped.
 
     Args:
-        frame: what left the tasks, with `DIFF` and `TICK`.
+        frame: the rows of the tasks, with `DIFF` and `TICK`.
         outputs: (Spark SQL over it, name); names may repeat.
 
     Returns:
         Columns `unique_output_names`, `DIFF`, `TICK`.
 
     Raises:
-        EngineError: a column has values that cannot be told to be equal.
+        EngineError: a column has values that cannot be compared for equality.
     """
     names = unique_output_names(outputs)
     columns = [F.expr(sql).alias(plain) for (sql, _), plain in zip(outputs, names, strict=True)]
@@ -127,19 +132,19 @@ def sum_changes(frame: DataFrame, outputs: Sequence[tuple[str, str]], query: str
 
 
 def rename_for_sink(frame: DataFrame, outputs: Sequence[tuple[str, str]]) -> DataFrame:
-    """What `sum_changes` gave, as the sink takes it."""
+    """Rename the columns of the result of `sum_changes` for the sink."""
     names = [*(name for _, name in outputs), SHOWN_DIFF, SHOWN_TICK]
     plain = [*unique_output_names(outputs), DIFF, TICK]
     return frame.select(*(F.col(column).alias(name) for column, name in zip(plain, names, strict=True)))
 
 
 def unique_output_names(outputs: Sequence[tuple[str, str]]) -> list[str]:
-    """Names of outputs that do not repeat."""
+    """Return names of the outputs that do not repeat."""
     return [f"c{n}" for n in range(len(outputs))]
 
 
 def _has_no_equals(kind: DataType) -> bool:
-    """Spark groups by all types but these."""
+    """Return True if Spark cannot group by the type."""
     if isinstance(kind, ArrayType):
         return _has_no_equals(kind.elementType)
     if isinstance(kind, MapType):

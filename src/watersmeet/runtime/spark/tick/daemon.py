@@ -24,8 +24,10 @@ _COMPARED_FILES = tuple(f"pyspark/{name}.py" for name in ("version", "daemon", "
 
 
 def drop_spark_archives(path: list[str]) -> list[str]:
-    """Where modules are looked for, without Spark's archives of PySpark and Py4J if the PySpark that is
-    installed, and compiled, is the same one. Else as it is: on a cluster Spark's own counts.
+    """Drop Spark's archives of PySpark and Py4J from the module search path.
+
+    This requires that the installed, compiled PySpark is the same version. Otherwise the path stays
+    unchanged: on a cluster, Spark's own PySpark counts.
     """
     archives = [entry for entry in path if entry.endswith(".zip") and Path(entry).name.startswith(_ARCHIVES)]
     rest = [entry for entry in path if entry not in archives]

@@ -98,7 +98,10 @@ class ConditionFrame:
         self._frames = FrameCache(made)
 
     def answers(self, task: NodeTask, partitions: int) -> NodeTask:
-        """``task`` with what Spark says of its candidates, to be run in so many partitions.
+        """Return ``task`` with Spark's results of the condition for its candidates.
+
+        Args:
+            partitions: the number of partitions that the task will run in.
 
         Raises:
             EngineError: the condition fails on a pair.

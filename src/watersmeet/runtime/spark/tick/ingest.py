@@ -60,9 +60,9 @@ BROKEN_REASON = "broken"
 
 
 def ingest_reports(sources: Sequence[tuple[DataFrame, SourceView]], store: Store) -> DataFrame:
-    """What ingest tasks tell of the rows of all sources, when it is evaluated within a tick.
+    """Build the frame of ingest reports of all sources, to evaluate within a tick.
 
-    Each source has a function of its own: its rows come with its columns only.
+    Each source has a function of its own, because its rows have only its columns.
     """
     told = [frame.mapInArrow(ErrorSealingTask(IngestTask(view, store)), SCHEMA) for frame, view in sources]
     return reduce(DataFrame.unionAll, told)
@@ -181,7 +181,7 @@ class SourceTask:
         return f"{shown} ({why})" if why else shown
 
     def _count(self, what: str, records: int) -> None:
-        """Count records that are no rows, for every branch."""
+        """Count records that are not rows, for every branch."""
         for _, writer in self.writers if records else ():
             counts = writer.report.counts
             for name in ("in", what):
@@ -200,7 +200,7 @@ class SourceTask:
         yield from self.aside
 
     def _reject(self, owner: str, reason: str, rows: pa.RecordBatch) -> None:
-        """Rows set aside; where they are many, written at once."""
+        """Add rows to the side output; write them immediately if there are many."""
         self.rejected.append((owner, reason, rows))
         self.held += size(rows.columns)
         if self.held >= RUN_BYTES:
@@ -232,13 +232,13 @@ def truncated_error(source: str) -> EngineError:
 
 
 def _task_number() -> int:
-    """The number of this task among those of the scan: in the order of sources and their partitions."""
+    """Return the number of this task in the scan, in the order of sources and their partitions."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
 def read_tick_property(name: str) -> str | None:
-    """Of the tick, as a local property."""
+    """Read a local property of the tick; None outside of a task."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
@@ -248,7 +248,7 @@ def _is_reread(source: str) -> bool:
 
 
 def encode_task_results(told: Sequence[tuple[str, str]]) -> pa.RecordBatch:
-    """What a task tells, as rows of `SCHEMA`."""
+    """Encode the results of a task as rows of `SCHEMA`."""
     kinds, texts = zip(*told, strict=True)
     return pa.RecordBatch.from_arrays([pa.array(kinds), pa.array(texts)], names=["kind", "text"])
 

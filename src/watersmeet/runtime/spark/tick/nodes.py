@@ -98,7 +98,10 @@ class ToSink:
 
 
 def _append_tick(batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
-    """Not a constant of Spark's plan, which would be compiled anew in every tick."""
+    """Append a column with the tick to a batch.
+
+    It is not a constant in Spark's plan, which Spark would compile again in every tick.
+    """
     ticks = pa.array(np.full(batch.num_rows, tick, dtype=np.int64))
     return pa.RecordBatch.from_arrays([*batch.columns, ticks], names=[*batch.schema.names, TICK])
 
@@ -110,7 +113,7 @@ def _read_partition_numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
 def _read_node_task(
     shape: NodeShape, store: Store, secrets: Mapping[str, str] = NO_SECRETS
 ) -> tuple[NodeTask, ArrowPart | None]:
-    """The task at hand, as this tick's local property says."""
+    """Read the current task from this tick's local property."""
     context = TaskContext.get()
     text = context.getLocalProperty(NODE) if context is not None else None
     if not text:
@@ -153,7 +156,7 @@ class FeedFrame:
         self._frames = FrameCache(made)
 
     def run(self, task: NodeTask, partitions: int) -> list[NodeReport]:
-        """Run ``task`` in so many partitions; one report of each."""
+        """Run ``task`` in ``partitions`` partitions and return one report per partition."""
         told = node_text(task.file, task.tick, answers=task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
         return [NodeReport.model_validate_json(row[0]) for row in self._frames.of(partitions).collect()]
@@ -167,16 +170,18 @@ def _list_expressions(
 
 
 class SinkFrame:
-    """The rows of one query's last node, filtered and projected, to be evaluated within a tick.
+    """Rows of one query's last node, filtered and projected, to evaluate within a tick.
 
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
-        plain: how rows leave, when it is as they are.
+        plain: the Arrow output, if rows leave unchanged.
         time_zone: the session's.
-        rows: Spark SQL: how many rows of the sink's key there are; None: they are not counted.
-        results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
+        rows: Spark SQL of the number of rows of the sink's key; None: they are not counted.
+        results: computes from the tasks' rows the rows that ``where`` and ``outputs`` apply to; None:
+            they
+            apply to the tasks' rows.
 
-    ``schema``: of the rows, before they are made into records by their keys.
+    ``schema``: the schema of the rows, before they become records by their keys.
     """
 
     def __init__(
@@ -323,7 +328,7 @@ class SinkFrame:
         return reports, rows if self._counter is not None or took is None else took.rows
 
     def _sum_rows(self, tick: int, ran: InlineResult) -> InlineResult | None:
-        """Rows of changes as they are when they are summed. None: they are too many for this process."""
+        """Consolidate the rows of changes; None if there are too many for this process."""
         plain = self._plain
         assert plain is not None
         if not plain.summed:
@@ -362,7 +367,7 @@ class SinkFrame:
         return count
 
     def _found(self, task: NodeTask) -> list[NodeReport]:
-        """The reports of the task's partitions."""
+        """Return the reports of the task's partitions."""
         texts = {
             partition: text
             for file, query, partition, text in self._reports.value

@@ -49,8 +49,12 @@ PROGRESS_INSERT = "tick-progress"
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the rows of a job go: a sink per query that is no index, and if asked for those for rows set
-    aside, and for a row per tick that says that it is complete."""
+    """Sinks of a job's rows.
+
+    There is one sink per query that is not an index. On request there are sinks for side outputs, and
+    for
+    a row per tick that reports its completion.
+    """
 
     queries: Mapping[str, Sink]
     late: Sink | None = None
@@ -103,17 +107,17 @@ class Outputs:
         pending: bool,
         set_aside: bool,
     ) -> list[str]:
-        """Let every sink check what it can; see `Sink.prepare` and `Sink.resume`.
+        """Prepare every sink, so that it checks what it can; see `Sink.prepare` and `Sink.resume`.
 
         Args:
-            schemas: of the rows that go there, per insert.
+            schemas: the schemas of the rows, per insert.
             manifest: the newest one.
-            owner: of the state.
-            pending: the next tick was begun by an earlier run, and is repeated.
-            set_aside: parts of later ticks are set aside, not refused.
+            owner: the owner of the state.
+            pending: an earlier run began the next tick, and this run repeats it.
+            set_aside: move parts of later ticks out of the way instead of failing.
 
         Returns:
-            What was set aside, in words.
+            Messages about the parts that were moved.
         """
         for insert, sink in self.sinks_by_insert.items():
             sink.prepare(schemas[insert], owner)
@@ -124,8 +128,14 @@ class Outputs:
         return [said for sink in self.sinks for said in sink.resume(self.list_inserts(sink), resumed)]
 
     def list_possible_outputs(self, store: Store, tick: int, owner: str, *, set_aside: bool) -> list[str]:
-        """Return, in words, the sinks that have rows of a tick which an earlier run began, functions that the
-        job names no more among them; without those where these will be set aside. ``owner``: of the state."""
+        """Return descriptions of sinks that have rows of a tick that an earlier run began.
+
+        They include functions that the job no longer names. Sinks that will move these rows out of the way
+        are omitted.
+
+        Args:
+            owner: the owner of the state.
+        """
         return list(self._iter_possible_outputs(store, tick, owner, set_aside))
 
     def _iter_possible_outputs(self, store: Store, tick: int, owner: str, set_aside: bool) -> Iterator[str]:
@@ -153,11 +163,11 @@ _VALUE_TYPES = (
 
 
 def plan_terminal_rows(sink: Sink, own: pa.Schema, schema: StructType, zone: str) -> TerminalRows | None:
-    """How a sink shows rows without Spark; None: it does not.
+    """Plan how a sink shows rows without Spark; None if it does not.
 
     Args:
-        own, schema: of the rows, and of Spark's frame in their place.
-        zone: the session's, in which texts have their times.
+        own, schema: the schema of the rows, and that of Spark's equivalent frame.
+        zone: the session's time zone, in which texts show times.
     """
     if not isinstance(sink, ShowsRows):
         return None

@@ -61,12 +61,12 @@ class SideOutputFile:
     reader: str | None = None
 
     def of(self, owner: str) -> SideOutputFile:
-        """The same rows as those of another input, that is read by this one's."""
+        """Return a copy for input ``owner``, whose rows the input of this file reads."""
         return replace(self, owner=owner, reader=self.owner)
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """What says which watermark the rows missed, by keys of the owner, as Spark SQL."""
+        """Spark SQL of the watermark that the rows missed, by keys of the owner."""
         key, *others = SIDE_OUTPUT_COLUMNS[1:]
         if self.reader is None:
             return key, *others
@@ -96,7 +96,7 @@ class ReadSideOutput:
 
 
 def build_side_frame(spark: SparkSession, store: Store, files: Sequence[SideOutputFile]) -> DataFrame:
-    """The rows of the files as one frame; see the module."""
+    """Build one frame of the rows of the files; see the module."""
     if not files:
         return spark.createDataFrame([], SCHEMA)
     return reduce(DataFrame.unionAll, (_build_frame(spark, store, group) for group in _group_files(files)))

@@ -41,14 +41,21 @@ class RowCounter:
         self._counts: Accumulator[list[Count]] = spark.sparkContext.accumulator([], ListAccumulator())
 
     def over(self, frame: DataFrame) -> DataFrame:
-        """The same rows, counted as they pass. Columns have types that tasks give rows of, too."""
+        """Return the same rows, counted as they pass.
+
+        All columns must have types that tasks can return.
+        """
         passing = _Counting(self._counts)
         plain = frame.toDF(*(f"c{n}" for n in range(len(frame.columns))))  # it takes no names with dots
         return plain.mapInArrow(passing.rows, plain.schema).toDF(*frame.columns)
 
     def count_groups(self, frame: DataFrame) -> DataFrame:
-        """The same for columns of any types: a condition that is true of every row is given a column of
-        constants alone. That takes twice the time per row."""
+        """Return the same rows, counted as they pass, for columns of any types.
+
+        A condition that is true for every row receives a column of constants only. This takes twice the
+        time
+        per row.
+        """
         udf: Any = arrow_udf  # its kind follows from the type hints, which its overloads leave out
         # Not deterministic: it stays where it is, above the query's own conditions.
         passing = udf(_Counting(self._counts).true, "BOOLEAN").asNondeterministic()
@@ -59,8 +66,12 @@ class RowCounter:
         self._counts.value = []
 
     def rows(self, told: str) -> int:
-        """Rows of the tick whose tasks were told ``told``, once each: a partition may have been evaluated by
-        several tasks, and the whole frame or a part of it more often than once."""
+        """Return the number of rows of the tick whose tasks received the property ``told``.
+
+        Each row counts once, although several tasks may have evaluated a partition, and the frame or a part
+        of
+        it may have been evaluated several times.
+        """
         rows_by_evaluation: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
         for whose, evaluation, partition, rows in self._counts.value:
             if whose == told:
@@ -82,7 +93,7 @@ class _Counting:
 
 
 def _count_batches(batches: Iterator[_Batch], counts: Accumulator[list[Count]]) -> Iterator[_Batch]:
-    """The batches of one task; how many rows they had is added when all have been taken."""
+    """Yield the batches of one task, and add their row count after the last one."""
     rows = 0
     for batch in batches:
         rows += len(batch)
@@ -113,14 +124,14 @@ EndOffsets = Mapping[int, int]
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """So many rows; ``at_least``: those of others may be among them."""
+    """Number of rows; ``at_least``: rows of other writers may be among them."""
 
     rows: int
     at_least: bool = False
 
 
 class SinkRowCounter:
-    """Of a job's sinks. Its connections stay open: `close` them."""
+    """Counter of the rows in a job's sinks. Its connections stay open until `close`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
@@ -142,10 +153,10 @@ class SinkRowCounter:
         write: Callable[[], object],
         given: Callable[[], int],
     ) -> WrittenRows | None:
-        """What ``sink`` took while it did ``write``; None: it does not tell.
+        """Call ``write`` and count the rows that ``sink`` received; None if it does not report them.
 
         Args:
-            given: how many rows it should have taken, asked for when it has.
+            given: returns the number of rows that it should have received; called after ``write``.
         """
         topic = sink.appends_to
         if topic is None:
@@ -167,7 +178,10 @@ class SinkRowCounter:
         return WrittenRows(rows, at_least=True)
 
     def _count_new_records(self, topic: Topic, before: EndOffsets, wanted: int) -> int:
-        """By how many records, waited for; those of partitions that came with the rows are all counted."""
+        """Count the new records, and wait until there are ``wanted``.
+
+        All records of partitions that were added with the rows count. The wait is limited to `MAX_WAIT_S`.
+        """
         until = time.monotonic() + MAX_WAIT_S
         rows = _count_between(self._ends(topic), before)
         if rows < wanted:
@@ -179,8 +193,10 @@ class SinkRowCounter:
         return rows
 
     def _forget_if_changed(self, topic: Topic) -> None:
-        """Asking is made anew where the topic has other partitions than it had: what others wrote into new
-        ones before this tick is not of it."""
+        """Drop the prepared request if the topic's partitions changed.
+
+        Records that others wrote to new partitions before this tick do not belong to it.
+        """
         if topic not in self._requests:
             return
         try:
@@ -191,7 +207,10 @@ class SinkRowCounter:
             self._requests.pop(topic, None)
 
     def _ends(self, topic: Topic) -> EndOffsets:
-        """How many records each partition ever had, about. Empty: the topic is not there."""
+        """Return the approximate number of records that each partition ever had.
+
+        The result is empty if the topic does not exist.
+        """
         try:
             if topic not in self._requests:
                 self._requests[topic] = self._request(topic)
@@ -213,7 +232,7 @@ class SinkRowCounter:
         return end_offsets
 
     def _request(self, topic: Topic) -> Any:
-        """What asks for the ends of all partitions that the topic has now."""
+        """Build the request for the ends of all current partitions of the topic."""
         client = self._jvm.org.apache.kafka
         latest, place_of = client.clients.admin.OffsetSpec.latest(), client.common.TopicPartition
         request = self._jvm.java.util.HashMap()
@@ -247,14 +266,14 @@ def _count_between(now: EndOffsets, before: EndOffsets) -> int:
 def check_row_count(
     insert: str, took: WrittenRows | None, given: int, *, left_out: Omission | None = None, cut: bool = False
 ) -> None:
-    """Whether a sink took the rows that it was given.
+    """Check that a sink received all rows that the job wrote to it.
 
     Args:
-        left_out: what the sink may leave out of them.
-        cut: Spark leaves some of them out, or groups them.
+        left_out: describes rows that the sink may omit.
+        cut: Spark omits some of the rows, or groups them.
 
     Raises:
-        EngineError: it did not: nothing of the tick is published.
+        EngineError: the numbers differ; nothing of the tick is published.
     """
     if took is None or took.rows == given or (took.at_least and took.rows > given):
         return

@@ -29,13 +29,14 @@ class FrameCache:
 
 
 class TaskCounts:
-    """Numbers of tasks. Nothing depends on them but time and memory: a tick that is repeated may have others.
+    """Numbers of tasks. They affect only time and memory: a repeated tick may use others.
 
-    How many rows the nodes of a query find or put out for each that comes is taken from the last tick that
-    had some: of a run's first one it is not known.
+    The ratio of rows that the nodes of a query find or emit to their input rows comes from the last
+    tick
+    that had input. It is unknown in the first tick of a run.
 
     Args:
-        asked: as many tasks in every tick; None: by what there is to do.
+        asked: the number of tasks in every tick; None: depends on the work.
     """
 
     def __init__(self, spark: SparkSession, asked: int | None) -> None:
@@ -47,16 +48,16 @@ class TaskCounts:
 
     @property
     def about(self) -> int:
-        """So many a node has that has much to do."""
+        """Number of tasks of a node with much work."""
         return self._asked or int(self._context.defaultParallelism)
 
     def begin(self) -> None:
-        """A tick begins."""
+        """Reset the counts at the start of a tick."""
         self._rows.clear()
         self._given.clear()
 
     def of(self, query: str, number: int, amount: CostEstimate) -> int:
-        """For the next node of a query, which has so much to do."""
+        """Return the number of tasks for the next node of a query, given its cost estimate."""
         self._rows[query] = self._rows.get(query, 0) + amount.rows
         count = self._asked
         if count is None:
@@ -66,22 +67,22 @@ class TaskCounts:
         return count
 
     def estimate_rows(self, query: str, amount: CostEstimate) -> float:
-        """About how many rows a node that has so much to do finds, or puts out; in the first tick 0."""
+        """Estimate the rows that a node with this cost finds or emits; 0 in the first tick."""
         return amount.rows * self._found.get(query, 0.0)
 
     def note_inline_run(self, query: str, number: int) -> None:
-        """The driver did itself what the node had to do."""
+        """Record that the driver ran the node inline."""
         self._given[query, number] = 0
 
     def used(self) -> dict[str, int]:
-        """Per query with nodes that had something to do: the most tasks of a node of it in this tick."""
+        """Return per query with work in this tick the largest number of tasks of one of its nodes."""
         return {
             query: max(count for (of, _), count in self._given.items() if of == query)
             for query, _ in self._given
         }
 
     def learn(self, results: Mapping[str, QueryResult]) -> None:
-        """What came of the tick."""
+        """Update the row ratios from the results of the tick."""
         for query, rows in self._rows.items():
             if rows:
                 of_query = results[query]
@@ -115,11 +116,11 @@ class TaskPlacement:
         self._made: dict[int, DataFrame] = {}
 
     def numbers(self, partitions: int, *, grouped: bool = False) -> DataFrame:
-        """The numbers from 0 on, each in a partition of its own.
+        """Return a frame of the numbers from 0 on, each in a partition of its own.
 
         Args:
-            grouped: rows that are made of them are grouped or summed by Spark, which need not shuffle them
-                where it knows that there is but one partition. Of numbers that are kept it does not.
+            grouped: Spark groups or sums the rows that are made from them. With one partition it needs no
+                shuffle if it knows their number, which it does not for persisted numbers.
         """
         if not self.are_kept or (grouped and partitions == 1):
             return self._plain(partitions)
@@ -152,7 +153,10 @@ DESCRIPTION = "spark.job.description"
 
 
 class Descriptions:
-    """Of the ticks of one job. ``job``: its name."""
+    """Descriptions, in Spark's UI, of the jobs of one watersmeet job's ticks.
+
+    ``job``: its name.
+    """
 
     def __init__(self, spark: SparkSession, job: str) -> None:
         self._context = spark.sparkContext
@@ -160,7 +164,7 @@ class Descriptions:
 
     @contextmanager
     def of(self, tick: int) -> Iterator[None]:
-        """Within, the jobs that this thread starts are those of a tick."""
+        """Describe the Spark jobs that this thread starts within the block as those of a tick."""
         before, name = self._context.getLocalProperty(DESCRIPTION), self._tick
         self._tick = f"{name}: tick {tick:,}"
         try:
@@ -171,5 +175,5 @@ class Descriptions:
                 self._context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
 
     def part(self, *words: str) -> None:
-        """The jobs that follow are of this part of the tick."""
+        """Describe the following Spark jobs as this part of the tick."""
         self._context.setLocalProperty(DESCRIPTION, ", ".join([self._tick, *words]))

@@ -63,13 +63,15 @@ _NodeKey = tuple[str, int]
 
 
 class SparkTicks:
-    """Runs the ticks of one job, one after the other. A column that Spark rejects is told when it is made.
+    """Runner of the ticks of one job, one after the other.
+
+    Its constructor reports a column that Spark rejects.
 
     Args:
-        context: what all ticks of the run share.
-        partitions: in how many tasks a node is run; None: in as many as it needs in each tick.
-        takings: asked what sinks took; to be closed when all ticks are done.
-        described: what Spark's UI says of their jobs.
+        context: the objects that all ticks of the run share.
+        partitions: the number of tasks per node; None: as many as the node needs in each tick.
+        takings: counts the rows that sinks received; close it after all ticks.
+        described: the descriptions of their jobs in Spark's UI.
     """
 
     def __init__(
@@ -173,8 +175,11 @@ class SparkTicks:
 
 @dataclass(frozen=True)
 class _RunTools:
-    """What the ticks of one run use: ``frames`` of the queries' last nodes, ``feeds`` of those beneath,
-    ``conditions`` that Spark computes; see `SparkTicks`."""
+    """Tools that the ticks of one run share; see `SparkTicks`.
+
+    ``frames``: those of the queries' last nodes; ``feeds``: those of the nodes that feed them;
+    ``conditions``: those that Spark computes.
+    """
 
     spark: SparkSession
     outputs: Outputs
@@ -293,8 +298,10 @@ class _SparkTick(Backend):
         self.visible.add("publish")
 
     def abandon(self, tick: StartedTick) -> None:
-        """Leave nothing that says that the tick was begun, where sinks cannot be asked for its rows: so the
-        next run makes it however that is set then. A run that is killed leaves what says so."""
+        """Remove the record that the tick began, if sinks cannot report its rows.
+
+        The next run may then run the tick with any settings. A run that is killed leaves the record.
+        """
         if not self.visible and any(not sink.idempotent for sink in self.tools.outputs.sinks):
             with suppress(Exception):  # then the next run takes it that rows may be out
                 tick.forget_attempt()

@@ -31,8 +31,11 @@ class UnsupportedFile(Exception):
 
 @dataclass(frozen=True)
 class FileSplit:
-    """What of a file begins in its bytes [``start``, ``end``); None: at its end, or behind it. What is not
-    cut is a row group of Parquet, or a line."""
+    """Row groups or lines of a file that start at a byte offset in [``start``, ``end``).
+
+    If ``end`` is None, the split extends to the end of the file, including offsets past it. Row groups
+    of Parquet and lines are not divided.
+    """
 
     path: str
     start: int = 0
@@ -40,34 +43,37 @@ class FileSplit:
 
     @property
     def is_cut(self) -> bool:
-        """Whether some of the file may be of another part."""
+        """True if some of the file may belong to another split."""
         return self.start > 0 or self.end is not None
 
     def has(self, offset: int) -> bool:
-        """Whether what begins there is of this part. Whatever a file says, each piece is of one."""
+        """Return True if the row group or line that starts at ``offset`` belongs to this split.
+
+        Each belongs to exactly one split, whatever offset the file states.
+        """
         return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
 
 
 class FileReadPlan(Protocol):
-    """How the files of a source are read."""
+    """Protocol: rules to read the files of a source."""
 
     def rows_of(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
-        """The rows of a part in their order, in batches of at most `ROWS` rows and about `BYTES`.
+        """Yield the rows of a split in order, in batches of at most `ROWS` rows and about `BYTES`.
 
         Args:
-            wanted: the declared columns that are wanted, by name.
+            wanted: the declared columns to read, by name.
 
         Raises:
-            NotPlain: Spark is to read the file. Batches that were given before count for nothing then.
+            UnsupportedFile: Spark must read the file; discard the batches that were already yielded.
         """
         ...
 
 
 def regroup_rows(part: FileSplit, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part as its reader has them, in batches of at most `ROWS` rows and about `BYTES`.
+    """Yield the rows of a split in batches of at most `ROWS` rows and about `BYTES`.
 
     Raises:
-        NotPlain: also where the reader raises something else.
+        UnsupportedFile: also when the reader raises any other error.
     """
     try:
         yield from _regroup_batches(batches)
@@ -79,7 +85,11 @@ def regroup_rows(part: FileSplit, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 @contextmanager
 def name_column_in_errors(part: FileSplit, column: str) -> Iterator[None]:
-    """What is refused within is of a column. Raises: NotPlain, also in the place of what Arrow raises."""
+    """Add the column's name to errors that the block raises.
+
+    Raises:
+        UnsupportedFile: also in place of Arrow's exceptions.
+    """
     try:
         yield
     except (UnsupportedFile, pa.ArrowException) as error:
@@ -87,7 +97,7 @@ def name_column_in_errors(part: FileSplit, column: str) -> Iterator[None]:
 
 
 def _regroup_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are neither small nor large."""
+    """Yield the rows in batches that are neither small nor large."""
     held: list[pa.RecordBatch] = []
     rows = held_bytes = 0
     pieces = (batch.slice(at, ROWS) for batch in batches for at in range(0, max(batch.num_rows, 1), ROWS))
@@ -118,7 +128,10 @@ SplitAssignment = list[list[tuple[int, FileSplit]]]
 
 
 def assign_splits(files: Sequence[tuple[int, str, int]], cores: int) -> SplitAssignment:
-    """Files, each with the number of its source and its size, shared out evenly.
+    """Assign splits of files evenly to tasks.
+
+    Args:
+        files: for each file the number of its source, its path and its size in bytes.
 
     >>> files = [(0, "a", 3 << 20), (0, "b", 9), (1, "c", 9)]
     >>> [[part.path for _, part in task] for task in assign_splits(files, 2)]
@@ -192,7 +205,7 @@ class FileCounter:
                 self.report.is_cut = True
 
     def finish(self) -> FileReport | None:
-        """Return what the driver is told; None: nothing is known of files."""
+        """Return the report for the driver, or None if no file was read or broken."""
         self._drop_parsed()
         self.report.parsed = sorted(self._parsed) if len(self._parsed) <= MAX_PARSED else None
         return self.report if self._parsed or self.report.broken else None

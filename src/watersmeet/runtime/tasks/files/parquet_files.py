@@ -89,8 +89,13 @@ UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 def measure_parquet_file(path: str) -> tuple[int, int]:
-    """How many rows a file says that it has, and of how many bytes, not compressed; more in memory
-    where texts are kept once per value. Raises: `UNREADABLE`: it does not say."""
+    """Return the number of rows and the uncompressed bytes that a file's metadata states.
+
+    Rows need more memory if the file stores texts once per value (dictionary encoding).
+
+    Raises:
+        `UNREADABLE`: the metadata cannot be read.
+    """
     described = parquet.read_metadata(path)
     nbytes = sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
     return int(described.num_rows), int(nbytes)
@@ -98,7 +103,7 @@ def measure_parquet_file(path: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """How Parquet files are read."""
+    """Rules to read Parquet files."""
 
     def rows_of(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
         """See `Reader`. Case of names does not count; a column that the file lacks is NULL."""
@@ -161,7 +166,7 @@ def _read_row_groups(
 
 
 def _open_parquet(opened: pa.OSFile, described: Any, groups: list[int], names: list[str], **more: Any) -> Any:
-    """The file, to be read as far as batches want it: Arrow would read whole row groups ahead."""
+    """Open the file so that Arrow reads only as far as batches need, not whole row groups ahead."""
     largest = max(described.row_group(number).total_byte_size for number in groups)
     least, most = _BUFFERS
     buffer = 0 if largest <= BYTES else max(least, min(most, BYTES // max(len(names), 1)))
@@ -176,9 +181,11 @@ def _open_parquet(opened: pa.OSFile, described: Any, groups: list[int], names: l
 
 
 def _check_chunks(nbytes: int, described: Any, places: set[int]) -> None:
-    """Look at what a file of so many bytes says of columns in its row groups. Where it is damaged, or they
-    are encrypted, Arrow ends the whole process when Python asks for it; when its own reader does, it raises.
-    No byte is read: that reader looks at all of them first."""
+    """Check the metadata of the columns' chunks without reading data.
+
+    If it is damaged, or columns are encrypted, Arrow aborts the process when Python reads the metadata,
+    but Arrow's own reader raises an error. That reader checks all chunks before it reads any byte.
+    """
     names = [described.schema.column(place).path for place in places]
     if not names or not described.num_row_groups:
         return
@@ -198,7 +205,7 @@ class _UnexpectedRead(Exception):
 
 
 class _UnreadableFile(io.RawIOBase):
-    """A file of so many bytes that nobody may read."""
+    """File of a given size that raises an error when it is read."""
 
     def __init__(self, nbytes: int) -> None:
         self._nbytes, self._at = nbytes, 0
@@ -221,7 +228,10 @@ class _UnreadableFile(io.RawIOBase):
 
 
 def _check_counts(path: str, described: Any, places: list[int]) -> None:
-    """Arrow believes what a file says of its rows: where that is too few, it leaves the others out."""
+    """Check that all row counts in the metadata agree.
+
+    Arrow trusts these counts: if one is too small, it omits the other rows.
+    """
     groups = [described.row_group(number) for number in range(described.num_row_groups)]
     same = described.num_rows == sum(group.num_rows for group in groups) and all(
         group.column(place).num_values == group.num_rows for group in groups for place in places
@@ -231,10 +241,13 @@ def _check_counts(path: str, described: Any, places: list[int]) -> None:
 
 
 def _check_int96(path: str, opened: pa.OSFile, described: Any, groups: list[int], names: list[str]) -> None:
-    """INT96 is the number of a day, and nanoseconds that may be less than none or of other days. Arrow takes
-    both for positive, day 0 for 1970, and what is too large modulo 2^64: it gives a time of today for one
-    that is not. So taken is what Spark wrote, whose nanoseconds are of the day, if its seconds, which are
-    never too large, are in bounds."""
+    """Check that INT96 timestamps are those that Spark writes and are in bounds.
+
+    INT96 has a day number and nanoseconds, which may be negative or exceed a day. Arrow treats both as
+    unsigned, takes day 0 for 1970, and wraps large values modulo 2^64, so a wrong value becomes a
+    plausible time. Therefore only files that Spark wrote are supported: their nanoseconds stay within
+    the day, and their seconds, which never overflow, are checked.
+    """
     if not names:
         return
     if not (described.created_by or "").startswith(_SPARK_WRITER_KEY) or _SPARK not in (
@@ -255,7 +268,7 @@ def _check_int96(path: str, opened: pa.OSFile, described: Any, groups: list[int]
 
 
 def _find_columns(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, int | None]:
-    """The place of each column among the file's; None: it has no such column."""
+    """Find the position of each column in the file; None if the file lacks it."""
     tops: dict[str, list[int]] = {}
     for number in range(len(schema)):
         tops.setdefault(schema.column(number).path.split(".")[0].lower(), []).append(number)
@@ -277,7 +290,7 @@ def _find_columns(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dic
 
 
 def _supported_type(leaf: Any) -> SqlType | None:
-    """The declared type as which alone a column is taken; None: there is none."""
+    """Return the only declared type as which a column can be read, or None if there is none."""
     logical = leaf.logical_type
     kind_of = _WITH_MORE.get(logical.type)
     return _PLAIN.get((leaf.physical_type, logical.type)) if kind_of is None else kind_of(leaf)
@@ -297,7 +310,10 @@ def _time(leaf: Any) -> SqlType | None:
 
 
 def _decimal(leaf: Any) -> SqlType | None:
-    """None also where Spark fails (bytes of any number), or puts bits in wrong places (9 to 15 bytes)."""
+    """Return the DECIMAL type of a column, or None if it is unsupported.
+
+    It is unsupported where Spark fails (BYTE_ARRAY) or misplaces bits (9 to 15 bytes).
+    """
     if leaf.precision <= _MAX_LONG_DIGITS and (
         leaf.physical_type == "BYTE_ARRAY"
         or (leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" and 8 < leaf.length < 16)
@@ -319,7 +335,10 @@ def _first_page_offset(described: Any, group: int) -> int:
 
 
 def _has_dictionary(described: Any, groups: list[int], place: int, leaf: Any) -> bool:
-    """Whether texts of a column are kept once per value, and so may come to far more than the file has."""
+    """Return True if a text column is dictionary-encoded.
+
+    Its values may then need far more bytes than the file has.
+    """
     if leaf.physical_type != "BYTE_ARRAY":
         return False
     return any(described.row_group(group).column(place).has_dictionary_page for group in groups)
@@ -337,7 +356,7 @@ def _read(file: Any, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _split_to_fit(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces of about `BYTES` when all their texts stand for themselves."""
+    """Split a batch into batches of about `BYTES`, measured without dictionaries."""
     of_dictionaries = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
     if not of_dictionaries:
         yield batch
@@ -355,7 +374,7 @@ def _split_to_fit(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _value_lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of its values, int64[n]; one of none where it has no values."""
+    """Return the bytes of each value of the dictionary, int64[n]; one 0 if it has no values."""
     places = np.arange(len(dictionary), dtype=np.int64)
     return sizes([dictionary], places) if len(places) else np.zeros(1, dtype=np.int64)
 
@@ -376,7 +395,7 @@ def _to_spark_type(path: str, name: str, column: pa.Array, kind: pa.DataType) ->
 
 
 def _value_limits(kind: pa.DataType) -> tuple[Any, Any] | None:
-    """The least and the greatest value that is taken; None: all are."""
+    """Return the minimum and maximum supported value, or None if all values are supported."""
     if pa.types.is_date32(kind):
         return _DAYS
     if pa.types.is_timestamp(kind):

@@ -20,19 +20,23 @@ COMPACT_DIGITS, MAX_DIGITS = 18, 38
 
 
 def is_text_type(type_: SqlType) -> bool:
-    """Whether texts, as in CSV, are read as values of a type here."""
+    """Return True if tasks can read texts, as in CSV, as values of the type."""
     return type_.is_integer or type_.is_decimal or type_ in _TEXT_TYPES
 
 
 def is_json_type(type_: SqlType) -> bool:
-    """Whether values of JSON are. Spark's parser rounds a FLOAT twice. Of a number with more digits than a
-    DECIMAL Arrow makes another one, and how it was written is not seen here."""
+    """Return True if tasks can read JSON values as values of the type.
+
+    FLOAT is unsupported because Spark's parser rounds it twice. DECIMAL is unsupported because Arrow
+    changes a number with too many digits, and its original spelling is not visible here.
+    """
     return is_text_type(type_) and type_ != FLOAT and not type_.is_decimal
 
 
 def wider_decimal(type_: SqlType) -> SqlType | None:
-    """Return the type as which Spark reads a decimal; None: there is none with more digits behind the point,
-    and nobody is told of those that are lost.
+    """Return the type as which Spark reads a decimal, or None if it has no more fraction digits.
+
+    If None, Spark does not report lost digits.
 
     >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (17, 2), (18, 2), (20, 2), (38, 2))]
     ['DECIMAL(18,10)', 'DECIMAL(18,3)', 'None', 'DECIMAL(38,20)', 'None']

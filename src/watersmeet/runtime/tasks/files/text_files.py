@@ -48,7 +48,11 @@ _BLANK_LINES = re.compile(rb"(?:[\0-\x09\x0b-\x20]*+\n)*+")
 
 
 def measure_text_file(path: str) -> tuple[int, int]:
-    """About how many lines a file has, and of how many bytes. Raises: OSError."""
+    """Return the approximate number of lines and the number of bytes of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     lines = nbytes = 0
     with pa.OSFile(path) as file:
         while block := file.read(BLOCK):
@@ -58,11 +62,13 @@ def measure_text_file(path: str) -> tuple[int, int]:
 
 
 def read_blocks(part: FileSplit) -> Iterator[bytes]:
-    """The lines that begin in a part, each in one block; what UTF-8 may begin with is left out.
+    """Yield the lines that start in a split, each within one block.
+
+    The first block has no UTF-8 byte order mark.
 
     Raises:
-        NotPlain: they are for Spark to read.
-        OSError: they cannot be read.
+        UnsupportedFile: Spark must read the lines.
+        OSError: the file cannot be read.
     """
     if os.path.splitext(part.path)[1].lower() in COMPRESSED:
         raise UnsupportedFile(f"{part.path}: it is compressed")
@@ -89,18 +95,21 @@ def read_blocks(part: FileSplit) -> Iterator[bytes]:
 
 
 def is_blank(block: bytes) -> bool:
-    """Whether there is nothing but blanks in it."""
+    """Return True if the block contains only blanks."""
     return _NO_BLANK.search(block) is None
 
 
 def find_line_ends(block: bytes) -> npt.NDArray[np.int64]:
-    """Where lines end: the places of ``\\n``, and the end of the block behind a last one without."""
+    """Find the positions of line ends.
+
+    These are the positions of ``\\n``, and the end of the block after a last line without one.
+    """
     ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
     return ends if block.endswith(b"\n") else np.append(ends, len(block))
 
 
 def count_lines(block: bytes) -> int:
-    """How many lines of a block that has some are not empty."""
+    """Count the lines of a block that are not empty; the block has at least one line."""
     ends = find_line_ends(block)
     lengths = np.diff(ends, prepend=-1) - 1
     if b"\r" in block:
@@ -109,18 +118,18 @@ def count_lines(block: bytes) -> int:
 
 
 def has_blank_lines(block: bytes) -> bool:
-    """Whether there are lines of blanks alone, but empty ones: Spark passes over them, whatever they are."""
+    """Return True if there are lines of blanks that are not empty; Spark skips all empty lines."""
     return _BLANK.search(block) is not None
 
 
 def strip_blank_lines(block: bytes) -> bytes:
-    """A block without the empty lines and those of blanks that it begins with."""
+    """Remove the empty and blank lines at the start of a block."""
     match = _BLANK_LINES.match(block)
     return block[match.end() :] if match is not None else block
 
 
 def _first_line(file: pa.OSFile, part: FileSplit) -> int:
-    """Where the first line of a part begins; the file is there."""
+    """Move the file to the first line that starts in a split, and return its offset."""
     first = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
     if part.start > first:
         file.seek(part.start - 1)
@@ -130,7 +139,7 @@ def _first_line(file: pa.OSFile, part: FileSplit) -> int:
 
 
 def _read_line_rest(file: pa.OSFile, part: FileSplit) -> bytes:
-    """What follows up to the end of a line, with it; the file is somewhere behind it."""
+    """Read up to and including the end of the line; the file's position is undefined afterwards."""
     rest = b""
     while len(rest) <= BYTES:
         block: bytes = file.read(BLOCK)
@@ -176,14 +185,14 @@ _QUOTE, _LINE_ENDS = ord('"'), (10, 13)
 
 @dataclass(frozen=True)
 class CsvRows:
-    """How the CSV files of a source are read.
+    """Rules to read the CSV files of a source.
 
     Args:
-        columns: names and declared types (`taken.of_texts`), in the order of the files; None: nobody declared
-            the column. At least two, at most `MAX_COLUMNS`.
-        separator: one byte; no quote, no end of a line, nothing that values are spelled with.
-        header: whether a file begins with the names.
-        time_zone: whose clock times without a zone are of.
+        columns: names and declared types (`supported_types.is_text_type`), in the order of the files;
+            None for a column that is not declared. At least two, at most `MAX_COLUMNS`.
+        separator: one byte; not a quote, a line end, or a character of values.
+        header: True if files start with the column names.
+        time_zone: time zone of clock times without a zone.
     """
 
     columns: tuple[tuple[str, SqlType | None], ...]
@@ -226,7 +235,7 @@ class CsvRows:
         return pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
 
     def _texts(self, block: bytes, *, quotes: bool) -> pa.RecordBatch:
-        """The values of the declared columns as texts, NULL where there is none."""
+        """Read the values of the declared columns as texts; a missing value is NULL."""
         declared = [name for name, type_ in self.columns if type_ is not None]
         table = arrow_csv.read_csv(
             pa.BufferReader(block),
@@ -251,7 +260,7 @@ class CsvRows:
         return batch_of(table)
 
     def _skip_header(self, part: FileSplit, block: bytes) -> bytes:
-        """What follows on the header, which is the first line that is not blank."""
+        """Return the rest of the block after the header, which is the first line that is not blank."""
         line, _, rest = strip_blank_lines(block).partition(b"\n")
         names = [name for name, _ in self.columns]
         header = next(csv.reader([line.rstrip(b"\r").decode()], delimiter=self.separator, strict=True))
@@ -260,8 +269,11 @@ class CsvRows:
         return rest
 
     def _quotes_enclose_values(self, block: bytes) -> bool:
-        """Whether quotes come in pairs, each around a value that has no line's end in it, nor a backslash
-        anywhere: then there is one way to read them."""
+        """Return True if quotes are unambiguous.
+
+        Quotes must come in pairs, each around one value without a line end, and the block must not contain
+        a backslash.
+        """
         characters = np.frombuffer(block, dtype=np.uint8)
         quotes = np.flatnonzero(characters == _QUOTE)
         if len(quotes) % 2 or b"\\" in block:
@@ -305,11 +317,11 @@ _MINUS_ZERO = -(2**63)
 
 @dataclass(frozen=True)
 class JsonRows:
-    """How the JSON files of a source are read.
+    """Rules to read the JSON files of a source.
 
     Args:
-        columns: names and types (`taken.of_json`) of those that are declared.
-        time_zone: whose clock times without a zone are of.
+        columns: names and types (`supported_types.is_json_type`) of the declared columns.
+        time_zone: time zone of clock times without a zone.
     """
 
     columns: tuple[tuple[str, SqlType], ...]
@@ -321,7 +333,7 @@ class JsonRows:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        """As what Arrow reads the values. It knows other times than Spark."""
+        """Schema with which Arrow reads the values; other types than its own are texts at first."""
         return pa.schema(
             [(name, in_arrow(type_) if _is_read(type_) else pa.string()) for name, type_ in self.columns]
         )
@@ -390,7 +402,7 @@ def _may_differ_in_case(block: bytes, names: Sequence[str]) -> bool:
 
 
 def _is_read(type_: SqlType) -> bool:
-    """Whether Arrow reads values of the type itself."""
+    """Return True if Arrow itself reads values of the type."""
     return type_ in (BOOLEAN, DOUBLE) or type_.is_integer
 
 
@@ -407,8 +419,13 @@ def _check_numbers(values: pa.Array) -> pa.Array:
 
 
 def _count_object_lines(part: FileSplit, block: bytes) -> int:
-    """How many lines of a block are not blank. Each has to begin an object and to end one: then, if all is
-    JSON, no object goes over several lines."""
+    """Count the lines of a block that are not blank.
+
+    Each of them must start and end an object. Then no object spans several lines, if all is JSON.
+
+    Raises:
+        UnsupportedFile: a line is not an object.
+    """
     characters = np.frombuffer(block, dtype=np.uint8)
     ends = find_line_ends(block)
     starts = np.concatenate([[0], ends[:-1] + 1])

@@ -45,14 +45,16 @@ _MAX_OFFSET_HOURS = 17
 
 
 def parse_texts(texts: pa.StringArray, type_: SqlType, time_zone: str, *, shown: bool = True) -> pa.Array:
-    """Texts, each NULL or a value, as values of a type (`taken.of_texts`); TIMESTAMPs of UTC.
+    """Parse texts, each NULL or a value, as values of a type (`supported_types.is_text_type`).
+
+    TIMESTAMPs are in UTC.
 
     Args:
-        time_zone: whose clock times without a zone are of.
-        shown: decimals that are rounded are told of, where Spark sees them.
+        time_zone: time zone of clock times without a zone.
+        shown: report decimals that are rounded, where Spark sees them.
 
     Raises:
-        NotPlain, pa.ArrowInvalid: some are for Spark to read.
+        UnsupportedFile, pa.ArrowInvalid: Spark must parse some of the texts.
     """
     if type_.is_integer:
         return _parse_numbers(texts, type_, _INTEGER)
@@ -62,7 +64,7 @@ def parse_texts(texts: pa.StringArray, type_: SqlType, time_zone: str, *, shown:
 
 
 def build_alphabet(characters: bytes) -> npt.NDArray[np.bool_]:
-    """Which bytes are of these characters, bool[256]."""
+    """Return the mask of bytes that are among these characters, bool[256]."""
     allowed = np.zeros(256, dtype=np.bool_)
     allowed[list(characters)] = True
     return allowed
@@ -79,8 +81,13 @@ def _parse_numbers(texts: pa.StringArray, type_: SqlType, allowed: npt.NDArray[n
 
 
 def _parse_decimals(texts: pa.StringArray, type_: SqlType, *, is_told: bool) -> pa.Array:
-    """Of more digits than a type holds, in front of the point or behind it, Arrow makes another number, and
-    does not say so."""
+    """Parse decimals and check their digits.
+
+    Arrow silently changes a number with more digits than the type has, before or after the point.
+
+    Raises:
+        UnsupportedFile: a number may have too many digits.
+    """
     signs = pc.cast(pc.starts_with(texts, "-"), pa.int32())
     lengths, points = pc.binary_length(texts), pc.find_substring(texts, ".")
     has_none = pc.less(points, 0)
@@ -171,7 +178,7 @@ _READERS: Mapping[SqlType, Callable[[pa.StringArray, SqlType, str], pa.Array]] =
 
 
 def _text_characters(texts: pa.StringArray) -> Bytes:
-    """Of all texts, one behind the other."""
+    """Return the characters of all texts, concatenated."""
     offsets = _text_offsets(texts)
     if not len(texts) or offsets[-1] == offsets[0]:
         return np.zeros(0, dtype=np.uint8)
@@ -185,7 +192,7 @@ def _text_offsets(texts: pa.StringArray) -> npt.NDArray[np.int32]:
 
 
 def _group_by_length(texts: pa.StringArray) -> Iterator[Bytes]:
-    """The texts that are not empty, by their lengths: uint8[n, length] each."""
+    """Yield the texts that are not empty, grouped by length: uint8[n, length] each."""
     offsets, characters = _text_offsets(texts), _text_characters(texts)
     starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
     counts = np.bincount(lengths, minlength=1)
@@ -200,13 +207,21 @@ def _group_by_length(texts: pa.StringArray) -> Iterator[Bytes]:
 
 
 def _check_day(days: Bytes, type_: SqlType) -> None:
-    """That texts begin with a date. Whether there is that day shows when it is read."""
+    """Check that texts start with a date in the usual form.
+
+    Reading the value later shows if the day exists.
+    """
     _check(_are_digits(days, (0, 1, 2, 3, 5, 6, 8, 9)) and _are_all(days, (4, 7), b"-"), type_)
 
 
 def _check_times(times: Bytes, type_: SqlType) -> bool:
-    """That texts of one length are times in their usual spelling; whether all have a zone, for some
-    is refused."""
+    """Check that texts of one length are times in the usual form.
+
+    Texts of which only some have a zone are rejected.
+
+    Returns:
+        True if all texts have a zone.
+    """
     length = times.shape[1]
     _check(length >= _TIME, type_)
     body = length

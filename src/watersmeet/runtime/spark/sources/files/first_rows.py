@@ -105,11 +105,15 @@ _FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
 
 
 class UncertainValue(Exception):
-    """What Spark reads here is not known."""
+    """Exception for a value that Spark may read in another way."""
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """The object that a text is, fractions as Decimal. Raises: Unsure."""
+    """Parse a text as a JSON object, with fractions as Decimal.
+
+    Raises:
+        UncertainValue: the text is not an object, or Spark might read it differently.
+    """
     try:
         value = json.loads(
             line, parse_float=Decimal, parse_constant=_raise_uncertain, object_pairs_hook=_check_unique_names
@@ -124,7 +128,11 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def read_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[[Any], Any] | None]) -> Row:
-    """The columns of an object, by their readers. Raises: Unsure."""
+    """Read the columns of an object with their converters.
+
+    Raises:
+        UncertainValue: Spark might read a value differently.
+    """
     row: Row = {}
     for name, convert in converters.items():
         given = _read_field(value, name)
@@ -136,10 +144,11 @@ def read_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[[Any
 
 
 def _read_field(record: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, whatever the case of its name; None: there is none.
+    """Return the value of a field, in any case of its name; None if there is none.
 
-    Raises: Unsure: several names differ by case alone, or the record has objects within, where such a name
-        may stand, too.
+    Raises:
+        UncertainValue: several names differ only in case, or the record has nested objects that may
+            contain such a name, too.
     """
     try:
         written = written_as(record, name)
@@ -151,17 +160,23 @@ def _read_field(record: Mapping[str, Any], name: str) -> Any:
 
 
 def _read_part(value: Mapping[str, Any], name: str) -> Any:
-    """The value of a field of a STRUCT. Raises: Unsure: it is there in another case."""
+    """Return the value of a field of a STRUCT, or None.
+
+    Raises:
+        UncertainValue: the field is there in another case.
+    """
     if name not in value and any(own.lower() == name.lower() for own in value):
         raise UncertainValue
     return value.get(name)
 
 
 def text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[str], Any]:
-    """What reads a text in its one certain spelling as a value of the column. It raises `UncertainValue`.
+    """Return the function that reads a text in its one certain spelling as the column's type.
+
+    The function raises `UncertainValue` for any other text.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: only Spark can read this type.
     """
     convert = certain_text_reader(source, column, times)
     if convert is None:
@@ -170,7 +185,11 @@ def text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[
 
 
 def json_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[Any], Any] | None:
-    """None: it has parts of which it is not known here how they are read."""
+    """Return the function that reads a JSON value as the column's type.
+
+    Returns:
+        The function; None if it is unknown how Spark reads parts of the type.
+    """
     if column.type.is_nested:
         return _nested_reader(source, column, times)
     texts, unit = certain_text_reader(source, column, times), said_unit(source.options)
@@ -194,7 +213,10 @@ def json_reader(source: Source, column: Column, times: TimeFormats) -> Callable[
 
 
 def _nested_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[Any], Any] | None:
-    """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
+    """Return the function that reads an ARRAY, a MAP or a STRUCT; None if a part is unknown.
+
+    A missing field is read as NULL; an undeclared field is ignored.
+    """
 
     def part(own: SqlType) -> Callable[[Any], Any] | None:
         is_plain = own.is_nested or own.is_decimal or own in _KNOWN_PARTS
@@ -227,7 +249,11 @@ def _nested_reader(source: Source, column: Column, times: TimeFormats) -> Callab
 
 
 def certain_text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[str], Any] | None:
-    """What a text in its one certain spelling is as a value of the column; None: that is not known here."""
+    """Return the function that reads a text in its one certain spelling as the column's type.
+
+    Returns:
+        The function, or None if this process does not know how Spark reads the type.
+    """
     type_ = column.type
     if type_.is_integer:
         limit = 1 << (type_.bits - 1)
@@ -262,7 +288,10 @@ def certain_text_reader(source: Source, column: Column, times: TimeFormats) -> C
 
 
 def _time_reader(type_: SqlType, times: TimeFormats) -> Callable[[str], datetime]:
-    """What reads a text as a TIMESTAMP or TIMESTAMP_NTZ. It raises `UncertainValue`."""
+    """Return the function that reads a text as a TIMESTAMP or TIMESTAMP_NTZ.
+
+    The function raises `UncertainValue`.
+    """
     if type_ == sql.TIMESTAMP:
         if (read_time := times.timestamp) is not None:
             return lambda text: _wall_to_utc(_require_time(read_time(text)), times.time_zone)
@@ -278,8 +307,11 @@ def _time_reader(type_: SqlType, times: TimeFormats) -> Callable[[str], datetime
 
 
 def convert_counted_time(count: int, unit: TimeUnit) -> datetime:
-    """Return the time so many units after 1970 began; below a microsecond it is cut off. Raises: Unsure: it
-    is not of the years 1 to 9999."""
+    """Return the time ``count`` units after the start of 1970, truncated to microseconds.
+
+    Raises:
+        UncertainValue: the time is not in the years 1 to 9999.
+    """
     try:
         return datetime(1970, 1, 1) + timedelta(microseconds=count * 1_000_000 // unit.per_second)
     except OverflowError:
@@ -300,7 +332,7 @@ def _instant(text: str, time_zone: str) -> datetime:
 
 
 def _wall_to_utc(wall: datetime, time_zone: str) -> datetime:
-    """The instant, in UTC, at which a clock of the zone shows that."""
+    """Return the instant, in UTC, at which a clock in the zone shows this wall-clock time."""
     if time_zone == UTC_ZONE:
         return wall
     epoch = datetime(1970, 1, 1)
@@ -402,14 +434,17 @@ def read_parquet(
 
 
 def _is_readable_as(has: SqlType, declared: SqlType) -> bool:
-    """Whether a column of a file is read as it is; integers also as wider ones."""
+    """Return True if a file's column can be read as its own type or, for integers, a wider one."""
     return has.nullable == declared.nullable or 0 < has.bits <= declared.bits
 
 
 def _read_batches(
     source: Source, file: str, opened: parquet.ParquetFile, rows: int, columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches that may have other columns, too: ``a`` is also the beginning of ``a.b``."""
+    """Yield batches of the columns.
+
+    They may contain other columns, too: ``a`` is also the beginning of ``a.b``.
+    """
     try:
         yield from opened.iter_batches(rows, columns=columns)
     except (OSError, pa.ArrowException) as error:
@@ -444,7 +479,7 @@ def _convert_values(source: Source, array: pa.Array, column: Column) -> list[Any
 
 
 def _flatten_values(value: Any) -> Iterator[Any]:
-    """What nested values come down to."""
+    """Yield the scalar values inside nested values."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -483,13 +518,14 @@ _BLANK = "".join(map(chr, range(33)))
 def read_first_rows(
     source: Source, count: int, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
 ) -> FirstRows:
-    """At most ``count`` records, of the oldest files first.
+    """Read at most ``count`` records, those of the oldest files first.
 
     Args:
-        needed: the columns that must be there; others that have parts which only Spark reads are left out.
+        needed: the columns that must be present; other columns are omitted if only Spark can read parts
+            of them.
 
     Raises:
-        EngineError: there is no file, one cannot be read, or only Spark knows how.
+        EngineError: there is no file, a file cannot be read, or only Spark can read it.
     """
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
@@ -514,13 +550,13 @@ def read_first_rows(
 def read_file_rows(
     source: Source, path: str, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
 ) -> FirstRows:
-    """All records of one file of a source.
+    """Read all records of one file of a source.
 
     Args:
         needed: as in `read_first_rows`.
 
     Raises:
-        EngineError: it cannot be read, or only Spark knows how.
+        EngineError: the file cannot be read, or only Spark can read it.
     """
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
@@ -642,14 +678,15 @@ def _build_csv_lines(source: Source, options: Mapping[str, str]) -> _CsvLines:
 def csv_record(
     source: Source, columns: Sequence[Column], options: Mapping[str, str], time_zone: str
 ) -> Callable[[str], Row]:
-    """What reads a text that is a row of these columns of a source, in this order. It raises
-    `UncertainValue`.
+    """Return the function that reads a text as a row of these columns, in this order.
+
+    The function raises `UncertainValue`.
 
     Args:
-        options: of the parser, by names in lower case.
+        options: options of the parser, with names in lower case.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: only Spark can read the rows.
     """
     _check_options(source, "csv", options)
     if "comment" in options:
@@ -673,13 +710,15 @@ def json_record(
     time_zone: str,
     needed: frozenset[str],
 ) -> Callable[[str], Row]:
-    """What reads a text that is an object with these columns of a source. It raises `UncertainValue`.
+    """Return the function that reads a text as an object with these columns of a source.
+
+    The function raises `UncertainValue`.
 
     Args:
         options, needed: as in `csv_record`, and in `read_first_rows`.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: only Spark can read the rows.
     """
     converters = json_readers(source, columns, options, time_zone, needed)
     return lambda text: read_fields(json_object(text), converters)
@@ -692,14 +731,17 @@ def json_readers(
     time_zone: str,
     needed: frozenset[str],
 ) -> Mapping[str, Callable[[Any], Any] | None]:
-    """Per column what reads a value of `json_object` that is not null; None: that is not known here, and the
-    column is not needed. They raise `UncertainValue`.
+    """Return per column the function that reads its values in the result of `json_object`.
+
+    The functions get only values that are not null, and raise `UncertainValue`. None stands for a
+    column
+    that is not needed and whose reading is unknown here.
 
     Args:
         options, needed: as in `json_record`.
 
     Raises:
-        EngineError: only Spark knows how.
+        EngineError: only Spark can read a column.
     """
     _check_options(source, "json", options)
     times = time_formats(options, time_zone)
@@ -729,7 +771,7 @@ def _record(line: str, lines: _CsvLines, null: str, converters: Sequence[Any]) -
 def _converter(
     source: Source, column: Column | None, times: TimeFormats
 ) -> tuple[str, Callable[[str], Any]] | None:
-    """None: nobody asked for the column."""
+    """Return the name and the reader of a column; None for a column that is not wanted."""
     if column is None:
         return None
     return column.name, text_reader(source, column, times)
@@ -757,7 +799,10 @@ def _read_json(
 
 
 def _read_lines(source: Source, file: str) -> Iterator[str]:
-    """Without their ends; what is no UTF-8 stays as it is (see `is_text`)."""
+    """Yield the lines of a file without their ends.
+
+    Bytes that are not UTF-8 are preserved (see `is_text`).
+    """
     suffix = os.path.splitext(file)[1].lower()
     if suffix in UNREADABLE:
         raise not_previewed_error(source, f"only Spark can read the compression of {format_path(file)}")

@@ -104,7 +104,11 @@ class SampledValues:
     why: str | None = None
 
     def add_text(self, value: str | None, options: Mapping[str, str]) -> None:
-        """A text as it stands in a file; None: no value. ``options``: of the source, in lower case."""
+        """Add a text as it is written in a file; None means no value.
+
+        Args:
+            options: the options of the source, with names in lower case.
+        """
         if value is None or value == options.get("nullvalue", ""):
             return
         kind, why = classify_text(value, options)
@@ -113,7 +117,11 @@ class SampledValues:
 
 
 def infer_type(seen: SampledValues) -> tuple[SqlType, str | None]:
-    """The type, and what a person should know of it."""
+    """Infer the type of sampled values.
+
+    Returns:
+        The type, and a note for the user or None.
+    """
     kinds = set(seen.examples)
     if not kinds:
         return sql.STRING, "there are no values in the sample"
@@ -138,7 +146,7 @@ def infer_type(seen: SampledValues) -> tuple[SqlType, str | None]:
 
 
 def classify_text(value: str, options: Mapping[str, str]) -> tuple[str, str | None]:
-    """The kind, and what keeps a text that looks like a number or time a text."""
+    """Return the kind of a text, and why a text that looks like a number or time is only a text."""
     if _INTEGER.fullmatch(value):
         return _classify_integer(value, options)
     if NUMBER.fullmatch(value):
@@ -167,7 +175,7 @@ def classify_text(value: str, options: Mapping[str, str]) -> tuple[str, str | No
 
 
 def _is_double(value: str) -> bool:
-    """Whether a DOUBLE, written again, is this number."""
+    """Return True if a DOUBLE represents this number without loss of digits."""
     number = float(value)
     return math.isfinite(number) and Decimal(value) == Decimal(repr(number))
 
@@ -237,7 +245,7 @@ _NEAREST_TYPES = {
 
 @dataclass
 class FileColumns:
-    """What files say of their columns: ``types`` by name, in their order."""
+    """Columns that files contain: ``types`` by name, in the order of the files."""
 
     types: dict[str, SqlType] = field(default_factory=dict)
     notes: list[ColumnNote] = field(default_factory=list)
@@ -246,10 +254,13 @@ class FileColumns:
 
 
 def parquet_columns(name: str, files: Sequence[str]) -> FileColumns:
-    """The columns that all ``files`` have; ``name``: of the source.
+    """Return the columns of Parquet ``files``, which must be the same in all of them.
+
+    Args:
+        name: the name of the source.
 
     Raises:
-        EngineError: one cannot be read, or has others than another.
+        EngineError: a file cannot be read, or two files have different columns.
     """
     first: tuple[str, FileColumns] | None = None
     for file in files:
@@ -321,7 +332,7 @@ def _read_file_columns(name: str, file: str) -> FileColumns:
 
 
 def spark_type(kind: pa.DataType, physical: str) -> SqlType | None:
-    """As Spark infers it; None: that is not known here.
+    """Return the type that Spark infers; None if it is unknown here.
 
     Args:
         physical: Parquet's type of a column that is not nested, such as ``INT96``.
@@ -363,15 +374,17 @@ _OBJECT, _ARRAY = "objects", "arrays"
 
 
 def text_columns(name: str, wanted: str, files: Sequence[str], options: Mapping[str, str]) -> FileColumns:
-    """The columns by samples of all ``files``.
+    """Infer the columns from samples of all ``files``.
 
     Args:
-        name: of the source.
+        name: the name of the source.
         wanted: the format, ``csv`` or ``json``.
-        options: of the source, with names in lower case.
+        options: the options of the source, with names in lower case.
 
     Raises:
-        EngineError: there are no records, or files have other headers, or names that Spark takes for one.
+        EngineError: there are no records, the files have different headers, or they have names that
+            Spark
+            treats as one.
     """
     if wanted == "csv" and not matches_by_name(options):
         raise _cannot_infer_error(
@@ -462,7 +475,10 @@ class NestedValues(SampledValues):
             self._add_json_text(value, options)
 
     def _add_json_text(self, value: str, options: Mapping[str, str]) -> None:
-        """Texts are times or dates at most: numbers in quotes are meant as texts."""
+        """Add a JSON text, which can be a time or a date but not a number.
+
+        A number in quotes is a text.
+        """
         kind, why = classify_text(value, options)
         if kind not in (DATE, LOCAL, ZONED):
             why = why if value[:4].isdigit() and value[4:5] == "-" else None
@@ -472,7 +488,11 @@ class NestedValues(SampledValues):
 
 
 def nested_type(seen: SampledValues) -> tuple[SqlType | None, str | None]:
-    """As `infer_type`, also of objects and arrays; None: Spark has no such type."""
+    """Infer the type of sampled values, including objects and arrays.
+
+    Returns:
+        The type, or None if Spark has no such type; and a note for the user or None.
+    """
     kinds = set(seen.examples)
     if not isinstance(seen, NestedValues) or not kinds & {_OBJECT, _ARRAY} or len(kinds) > 1:
         kind, why = infer_type(seen)
@@ -696,10 +716,12 @@ class InferredColumns:
 
 
 def infer(source: Source) -> InferredColumns:
-    """The columns of ``source``. Those that it declares stand as declared, and must be in the files.
+    """Infer the columns of ``source``.
+
+    Declared columns stay as declared, and the files must contain them.
 
     Raises:
-        EngineError: there is nothing to infer from, or the files have other columns than each other.
+        EngineError: there is nothing to infer from, or files have different columns.
         SpecError: options are wrong.
     """
     if not source.traits.files:
@@ -764,12 +786,12 @@ def infer(source: Source) -> InferredColumns:
 
 
 def encode_columns(columns: Iterable[Column]) -> list[list[str]]:
-    """For a manifest's ``host``."""
+    """Encode columns for a manifest's ``host``."""
     return [[column.name, str(column.type)] for column in columns]
 
 
 def load_inferred_columns(host: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
-    """Per source what was inferred when the job began; empty where nothing was."""
+    """Load per source the columns inferred at the job's start; empty if none were inferred."""
     return {
         name: tuple(Column(column, sql_type(kind)) for column, kind in columns)
         for name, columns in host.get(COLUMNS, {}).items()
@@ -783,11 +805,11 @@ def order_files(
     fails: str = "its columns cannot be inferred",
     hint: str | None = _DECLARE,
 ) -> list[ListedFile]:
-    """Those that Spark will read and that have content, the oldest first.
+    """List the files that Spark will read and that are not empty, oldest first.
 
     Args:
-        fails: what cannot be done where files cannot be listed.
-        hint: what else to do where there is none with content. None: then there are none.
+        fails: what is impossible if the files cannot be listed, for messages.
+        hint: what else to do if there is no file with content; None: return an empty list then.
     """
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
@@ -808,7 +830,7 @@ def order_files(
 
 
 def _oldest_and_newest(files: Sequence[ListedFile], most: int) -> list[str]:
-    """The oldest and the newest of files in order."""
+    """Return the oldest and the newest of the ordered files, at most ``most`` of them."""
     if len(files) > most:
         files = [*files[: most // 2], *files[-(most // 2) :]]
     return [file.path for file in files]
@@ -817,7 +839,7 @@ def _oldest_and_newest(files: Sequence[ListedFile], most: int) -> list[str]:
 def list_partition_columns(
     path: str, files: Sequence[ListedFile], options: Mapping[str, str]
 ) -> Iterator[tuple[str, SqlType, list[ColumnNote]]]:
-    """Columns of partitions' directories (``k=v``): name, type, notes."""
+    """Yield the columns of partition directories (``k=v``): name, type, notes."""
     root = os.path.abspath(local_path(path) or path)
     if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
         return
@@ -836,7 +858,7 @@ def list_partition_columns(
 
 
 def _is_declarable(name: str, notes: list[ColumnNote]) -> bool:
-    """Whether a column of that name can be declared; else that is noted."""
+    """Return True if a column with this name can be declared; else add a note."""
     why = None
     if not name.strip():
         why = "a column without a name (name it in the files' headers to read it)"

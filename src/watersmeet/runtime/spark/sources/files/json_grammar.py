@@ -12,7 +12,7 @@ _OTHER_FORMS = ("encoding", "charset", "linesep")
 
 
 def parse_json(text: str, options: Mapping[str, str]) -> Any:
-    """None (which is no record) for what is no JSON.
+    """Parse a JSON text; return None, which is no record, if it is not JSON.
 
     >>> parse_json('{\\'k "\\': "it\\'s"}', {}), parse_json("{'k': 1}", {"allowsinglequotes": "false"})
     ({'k "': "it's"}, None)
@@ -35,11 +35,15 @@ def _in_double_quotes(match: re.Match[str]) -> str:
 
 
 def has_other_forms(options: Mapping[str, str]) -> bool:
-    """Whether Spark reads lines, or JSON, that are not read here. ``options``: with names in lower case."""
+    """Return True if Spark reads lines or JSON that this module does not support.
+
+    Args:
+        options: options with names in lower case.
+    """
     return any(name in _OTHER_FORMS or name.startswith("allow") for name in options)
 
 
 def could_be_record(line: str) -> bool:
-    """Whether a line has the first and a last character of an object, or of an array of them."""
+    """Return True if a line starts and ends like a JSON object, or like an array of objects."""
     line = line.strip("\ufeff \t\r")
     return (line[:1] == "{" and "}" in line) or (line[:1] == "[" and "]" in line)

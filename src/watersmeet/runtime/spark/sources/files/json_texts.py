@@ -69,8 +69,10 @@ _PLAIN = r"""[^{}\[\]"'/\\\x00]*+"""
 
 
 def _brackets(depth: int) -> str:
-    """A pattern of a value in brackets with so many levels of them within. Its quantifiers are possessive:
-    Java's matcher goes on in a loop, and never back."""
+    """Build a pattern of a value in brackets with up to ``depth`` nested levels of brackets.
+
+    Its quantifiers are possessive, so that Java's matcher loops and never backtracks.
+    """
     within = f"|{_brackets(depth - 1)}" if depth else ""
     return rf"[{{\[]{_PLAIN}(?:(?:{_STRING}{within}){_PLAIN})*+[}}\]]"
 
@@ -220,15 +222,19 @@ class JsonTexts:
         return bind_value(_IS_ARRAY, f"startswith({self._from_first(_CHARACTERS)}, '[')", told)
 
     def _from_first(self, text: str) -> str:
-        """A text from its first token on."""
+        """Return the SQL of a text from its first token on."""
         if is_true(self.options, "allowcomments"):
             return f"regexp_replace({text}, {literal(_COMMENTS)}, '')"
         return f"trim(LEADING {literal(_BLANK)} FROM {text})"
 
     @cached_property
     def _text(self) -> str:
-        """As characters. Of UTF-8 and what is ASCII in its lower half, bytes that are no UTF-8 do not matter:
-        none of them hides one that JSON is made of."""
+        """SQL of the text as characters.
+
+        Invalid bytes do not matter in UTF-8 and in encodings whose lower half is ASCII: none of them hides
+        a
+        character of the JSON syntax.
+        """
         raw = quote_name(TEXT)
         data = f"CAST({raw} AS BINARY)"
         if (encoding := declared_encoding(self.options)) is not None:
@@ -245,7 +251,7 @@ class JsonTexts:
         return f"IF(contains({raw}, chr(0)), {told_by_start}, {plain})"
 
     def _parser(self, options: Mapping[str, str]) -> str:
-        """The last argument of ``from_json``."""
+        """Return the last argument of ``from_json``, or ""."""
         own = {name: value for name, value in options.items() if name not in _NOT_OF_VALUES}
         return f", {options_map(own)}" if own else ""
 
@@ -255,7 +261,7 @@ class JsonTexts:
 
 
 def find_first_trailing(spark: SparkSession, source: Source, path: str) -> str | None:
-    """A record that runs on in the files of a table at a path; None: there is none."""
+    """Find a record with trailing tokens in a table's files at a path; None if there is none."""
     texts = JsonTexts.of(source)
     read = texts.read(spark, path)
     if read_first_text(read.where(texts.may_have_trailing_tokens)) is None:
@@ -266,7 +272,11 @@ def find_first_trailing(spark: SparkSession, source: Source, path: str) -> str |
 
 
 def has_other_case_fields(spark: SparkSession, source: Source, paths: str | Sequence[str]) -> bool:
-    """Whether files have fields in another case than they are declared. ``paths``: as of `read_texts`."""
+    """Return True if files have fields in another case than declared.
+
+    Args:
+        paths: as for `read_texts`.
+    """
     texts = JsonTexts.of(source)
     with decode_leniently(spark):
         renamed = texts.read(spark, paths).where(texts.has_another_case)
@@ -275,7 +285,7 @@ def has_other_case_fields(spark: SparkSession, source: Source, paths: str | Sequ
 
 @contextmanager
 def decode_leniently(spark: SparkSession) -> Iterator[None]:
-    """Frames that are made meanwhile decode what is no text to marks for that, and do not fail of it."""
+    """Make frames that are built in the block decode invalid text to marks, without an error."""
     before = spark.conf.get(_LENIENT, None)
     spark.conf.set(_LENIENT, "true")
     try:
@@ -322,8 +332,13 @@ def read_repaired_rows(
 
 
 def _analyse_texts(spark: SparkSession, texts: JsonTexts, paths: str | Sequence[str]) -> DataFrame:
-    """`FILE`, `TEXT`, `_RUNS_ON`, the numbers of its `_TEXT_FIRST` and `_LAST` row in the file, whether it
-    has names in another case (`_RENAMED`), and `_READ`: its rows then, NULL where it has two readings."""
+    """Return a frame that describes each text.
+
+    Its columns: `FILE`, `TEXT`, `_RUNS_ON`, the numbers of the text's first and last row in the file
+    (`_TEXT_FIRST` and `_LAST`), a flag for names in another case (`_RENAMED`), and `_READ`: the text's
+    rows
+    with declared names, NULL if it is ambiguous.
+    """
     with decode_leniently(spark):
         frame = texts.read(spark, paths).select(
             F.col(TEXT),
@@ -340,7 +355,7 @@ def _analyse_texts(spark: SparkSession, texts: JsonTexts, paths: str | Sequence[
 
 
 def _repair_rows(source: Source, rows: DataFrame, texts: DataFrame) -> DataFrame:
-    """The rows in the order of files and their rows; see the module."""
+    """Return the corrected rows in the order of files and their rows; see the module."""
     rows = rows.withColumn(_NUMBER, F.row_number().over(_row_order()).cast("bigint"))
     _check_counts(source, rows, texts)
     run_on = texts.where(F.col(_RUNS_ON))
@@ -355,9 +370,9 @@ def _repair_rows(source: Source, rows: DataFrame, texts: DataFrame) -> DataFrame
 
 
 def _add_renamed_columns(source: Source, rows: DataFrame, texts: DataFrame) -> DataFrame:
-    """The rows with the columns that are there in another case; broken where the text is not to be read.
+    """Add columns that the texts have in another case; mark rows of ambiguous texts as broken.
 
-    A column that Spark's reader found stays as it is, but for a STRUCT, in which fields may be missing.
+    A column that Spark's reader found stays unchanged, except a STRUCT, in which fields may be missing.
     """
     renamed = texts.where(F.col(_RENAMED) & ~F.col(_RUNS_ON) & (F.col(_TEXT_ROWS) > 0))
     element = f"get({_READ}, CAST(n - {_TEXT_FIRST} AS INT))"

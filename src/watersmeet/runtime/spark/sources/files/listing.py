@@ -93,10 +93,10 @@ def hadoop_path(path: str, *, stream: bool) -> str:
 
 
 def list_source_files(source: Source, special: list[str] | None = None) -> Iterator[ListedFile]:
-    """All files of a source but hidden ones; none where its path is not local.
+    """Yield all files of a source except hidden ones; none if its path is not local.
 
     Args:
-        special: takes the paths of FIFOs, sockets and devices, which are none.
+        special: receives the paths of FIFOs, sockets and devices, which are not files.
 
     Raises:
         EngineError: a directory cannot be listed.
@@ -121,8 +121,13 @@ def list_source_files(source: Source, special: list[str] | None = None) -> Itera
 
 
 def find_unpartitioned_file(source: Source, paths: Iterable[str]) -> str | None:
-    """Of files that are read at once, one in no directory of partitions beside others that are in some: Spark
-    reads the latter alone, and says nothing. None: there is no such file."""
+    """Find a file outside partition directories among files of which others are inside some.
+
+    When Spark reads such files together, it reads only the partitioned ones, without an error.
+
+    Returns:
+        The path, or None if there is no such file.
+    """
     plain: str | None = None
     partitioned = False
     for path in paths:
@@ -134,10 +139,10 @@ def find_unpartitioned_file(source: Source, paths: Iterable[str]) -> str | None:
 
 
 def check_table(source: Source) -> None:
-    """Whether Spark reads all files of a table.
+    """Check that Spark reads all files of a table.
 
     Raises:
-        EngineError: it would pass over one.
+        EngineError: Spark would skip a file.
     """
     there = list(list_source_files(source))
     if any(name.lower() == "pathglobfilter" for name in source.options):
@@ -155,7 +160,10 @@ def check_table(source: Source) -> None:
 
 
 def list_hidden_files(source: Source) -> list[str]:
-    """Files with content that Spark passes over by their names, but for those that go with others."""
+    """List files with content that Spark skips because of their names.
+
+    Files that belong to others are not listed.
+    """
     hidden = []
     for root in _list_roots(source):
         try:
@@ -185,7 +193,10 @@ def special_note(what: str, paths: Sequence[str]) -> str:
 
 
 def read_file_stat(path: str) -> FileStat | None:
-    """None: there is no such file. A FIFO, a socket or a device is as `SPECIAL`, whatever it holds."""
+    """Return the size and modification time of a file; None if it does not exist.
+
+    For a FIFO, a socket or a device return `SPECIAL`, whatever its content.
+    """
     try:
         info = os.stat(path)
     except OSError:
@@ -196,7 +207,10 @@ def read_file_stat(path: str) -> FileStat | None:
 
 
 def to_local_path(path: str) -> str | None:
-    """What Spark calls a file, as the operating system has it; None: it has not. A plain path is itself."""
+    """Convert Spark's name of a file to a path of the operating system; None if it is not local.
+
+    A plain path stays unchanged.
+    """
     if path.startswith("/"):
         return path
     parts = urlsplit(path)
@@ -209,7 +223,11 @@ def encode_for_url(text: str) -> str:
 
 
 def reader_path(file: FileRead) -> str | None:
-    """As Spark's readers take a file; None: it was gone before its tick was read, which was told."""
+    """Return the path under which Spark's readers open a file.
+
+    Returns:
+        The path; None if the file was deleted before its tick was read, which was already reported.
+    """
     local = to_local_path(file.path)
     if local is not None:
         return f"file:{local}" if file.size >= 0 else None
@@ -220,17 +238,17 @@ def reader_path(file: FileRead) -> str | None:
 
 
 def is_unnameable(path: str) -> bool:
-    """Whether Spark takes a file's path for a pattern, or cannot name it at all."""
+    """Return True if Spark treats a file's path as a pattern or cannot name it at all."""
     return bool(PATTERN & set(path)) or not _is_utf_8(path)
 
 
 def format_path(path: str) -> str:
-    """A path for messages, whatever its bytes."""
+    """Format a path for messages, whatever its bytes."""
     return path if _is_utf_8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def find_base_path(source: Source) -> str | None:
-    """The directory, or the file, beneath which all files of a source lie; None: its path is not local."""
+    """Return the directory or file that contains all files of a source; None if it is not local."""
     local = local_path(path_of(source.options))
     if local is None:
         return None
@@ -241,7 +259,7 @@ def find_base_path(source: Source) -> str | None:
 
 
 def _list_roots(source: Source) -> list[str]:
-    """The directories and files that the source's path stands for, as Spark has them."""
+    """List the directories and files that the source's path matches, as Spark resolves it."""
     local = local_path(path_of(source.options))
     if local is None:
         return []
@@ -249,13 +267,15 @@ def _list_roots(source: Source) -> list[str]:
 
 
 def _is_recursive(source: Source) -> bool:
-    """Whether the user has said which files of subdirectories are meant."""
+    """Return True if the user configured which files of subdirectories to read."""
     return any(name.lower() == "recursivefilelookup" for name in source.options)
 
 
 def _shared_folders(root: str, paths: Iterable[str]) -> list[str]:
-    """The directories above those of partitions, when they are the same for all files: Spark then begins
-    there. Else none: it would stop."""
+    """Return the directories above the partition directories if all files have the same ones.
+
+    Spark then starts below them. Otherwise the result is empty: Spark would fail.
+    """
     shared: list[str] | None = None
     for path in paths:
         folders = folders_between(root, path)
@@ -267,7 +287,11 @@ def _shared_folders(root: str, paths: Iterable[str]) -> list[str]:
 
 
 def _nesting_hint(root: str, path: str, above: Sequence[str]) -> str | None:
-    """What to do about a file that lies neither right in the directory nor in one of partitions."""
+    """Return what to do about a file that is neither in the directory itself nor in a partition.
+
+    Returns:
+        The hint, or None for a file in a regular place.
+    """
     folders = folders_between(root, path)[len(above) :]
     partitions = ["=" in folder for folder in folders]
     if not any(partitions):
@@ -305,7 +329,10 @@ def _is_utf_8(path: str) -> bool:
 
 
 def is_same_time(time_ms: int, changed_ns: int) -> bool:
-    """Whether Hadoop's time of change is that of the file; where it has seconds alone, of the second."""
+    """Return True if Hadoop's modification time matches that of the file.
+
+    If Hadoop's time has only whole seconds, compare the seconds.
+    """
     if time_ms % 1000 == 0 and changed_ns // 1_000_000_000 == time_ms // 1000:
         return True
     return abs(changed_ns // 1_000_000 - time_ms) <= 1

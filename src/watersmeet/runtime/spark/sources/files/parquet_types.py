@@ -226,7 +226,7 @@ def _list_leaves(
 
 
 def is_read_as(declared: SqlType, kind: pa.DataType, physical: str) -> bool:
-    """Whether a column is read as ``declared``; True as well where that is not known."""
+    """Return True if Spark reads a column as ``declared``, or if this is unknown."""
     fits = list_readable_types(kind, physical)
     if not (declared.is_decimal or declared in PLAIN) or declared in fits:
         return True
@@ -243,12 +243,13 @@ def is_read_as(declared: SqlType, kind: pa.DataType, physical: str) -> bool:
 
 
 def list_readable_types(kind: pa.DataType, physical: str) -> tuple[SqlType, ...]:
-    """The declared types, but for wider decimals, as which Spark reads a column; the first is the nearest.
-    Empty: not known here.
+    """List the declared types as which Spark reads a column, nearest first.
+
+    Wider decimals are not listed. The result is empty if the types are unknown here.
 
     Args:
-        kind: as Arrow has it.
-        physical: Parquet's, such as ``INT96``.
+        kind: the Arrow type.
+        physical: the Parquet type, such as ``INT96``.
     """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

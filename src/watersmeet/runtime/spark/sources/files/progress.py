@@ -127,7 +127,7 @@ class BatchFiles:
 
     @property
     def host(self) -> dict[str, Any]:
-        """What a manifest's ``host`` has of it."""
+        """Fields of the batch's files in a manifest's ``host``."""
         return {
             file_lists.KEY: [entry.model_dump() for entry in self.lists],
             CHANGED: {name: {"files": c.files, "names": c.names} for name, c in self.changed.items()},
@@ -135,20 +135,23 @@ class BatchFiles:
 
     @property
     def digest(self) -> str:
-        """By what the batch's files are known. Not by those of other batches that were found changed: when
-        that is found is no part of the batch."""
+        """Digest that identifies the batch's files.
+
+        It excludes files of other batches that were found changed: when a run detects a change is not a
+        property of the batch.
+        """
         own = [file for file in self.begun or self.files if file.batch >= 0]
         return hashlib.blake2b(json.dumps(own).encode(), digest_size=16).hexdigest()
 
 
 class FileProgress:
-    """Of one run of a job; see the module.
+    """Progress of file sources in one run of a job; see the module.
 
     Args:
-        host: of the manifest that the run goes on from.
-        note: told, once each, what is counted and does not stop the job.
-        gone: which files of other file systems are not there any more.
-        as_begun: a file of a batch that an earlier run began, as it was known then.
+        host: the host of the manifest that the run continues from.
+        note: receives a message, once each, for problems that are counted and do not stop the job.
+        gone: finds the files of other file systems that no longer exist.
+        as_begun: maps a file of a batch that an earlier run began to what was known about it then.
     """
 
     def __init__(
@@ -213,7 +216,7 @@ class FileProgress:
                 self._note(f'"{source.name}": skipped files whose names begin with _ or .: {named}')
 
     def compare_if_due(self) -> None:
-        """As `look`, when the last one is long enough ago."""
+        """Compare the files as `look` does, if the last comparison is long enough ago."""
         if self._sources and time.monotonic() >= self._next_look:
             self.look()
 
@@ -262,7 +265,7 @@ class FileProgress:
             )
 
     def behind(self, batch: BatchFiles | None) -> dict[str, int]:
-        """Per source, how many files of the last look are neither read nor in ``batch``."""
+        """Count per source the files of the last listing that are neither read nor in ``batch``."""
         with self._lock:
             files = [] if batch is None else batch.files
             reading = {(file.source, to_local_path(file.path)) for file in files}
@@ -282,14 +285,18 @@ class FileProgress:
         return not self.behind(batch)[name]
 
     def _compare(self, number: int, path: str) -> None:
-        """Anew: the stream may have read the file since it was listed."""
+        """Compare a file again, because the stream may have read it after the listing."""
         with self._lock:
             stat = read_file_stat(path)
             if stat is not None and stat != self._known[number].get(path):
                 self._report("changed", number, path, stat)
 
     def finish(self) -> None:
-        """When all that was there is read: whether it was. Raises: EngineError as `look`."""
+        """Check at the end of the input that all listed files were read.
+
+        Raises:
+            EngineError: as `look`.
+        """
         unread = self.look()
         for number, source in self._sources.items():
             if any(name.lower() == "pathglobfilter" for name in source.options):
@@ -304,22 +311,23 @@ class FileProgress:
                     self._report("unread", number, path, stat)
 
     def build_final_batch(self) -> BatchFiles | None:
-        """What `finish` found and no later run would find again; None: nothing."""
+        """Build a batch of findings of `finish` that no later run would find again; None if none."""
         with self._lock:
             if not any(correction.batch == SEEN_MISSING for correction in self._corrections):
                 return None
             return self._build_batch([])
 
     def of_batch(self, offsets: Offsets, *, again: bool) -> BatchFiles:
-        """The files that a batch is about to read, recorded as they are.
+        """Record the files that a batch is about to read, with their current sizes and times.
 
         Args:
-            again: Spark listed them for an earlier run; only now it lists their sizes anew.
+            again: Spark listed them for an earlier run; their sizes are listed only now.
 
         Raises:
             StateError: Spark's list of them is damaged.
-            EngineError: one is gone, or was changed since Spark listed it, or Spark would read it twice, or
-                not at all.
+            EngineError: a file is gone, or changed after Spark listed it, or Spark would read it twice or
+                not
+                at all.
         """
         with self._lock:
             files = []
@@ -356,7 +364,7 @@ class FileProgress:
         return BatchFiles(files, lists, self.changed, begun)
 
     def _is_back(self, file: FileRead) -> bool:
-        """Whether it had vanished, and is in the result after all: it is no longer counted."""
+        """Return True if a file that vanished is in the result after all, and stop counting it."""
         place = (file.source, to_local_path(file.path) or "")
         if file.batch < 0 or file.size < 0 or place not in self._vanished:
             return False
@@ -365,7 +373,11 @@ class FileProgress:
         return True
 
     def check(self, batch: BatchFiles) -> None:
-        """After the rows were read: whether the files are what they were before. Raises: EngineError."""
+        """Check, after the rows were read, that the files did not change during the read.
+
+        Raises:
+            EngineError: a file changed or is gone.
+        """
         with self._lock:
             for file in batch.files:
                 path = to_local_path(file.path)
@@ -376,7 +388,7 @@ class FileProgress:
                     self._report("gone" if stat is None else "torn", file.source, path, stat)
 
     def committed(self, batch: BatchFiles) -> None:
-        """The batch is a tick now."""
+        """Record that the batch was committed as a tick."""
         with self._lock:
             self._lists = batch.lists
             self._corrections = [
@@ -470,13 +482,13 @@ class FileProgress:
 
 
 def load_changed_files(host: Mapping[str, Any]) -> dict[str, ChangedFiles]:
-    """The files that a manifest's ``host`` counts, per source."""
+    """Load per source the changed files that a manifest's ``host`` counts."""
     counted = host.get(CHANGED, {})
     return {name: ChangedFiles(changes["files"], list(changes["names"])) for name, changes in counted.items()}
 
 
 def last_read_step(offsets: Offsets, source: int) -> int:
-    """The last step of a file source that a batch reads; -1 when it has read nothing yet."""
+    """Return the last step of a file source that a batch reads; -1 if it has read nothing yet."""
     text = offsets.sources[source]
     return -1 if text == NOTHING_READ else int(json.loads(text)["logOffset"])
 

@@ -26,9 +26,12 @@ from watersmeet.state.store import Store
 
 @dataclass
 class RereadFiles:
-    """``read``: path, place in the log, and rows of each file that was read, in the order in which records
-    of a primary key count; ``unread``: path and rows of the others; ``missing``: what cannot be read again,
-    in words, and its place in the log."""
+    """Result of reading a source's files again.
+
+    ``read``: path, place in the log, and rows of each file that was read, in the order that decides
+    between records of a primary key. ``unread``: path and rows of the other files. ``missing``: a
+    description of each file that cannot be read again, and its place in the log.
+    """
 
     read: list[tuple[str, int, FirstRows]] = field(default_factory=list)
     unread: list[tuple[str, FirstRows]] = field(default_factory=list)
@@ -43,16 +46,16 @@ def reread_files(
     needed: frozenset[str],
     tick_of: Callable[[int], int],
 ) -> RereadFiles:
-    """All files of a source.
+    """Read all files of a source again.
 
     Args:
-        host: of the newest manifest in the store.
-        tick_of: which tick read what stands at a place in the log.
-        needed: the columns that must be there.
+        host: the host of the newest manifest in the store.
+        tick_of: returns the tick that read the files at a place in the log.
+        needed: the columns that must be present.
 
     Raises:
         StateError: a list of files is damaged.
-        EngineError: only Spark knows how a file is read, which is named.
+        EngineError: only Spark can read a file; the message names it.
     """
     again = RereadFiles()
     seen: set[str] = set()
@@ -98,14 +101,22 @@ def _file_order(file: FileRead, tick_of: Callable[[int], int]) -> tuple[int, str
 
 
 def tick_order_text(file: FileRead, time_ms: int) -> str:
-    """By which the files of a tick are in order, whose records of a primary key count by the time of change,
-    in milliseconds, and then by name: the text that `sources.frames` makes. ``time_ms``: that of the file."""
+    """Return the text that orders the files of a tick, as `sources.frames` builds it.
+
+    For records of a primary key, files count in the order of modification time, then name.
+
+    Args:
+        time_ms: the modification time of the file, in milliseconds.
+    """
     path = to_local_path(file.path)
     return f"{time_ms * 1000!s:0>20} {os.path.basename(file.path if path is None else path)}"
 
 
 def _read(source: Source, store: Store, host: Mapping[str, Any]) -> Iterator[FileRead]:
-    """In the order in which they were read; those that were found changed later are named once more."""
+    """Yield the files of a source in the order in which they were read.
+
+    Files that were later found changed appear once more.
+    """
     names = list(host.get(SOURCES, ()))
     name = f"{source.connector} {source.name}"
     if name not in names:

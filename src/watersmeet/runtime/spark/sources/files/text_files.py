@@ -32,11 +32,11 @@ _FILE_OPTIONS = ("recursivefilelookup", "pathglobfilter", "ignorecorruptfiles", 
 
 
 def read_texts(spark: SparkSession, options: Mapping[str, str], paths: str | Sequence[str]) -> DataFrame:
-    """`TEXT`: each record, cut as Spark's readers of text cut them.
+    """Return a frame with column `TEXT`: each record, split as Spark's text readers do.
 
     Args:
-        options: of the source, with names in lower case.
-        paths: of files; one text: where a table's files are.
+        options: the options of the source, with names in lower case.
+        paths: the paths of files; one text: the path of a table's files.
     """
     reader = spark.read.format("text").schema(f"{quote_name(TEXT)} STRING")
     if is_true(options, "multiline"):
@@ -54,9 +54,11 @@ def read_texts(spark: SparkSession, options: Mapping[str, str], paths: str | Seq
 
 
 def json_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options for Spark's JSON reader, with names in lower case. An encoding that is said with multiLine it
-    reads with U+FFFD in the place of bytes that are none of it; UTF-8, and ASCII in it, it finds itself, and
-    tells which bytes are none."""
+    """Return the options for Spark's JSON reader, with names in lower case.
+
+    With an explicit encoding and multiLine, the reader replaces invalid bytes by U+FFFD. For UTF-8 and
+    ASCII the encoding is therefore omitted: the reader detects them itself and reports invalid bytes.
+    """
     found_anyway = is_true(options, "multiline") and declared_encoding(options) in ("UTF-8", "US-ASCII")
     return {
         name: value
@@ -66,18 +68,22 @@ def json_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def declared_encoding(options: Mapping[str, str]) -> str | None:
-    """In upper case. ``options``: with names in lower case."""
+    """Return the declared encoding in upper case, or None.
+
+    Args:
+        options: options with names in lower case.
+    """
     return (options.get("encoding") or options.get("charset") or "").strip().upper() or None
 
 
 def read_first_text(texts: DataFrame) -> str | None:
-    """A text of a frame that has them, as `format_text` has it; None: it has none."""
+    """Return one text of a frame with column `TEXT`, as `format_text` does; None if it has none."""
     first = texts.select(TEXT).limit(1).toArrow().column(TEXT)
     return format_text(first[0]) if len(first) else None
 
 
 def format_text(value: pa.Scalar) -> str:
-    """A text as Spark gives it; bytes that are no UTF-8 by their numbers."""
+    """Format a text from Spark; bytes that are not UTF-8 become escape sequences."""
     raw: bytes = value.cast(pa.large_binary()).as_py()
     return raw.decode("utf-8", "backslashreplace")
 
@@ -116,10 +122,10 @@ class CsvTexts:
         return cls(lowered(source.options))
 
     def list_misread_lines(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
-        """Return the lines of files that are no UTF-8, or end within quotes, as `read_texts` has them.
+        """Return the lines of files that are not UTF-8 or end within quotes, as `read_texts` does.
 
-        Where a record may have several lines, its lines: no character of UTF-8 has the byte of a line's end
-        within, and a file may be larger than a text can be.
+        For records that may span several lines, this returns their lines: no UTF-8 character contains the
+        byte of a line end, and a file may be larger than a text can be.
         """
         options = {name: value for name, value in self.options.items() if name != "multiline"}
         conditions = [] if declared_encoding(self.options) else [f"NOT {_IS_UTF8}"]
@@ -171,10 +177,11 @@ class CsvTexts:
         return condition
 
     def _open_value(self, quote: str) -> str:
-        """A pattern of lines whose last value begins with a quote and does not end with one.
+        """Build a pattern of lines whose last value begins with a quote and does not end with one.
 
-        As Spark has it: a value is quoted if it begins with the quote; in it stand escaped characters, and
-        quotes that are doubled. What follows on its closing quote, up to the separator, belongs to it.
+        It follows Spark: a value is quoted if it begins with the quote. It may contain escaped characters
+        and
+        doubled quotes. The text between its closing quote and the separator belongs to it.
         """
         q, escape = re.escape(quote), re.escape(self.options.get("escape", "\\") or "\0")
         separator = re.escape(separator_in(self.options))

@@ -53,7 +53,7 @@ class FileProblem(NamedTuple):
 
 
 def find_file_problems(what: str, source: Source, *, table: bool = False) -> list[EngineError]:
-    """All that is wrong, one error per kind with the first file of it.
+    """Find all problems of a source's files: one error per kind, naming the first such file.
 
     Args:
         what: the source, for messages (``file source "a"``).
@@ -78,7 +78,7 @@ def find_file_problems(what: str, source: Source, *, table: bool = False) -> lis
 
 
 def _check_partition_names(what: str, files: Sequence[str]) -> list[EngineError]:
-    """Spark stops at directories of partitions by other columns than others."""
+    """Check that all partition directories have the same columns; otherwise Spark fails."""
     first: dict[tuple[str, ...], str] = {}
     for path in files:
         parts = os.path.dirname(path).split(os.sep)
@@ -98,7 +98,7 @@ def _check_partition_names(what: str, files: Sequence[str]) -> list[EngineError]
 
 
 def list_file_notes(what: str, source: Source) -> Iterator[str]:
-    """What a person should know of files, and does not keep a run from reading them."""
+    """Yield notes for the user about files that do not prevent a run from reading them."""
     hidden = list_hidden_files(source)
     if hidden:
         yield f"{what}: skipped files whose names begin with _ or .: {_format_files(hidden)}"
@@ -114,7 +114,7 @@ def list_file_notes(what: str, source: Source) -> Iterator[str]:
 
 
 def find_text_problem(start: bytes, encoding: str = "utf-8") -> FileProblem | None:
-    """What the first bytes of a file are, if no text of that encoding."""
+    """Return the problem of a file whose first bytes are not text in the encoding, or None."""
     if start.startswith(_MAGIC):
         return FileProblem("it is a Parquet file", "'format' = 'parquet' reads it")
     if start.startswith(b"\x1f\x8b"):
@@ -135,7 +135,10 @@ def find_text_problem(start: bytes, encoding: str = "utf-8") -> FileProblem | No
 
 
 def _guess_utf_16(start: bytes) -> str | None:
-    """Which UTF-16 it is without a mark: every other byte is mostly NUL, and what they say is text."""
+    """Guess the kind of UTF-16 of a text without a byte order mark; None if it is not UTF-16.
+
+    In UTF-16 almost every second byte is NUL, and the decoded result is text.
+    """
     even, odd = start[::2].count(0), start[1::2].count(0)
     encoding = "UTF-16LE" if odd > even else "UTF-16BE"
     if max(even, odd) * 5 <= len(start) or min(even, odd) * 20 > max(even, odd):
@@ -178,7 +181,11 @@ def _find_wrong_files(source: Source, there: Sequence[ListedFile]) -> Iterator[t
 
 
 def check_file(path: str, wanted: str, options: Mapping[str, str]) -> FileProblem | None:
-    """Of a file that is to be of format ``wanted``; ``options`` of its source, by names in small letters."""
+    """Check that a file has the format ``wanted``.
+
+    Args:
+        options: the options of its source, with names in lower case.
+    """
     return _check_parquet_file(path) if wanted == "parquet" else _check_text_file(path, wanted, options)
 
 
@@ -226,7 +233,10 @@ def _check_text_file(path: str, wanted: str, options: Mapping[str, str]) -> File
 
 
 def _is_json(start: bytes) -> FileProblem | None:
-    """Whether what should be a header of CSV is a JSON object: no column is named like that."""
+    """Return a problem if the first line, which should be a CSV header, is a JSON object.
+
+    No column has such a name.
+    """
     line = start.split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip()
     if line.startswith("{") and isinstance(parse_json(line, {}), dict):
         return FileProblem("its first line is a JSON object, not a CSV header", "'format' = 'json' reads it")
@@ -234,7 +244,7 @@ def _is_json(start: bytes) -> FileProblem | None:
 
 
 def _check_json_lines(start: bytes, options: Mapping[str, str]) -> FileProblem | None:
-    """Of JSON whether one of the first lines is a record."""
+    """Return a problem if none of a file's first lines is a JSON record."""
     lines = start.split(b"\n")
     if len(start) == START:
         lines.pop()

@@ -77,11 +77,11 @@ FILE_MEASURES: Mapping[str, Callable[[str], tuple[int, int]]] = {
 def plan_reader(
     source: Source, in_file: Callable[[], Sequence[str] | None], time_zone: str
 ) -> FileReadPlan | None:
-    """How the files of a plain source are read; None: by Spark.
+    """Plan how tasks read the files of a plain source; None if Spark has to read them.
 
     Args:
-        in_file: gives the columns of CSV in their order; None: there is no file.
-        time_zone: of the session.
+        in_file: returns the CSV columns in their order; None: there is no file.
+        time_zone: the session's time zone.
     """
     wanted, options = format_of(source.options), lowered(source.options)
     types = {column.name: column.type for column in source.columns}
@@ -99,17 +99,17 @@ def plan_reader(
 
 
 def list_reader_columns(frame: DataFrame) -> list[str]:
-    """The columns that Spark's reader of a source was told that the files have, in their order."""
+    """List the columns of the files in the order that Spark's reader of a source has."""
     leaf: Any = frame._jdf.queryExecution().logical().collectLeaves().head()
     names = [field["name"] for field in json.loads(leaf.schema().json())["fields"]]
     return [name for name in names if name != BROKEN]
 
 
 def read_csv_columns(source: Source, path: str) -> list[str] | None:
-    """The columns of a CSV file, named as `list_reader_columns` has them; None: as declared.
+    """Read the columns of a CSV file, named as in `list_reader_columns`; None: as declared.
 
     Raises:
-        EngineError: it has other ones.
+        EngineError: the file has other columns.
     """
     options = lowered(source.options)
     entry = (path, os.path.getsize(path), 0)
@@ -120,7 +120,11 @@ def read_csv_columns(source: Source, path: str) -> list[str] | None:
 
 
 def list_first_files(source: Source) -> list[str]:
-    """Those of a plain source that the first tick of a new job reads. Raises: OSError: that is not known."""
+    """List the files of a plain source that the first tick of a new job reads.
+
+    Raises:
+        OSError: they are unknown.
+    """
     folder, options = local_path(path_of(source.options)), lowered(source.options)
     if {"maxbytespertrigger", "pathglobfilter"} & options.keys():
         raise OSError("by bytes, or by names")
@@ -141,14 +145,20 @@ def list_first_files(source: Source) -> list[str]:
 
 
 def is_start_readable(source: Source, reader: FileReadPlan) -> bool:
-    """Whether the beginning of the first file that is there is read as Spark reads it, if it is text, and as
-    far as that is known. What is not is no rule: but who does not begin to read need not begin anew."""
+    """Return True if tasks read the beginning of the first text file as Spark does.
+
+    It is also True if there is no such file or if this is unknown. The result is only a hint: a stream
+    that leaves the files to Spark from the start does not have to restart later.
+    """
     beginning = _find_first_text(source)
     return beginning is None or _is_read(source, reader, beginning)
 
 
 def is_likely_readable(source: Source) -> bool:
-    """The same without Spark."""
+    """Return True if tasks can probably read the source's files, without asking Spark.
+
+    It checks the beginning of the first text file.
+    """
     beginning = _find_first_text(source)
     try:
         path = None if beginning is None else beginning.path
@@ -168,8 +178,7 @@ def _is_read(source: Source, reader: FileReadPlan, part: FileSplit) -> bool:
 
 
 def _find_first_text(source: Source) -> FileSplit | None:
-    """The beginning of the first file of text that has something in it; None: there is none, or it is not
-    known which."""
+    """Find the beginning of the first text file that is not empty; None if none or unknown."""
     if format_of(source.options) == "parquet":
         return None
     try:
@@ -185,8 +194,10 @@ def _find_first_text(source: Source) -> FileSplit | None:
 
 
 def build_listing_frame(sources: Sequence[DataFrame]) -> DataFrame:
-    """A frame in place of `ingest_reports`: by it Spark lists the files of all sources, and it has no
-    rows."""
+    """Build a frame without rows that makes Spark list the files of all sources.
+
+    It replaces `ingest_reports`.
+    """
     nothing = [frame.selectExpr("'' AS kind", "'' AS text").where("false") for frame in sources]
     return reduce(DataFrame.unionAll, nothing)
 
@@ -225,7 +236,7 @@ MAX_INLINE_FILES = 16
 
 
 class _TooManyBytes(Exception):
-    """Rows come to more bytes than the driver is to read."""
+    """Exception for rows with more bytes than the driver may read."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +248,11 @@ class _Source:
     reader: FileReadPlan
 
     def rows_of(self, part: FileSplit) -> Iterator[pa.RecordBatch]:
-        """As the frame has them. Raises: NotPlain."""
+        """Yield the rows of a file split in the form of the frame.
+
+        Raises:
+            UnsupportedFile: Spark has to read the file.
+        """
         for rows in self.reader.rows_of(part, dict(self.columns.values())):
             for declared, type_ in self.columns.values():
                 if has_longer(rows.column(declared), type_):
@@ -254,11 +269,14 @@ class _Source:
 
 
 def count_few_rows(files: Sequence[tuple[str, str, int]], most: int) -> int | None:
-    """How many rows files have, about, if the driver may read them in the place of tasks.
+    """Estimate the number of rows of files if the driver may read them instead of tasks.
 
     Args:
         files: their formats, paths, and sizes.
-        most: rows; less than none: it may read none.
+        most: maximum number of rows; negative: the driver may read none.
+
+    Returns:
+        The number, or None if tasks have to read the files.
     """
     if most < 0 or len(files) > MAX_INLINE_FILES or sum(nbytes for *_, nbytes in files) > SMALL_BYTES:
         return None
@@ -271,8 +289,10 @@ def count_few_rows(files: Sequence[tuple[str, str, int]], most: int) -> int | No
 
 
 class ArrowReading:
-    """Of one run of a job; see the module. ``gave_up``: Spark is to read a tick of the stream that is there,
-    which has no rows."""
+    """Reading of files by tasks in one run of a job; see the module.
+
+    ``gave_up``: Spark has to read a tick of the current stream, which has no rows.
+    """
 
     def __init__(
         self,
@@ -306,13 +326,15 @@ class ArrowReading:
         self._function = ErrorSealingTask(self._ingest)
 
     def begin_stream(self) -> bool:
-        """A stream begins; whether it needs no rows, since tasks read its files. Once it turned out that it
-        does, those that follow have rows, also for the ticks that tasks read."""
+        """Begin a stream; return True if it needs no rows because tasks read its files.
+
+        After a stream turned out to need rows, all later streams have rows, even for ticks that tasks read.
+        """
         self.gave_up = False
         return self.why_not is None and self._may_list
 
     def started(self, writer: DataStreamWriter) -> StreamingQuery:
-        """A stream of `build_listing_frame`, begun; streams keep the settings that they begin with."""
+        """Start a stream of `build_listing_frame`; a stream retains the settings of its start."""
         conf = self._spark.conf
         with _STARTING:
             before = conf.get(LEAVES_OUT_SCANS, None)
@@ -326,11 +348,15 @@ class ArrowReading:
                     conf.set(LEAVES_OUT_SCANS, before)
 
     def give_up(self) -> None:
-        """Spark is to read a tick of a stream without rows: it begins anew."""
+        """Record that Spark has to read a tick of a stream without rows; the stream restarts."""
         self.gave_up, self._may_list = True, False
 
     def told(self, batch: BatchFiles | None, start: TickStart) -> list[Any] | None:
-        """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
+        """Read a batch's files within a tick and return the ingest results.
+
+        Returns:
+            The results, or None if Spark has to read the files.
+        """
         if batch is None or self.why_not is not None:
             return None
         shares = self._assign_splits(batch)
@@ -355,7 +381,7 @@ class ArrowReading:
         return None
 
     def _is_left_to_spark(self, batch: BatchFiles) -> bool:
-        """Whether Spark is to read a batch since it had to read this one, or those before."""
+        """Return True if Spark has to read a batch because it had to read this one or earlier ones."""
         if self._refused is not None and batch.digest == self._refused:
             return True  # it comes again, to a stream that has rows
         if self._passed:
@@ -364,14 +390,19 @@ class ArrowReading:
         return False
 
     def _count_few_rows(self, batch: BatchFiles) -> int | None:
-        """How many rows the files have, about, if these are few, and so are the bytes."""
+        """Estimate the number of rows of the batch's files, if rows and bytes are few; else None."""
         files = [file for file in batch.files if file.batch >= 0 and file.size]
         said = [(self._formats[file.source], str(to_local_path(file.path)), file.size) for file in files]
         return count_few_rows(said, self._small_rows)
 
     def _ingest_inline(self, shares: SplitAssignment, start: TickStart, rows: int) -> list[Any] | None:
-        """What tasks would tell of so many rows. None: they come to more bytes than was to be seen, and what
-        was written is garbage."""
+        """Read about ``rows`` rows in the driver and return the ingest results of tasks.
+
+        Returns:
+            The results, or None if the rows have more bytes than estimated; the files written until then
+                are
+            garbage.
+        """
         threads = 1 if start.ordered else min(count_thread_partitions(rows, self._threads), len(shares))
         own = [[part for share in shares[first::threads] for part in share] for first in range(threads)]
 
@@ -410,7 +441,7 @@ class ArrowReading:
         return assign_splits(files, self._spark.sparkContext.defaultParallelism) if files else []
 
     def _frame(self, tasks: int) -> DataFrame:
-        """The same in every tick of so many tasks: it is planned once."""
+        """Return the frame for ``tasks`` tasks, which is planned once and reused in every tick."""
         if tasks not in self._frames:
             numbers = self._spark.range(0, tasks, 1, tasks)
             self._frames[tasks] = numbers.mapInArrow(self._function, SCHEMA)
@@ -437,11 +468,11 @@ class IngestFiles:
     def told(
         self, parts: Sequence[tuple[int, FileSplit]], start: TickStart, most_bytes: int | None = None
     ) -> Iterator[tuple[str, str]]:
-        """What ingest tells of the rows of the parts, each with the number of its source.
+        """Yield the ingest results of the rows of file splits, each given with its source's number.
 
         Raises:
-            NotPlain: a file is for Spark to read.
-            _ManyBytes: they come to more than ``most_bytes``.
+            UnsupportedFile: Spark has to read a file.
+            _TooManyBytes: the rows exceed ``most_bytes``.
         """
         tasks: dict[int, SourceTask] = {}
         nbytes = 0
@@ -459,7 +490,7 @@ class IngestFiles:
 
 
 def parse_splits(text: str | None) -> SplitAssignment:
-    """What the driver told of the files of a tick."""
+    """Parse the file splits of a tick that the driver sent."""
     if not text:
         raise EngineError(
             "files were read outside of a tick",
@@ -488,7 +519,7 @@ def _find_spark_reason(spark: SparkSession, plan: JobPlan, scanned: Scan, reader
 
 
 def _list_arrow_sources(plan: JobPlan, scanned: Scan, time_zone: str) -> Iterator[_Source]:
-    """The sources of a plan, in its order, up to one that only Spark reads."""
+    """Yield the sources of a plan, in its order, up to the first that only Spark can read."""
     frames = {view.source: (frame, view) for frame, view in scanned.sources}
     for source in plan.sources:
         frame, view = frames[source.name]
@@ -501,5 +532,5 @@ def _list_arrow_sources(plan: JobPlan, scanned: Scan, time_zone: str) -> Iterato
 
 
 def _has_reader_settings(spark: SparkSession) -> bool:
-    """Whether the user told Spark how to read files."""
+    """Return True if the user configured how Spark reads files."""
     return says_how([*context_settings(spark.sparkContext), *list_setting_names(spark)], *SETTINGS)

@@ -66,7 +66,7 @@ SETTINGS = (
 
 
 def is_arrow_readable(source: Source) -> bool:
-    """Whether it is a stream of local files that are read as they are."""
+    """Return True if the source is a stream of local files that tasks can read directly."""
     wanted, options = format_of(source.options), lowered(source.options)
     types = [column.type for column in source.columns]
     return (
@@ -82,5 +82,5 @@ def is_arrow_readable(source: Source) -> bool:
 
 
 def _has_nested_limits(type_: SqlType) -> bool:
-    """Whether lengths of texts within a value are to be looked at, which Spark does."""
+    """Return True if text lengths inside nested values need checks, which Spark does."""
     return type_.is_nested and any(own.length for own in type_.every)

@@ -31,7 +31,12 @@ from watersmeet.spec.options.values import lowered
 
 
 def do_rows_pass_java(plan: JobPlan, run: Mapping[str, str], conf: Iterable[str]) -> bool:
-    """``run``: the settings of the run; ``conf``: names of those of Spark."""
+    """Return True if rows of the job pass through Java.
+
+    Args:
+        run: the settings of the run.
+        conf: the names of Spark's settings.
+    """
     by_tasks = (
         reader_in(run) is FileReader.AUTO
         and not says_how(conf, *SETTINGS)
@@ -66,7 +71,7 @@ def _seems_plain(source: Source) -> bool:
 
 
 def _is_computed_by_tasks(query: QueryPlan) -> bool:
-    """Whether tasks compute all that it asks of rows, beside its conditions."""
+    """Return True if tasks compute everything that the query needs of rows, except conditions."""
     if query.where is not None or any(query.every(GroupedPlan)):
         return False
     if query.options.output_mode is not OutputMode.APPEND:
@@ -94,8 +99,11 @@ def _is_read(branch: BranchPlan) -> bool:
 
 
 def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
-    """Whether the driver cannot do the first tick itself, by the files that are there. ``run``: the settings
-    of the run."""
+    """Return True if the driver cannot run the first tick inline, judging by the existing files.
+
+    Args:
+        run: the settings of the run.
+    """
     most = inline_row_limit(run, count_driver_threads(MAX_THREADS))
     if most < 0 or reader_in(run) is FileReader.SPARK or needs_file_order(plan):
         return True

@@ -26,11 +26,11 @@ class SparkMustRead(Exception):
 
 @dataclass(frozen=True)
 class TickReading:
-    """Of one tick.
+    """Reading of the source rows of one tick.
 
     Args:
-        reports: the scan with `Ingest` over it; None: the stream has no rows, it lists files alone.
-        files: of its file sources.
+        reports: the scan with `Ingest` over it; None: the stream has no rows and only lists files.
+        files: the files of its file sources.
         by_tasks, rereading: those of the run, if it has them.
     """
 
@@ -40,10 +40,10 @@ class TickReading:
     rereading: Rereading | None = None
 
     def told(self, spark: SparkSession, start: TickStart) -> list[Any]:
-        """What ingest tells of the rows of all sources: (kind, text) each.
+        """Return the ingest results of the rows of all sources: (kind, text) each.
 
         Raises:
-            SparkReads: Spark is to read them, and there are no ``reports``.
+            SparkMustRead: Spark has to read them, and there are no ``reports``.
         """
         context = spark.sparkContext
         context.setLocalProperty(START, start_text(start))

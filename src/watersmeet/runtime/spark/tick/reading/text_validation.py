@@ -47,19 +47,22 @@ _SOURCE = ours("source")
 
 @dataclass(frozen=True)
 class TextReread:
-    """What ingest tells of sources by frames of their own (``reports``, as `ingest_reports`) in a tick in
-    which the rows that the scan has of them do not count. ``names``: of the sources."""
+    """Ingest results of sources that separate frames read again in a tick.
+
+    The scan's rows of these sources do not count in the tick. ``reports`` has the form of
+    `ingest_reports`; ``names``: the names of the sources.
+    """
 
     names: frozenset[str]
     reports: DataFrame
 
 
 class Rereading:
-    """Of one run of a job; see the module.
+    """Validation and rereading of text files in one run of a job; see the module.
 
     Args:
-        sources: of the plan, in its order.
-        check: whether the files of a batch are what they were. Raises: EngineError.
+        sources: the sources of the plan, in its order.
+        check: checks that the files of a batch are unchanged. Raises: EngineError.
     """
 
     def __init__(
@@ -87,10 +90,11 @@ class Rereading:
         }
 
     def of_batch(self, batch: BatchFiles | None) -> TextReread | None:
-        """What is read again of the files of a batch; None: nothing, as nearly always.
+        """Return the reread files of a batch; None if there are none, as in most ticks.
 
-        Raises: EngineError when Spark would misread CSV, when its rows of a file are not those that its texts
-        have, or when the files are no longer what they were.
+        Raises:
+            EngineError: Spark would misread CSV, its rows of a file differ from the file's texts, or the
+                files have changed.
         """
         if batch is None or not (self._json or self._csv):
             return None
@@ -101,13 +105,15 @@ class Rereading:
             raise
 
     def add_reread_rows(self, told: list[Row], batch: BatchFiles | None) -> list[Row]:
-        """Return what ingest tells of a batch, after it read sources once more, as declared, whose decimals
-        were not all sure.
+        """Return the ingest results of a batch, after reading sources with uncertain decimals again.
+
+        Those sources are read with the declared types.
 
         Args:
-            told: by the frames of the stream.
+            told: the results of the stream's frames.
 
-        Raises: EngineError when the files are no longer what they were.
+        Raises:
+            EngineError: the files have changed.
         """
         names = {text for kind, text in told if kind == INEXACT}
         if not names:
@@ -184,7 +190,7 @@ def _list_paths(batch: BatchFiles, numbers: Set[int]) -> dict[int, list[str]]:
 
 
 def _find_non_empty(frames: Mapping[int, DataFrame]) -> list[int]:
-    """Those that have rows, by number."""
+    """Return the numbers of the frames that have rows."""
     if not frames:
         return []
     told = (frame.select(F.lit(number).alias(_SOURCE)) for number, frame in frames.items())
