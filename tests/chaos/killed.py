@@ -81,7 +81,7 @@ STORES = ("directory", "objects", "tables")
 @dataclass(frozen=True)
 class Job:
     """A job in a folder of its own. ``endpoint``, ``bucket``: of the object store; ``url``: of PostgreSQL;
-    ``servers``: of Kafka. ``list_side_outputs``: parts of later ticks are moved out of sight. ``aside``: a
+    ``servers``: of Kafka. ``set_aside``: parts of later ticks are moved out of sight. ``aside``: a
     table that
     refuses some of the rows, which are put aside. ``then``: the query by which another one goes on.
     ``target``: how names of what it writes to end."""

@@ -58,7 +58,7 @@ class Left:
                 aside.mkdir(parents=True)
                 (aside / "out-000000000003-00000.parquet").write_bytes(b"x")
 
-    def is_evicted(self) -> bool:
+    def is_removed(self) -> bool:
         root = self.checkpoint.root
         gone = not any(each.exists() for each in (root, root.with_name("job.reset")))
         return gone and not any(any(each.iterdir()) for each in (self.out, self.late) if each.exists())
@@ -109,7 +109,7 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     ]
     assert [path.name for path in left.out.iterdir()] == ["notes.txt"]
     shutil.rmtree(left.out)
-    assert left.is_evicted()
+    assert left.is_removed()
     assert watersmeet("run", left.file).status == 0
     assert engine.job is not None
     again = watersmeet("reset", left.file, "--yes")
@@ -125,7 +125,7 @@ def test_reset_asks(watersmeet, left, monkeypatch, answer, status):
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
     assert watersmeet("reset", left.file).status == status
     assert asked == ["Delete it? [y/N] "]
-    assert left.is_evicted() is (status == 0)
+    assert left.is_removed() is (status == 0)
 
 
 def test_nobody_there_to_be_asked(watersmeet, left, monkeypatch):
@@ -198,7 +198,7 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
                 assert (refused.status, engine.job) == (2, None)
                 assert "reset-unfinished" in refused.err
             assert watersmeet("reset", left.file, "--yes").status == 0
-            assert left.is_evicted()
+            assert left.is_removed()
     assert interrupted > 10
 
 

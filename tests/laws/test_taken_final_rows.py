@@ -136,12 +136,12 @@ class Played:
         plans: Callable[[list[str], str], JobPlan] = planned,
     ) -> None:
         self._settings, self._rng, self._plans = settings, rng, plans
-        self._store, self._texts, self._drop_unchanged_offsets = MemoryStore(), texts, False
+        self._store, self._texts, self._changed = MemoryStore(), texts, False
         self.job = self._opened()
 
     def _opened(self, clock_us: int = 0, *, repeats: bool = False) -> LocalJob:
         plan = self._plans(self._texts, self._settings)
-        change = self._drop_unchanged_offsets
+        change = self._changed
         return LocalJob(
             plan,
             self._store,
@@ -152,7 +152,7 @@ class Played:
 
     def others(self, texts: list[str], clock_us: int) -> None:
         """The job has other queries, or they stand in another order."""
-        self._texts, self._drop_unchanged_offsets = texts, True
+        self._texts, self._changed = texts, True
         self.job = self._opened(clock_us)
 
     def tick(self, rows: Any, clock_us: int, *, end: bool, rough: str) -> dict[str, Any]:

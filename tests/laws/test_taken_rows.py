@@ -147,7 +147,7 @@ class Played:
     def __init__(self, texts: list[str], rng: random.Random, *, rough: bool) -> None:
         self._rng, self._rough = rng, rough
         self._store, self._tables = MemoryStore(), InMemoryTables()
-        self._texts, self._drop_unchanged_offsets = texts, False
+        self._texts, self._changed = texts, False
         self.job = self._opened(texts)
 
     def _opened(self, texts: list[str], *, repeats: bool = False) -> LocalJob:
@@ -155,14 +155,14 @@ class Played:
             planned(texts),
             self._store,
             tables=self._tables,
-            change_queries=self._drop_unchanged_offsets,
+            change_queries=self._changed,
             drive=partial(TickDriver, repeats=repeats),
         )
 
     def goes(self, text: str) -> bool:
         """Whether a query could go."""
         self._texts = [other for other in self._texts if other is not text]
-        self._drop_unchanged_offsets = True
+        self._changed = True
         try:
             self.job = self._opened(self._texts)
         except StateError as error:

@@ -87,7 +87,7 @@ def _sent(value: Any) -> Any:
 class Run:
     """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
     per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
-    of tasks. ``list_side_outputs``: parts of later ticks are moved out of sight. ``shed``: where rows
+    of tasks. ``set_aside``: parts of later ticks are moved out of sight. ``shed``: where rows
     go that were shed. ``change_queries``: the query may be another one than that of the state.
     ``stops_after``: so many ticks, before the input has ended."""
 

@@ -125,7 +125,7 @@ class Schedule:
         self.aims = self._aims()
         self.near = draw.random() < 0.2
         self.ended: Counter[str] = Counter()
-        self.syntax_error: list[str] = []
+        self.errors: list[str] = []
         self.finished = False
         self.runs: list[Process] = []
         self.overlapped: set[str] = set()
@@ -166,7 +166,7 @@ class Schedule:
         fiber = world.spawn(last, partial(self.run, last))
         world.wait(lambda: fiber.done)
         if not self.finished:
-            self.syntax_error.append(f"a run alone did not come to the end: {fiber.error!r}")
+            self.errors.append(f"a run alone did not come to the end: {fiber.error!r}")
         world.wait(lambda: all(f.process.name == "supervisor" for f in world.fibers))
 
     def _change(self) -> None:
@@ -234,13 +234,13 @@ class Schedule:
             if process.name == "run alone":
                 raise
             if not self._may_end(process, error.code):
-                self.syntax_error.append(f"{process.name} ended by {error.code}: {error.message}")
+                self.errors.append(f"{process.name} ended by {error.code}: {error.message}")
         except AwayError:
             self.ended["files-away"] += 1
             if not self._faults():
-                self.syntax_error.append(f"{process.name}: the files were away, and nothing failed")
+                self.errors.append(f"{process.name}: the files were away, and nothing failed")
         except Exception as error:
-            self.syntax_error.append(f"{process.name}: {type(error).__name__}: {error}")
+            self.errors.append(f"{process.name}: {type(error).__name__}: {error}")
             raise
         finally:
             process.die()
@@ -276,8 +276,8 @@ class Schedule:
 
     def check(self) -> None:
         """Raises: WrongError."""
-        if self.syntax_error:
-            raise WrongError("; ".join(self.syntax_error))
+        if self.errors:
+            raise WrongError("; ".join(self.errors))
         store = ObjectStore(self.store_place)
         manifest = load_newest(store)
         if manifest is None or not manifest.finished:

@@ -47,7 +47,7 @@ def test_a_run_that_begins_between_the_sinks_rows_and_the_manifest_is_not_told_o
         world.wait(lambda: began.done and took_over.done)
 
     schedule = played(SEED, both)
-    assert schedule.syntax_error == []
+    assert schedule.errors == []
     assert schedule.ended == {"state-fenced": 1, "finished": 1}
 
 

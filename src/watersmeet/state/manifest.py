@@ -263,7 +263,7 @@ class NodeState(StoredRecord):
 
 
 class QueryState(StoredRecord):
-    """``nodes``: in order of their numbers. ``raise_late_thresholds``: per key, lesser times are late; never
+    """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never
     going back,
     not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
     start, per alias; ``late``: how late those counted there as late were, per alias and column.

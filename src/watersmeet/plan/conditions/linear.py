@@ -50,7 +50,7 @@ class Sum:
     """``sum of ±columns + constant``.
 
     ``size``: the sum of the constants' sizes; ``places``: the most digits after the point of a constant;
-    ``steps``: how many values went into it, casts counted; ``is_arrow_readable``: no cast in it, so that it
+    ``steps``: how many values went into it, casts counted; ``is_plain``: no cast in it, so that it
     can be computed again as it is written; ``has_real``: some constant is a double.
     """
 

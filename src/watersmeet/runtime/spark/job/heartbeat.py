@@ -64,7 +64,7 @@ PATIENCE_S = 10.0
 
 
 class BrokerStall:
-    """``list_silent_servers``: which servers do not answer now, with the names of their sources; ``tell``:
+    """``silent``: which servers do not answer now, with the names of their sources; ``tell``:
     called once when there are some, and once when the stream goes on."""
 
     def __init__(

@@ -353,7 +353,7 @@ def _build_row(source: Source, values: Mapping[str, str]) -> str:
 
 
 def _fields(source: Source, names: Sequence[str], *, of_texts: bool = False) -> str:
-    """Times as they are written: a number in a TIMESTAMP would be read as seconds. ``is_text_type``:
+    """Times as they are written: a number in a TIMESTAMP would be read as seconds. ``of_texts``:
     DECIMALs, too."""
     types = {column.name: widen_integers(column.type, JSON) for column in source.columns}
     written = {name: types[name] in TIMES or (of_texts and types[name].is_decimal) for name in names}
