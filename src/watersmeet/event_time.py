@@ -2,7 +2,7 @@
 
 Canonical times: TIMESTAMP and DATE are µs since 1970-01-01 UTC (a DATE is its midnight), integer times are
 themselves. All are int64; every int64 is a legal time. Arithmetic on times saturates at the ends of int64
-(semantics.md, section 3). A watermark is a time or ±∞ (`NEVER` before the first row, `RUN_ENDED` after the
+(semantics.md, section 3). A watermark is a time or ±∞ (`NEVER` before the first row, `ENDED` after the
 end of
 input); Python compares ints with float infinities exactly, so no sentinel can collide with a legal time.
 

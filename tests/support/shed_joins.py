@@ -209,7 +209,7 @@ Judge = Callable[[Plain, set[int]], None]
 
 
 def by_rows(at_limit: str) -> Judge:
-    """Those of more than `MAX_BATCH_PAIRS` rows."""
+    """Those of more than `MOST` rows."""
 
     def judge(plain: Plain, shed: set[int]) -> None:
         if at_limit == "shed_oldest":

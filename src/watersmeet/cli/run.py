@@ -48,7 +48,7 @@ class Appearance:
 @dataclass(frozen=True)
 class RunOutcome:
     """A run that ended. ``stopped``: by a signal. ``result``: the last tick's, if there was one;
-    ``log_to_stderr``: what it said went into a log."""
+    ``logged``: what it said went into a log."""
 
     stopped: bool
     result: Any

@@ -28,7 +28,7 @@ _OPERATORS = """
 
 | what | for |
 |---|---|
-| `=` `==` `<>` `!=` `<` `<=` `>` `>=` `<=>`, `IS [NOT] DISTINCT FROM`, `LAYER_GAP`, `IN` (a list) | numbers, texts, BOOLEAN, DATE, TIMESTAMP; DATE beside TIMESTAMP |
+| `=` `==` `<>` `!=` `<` `<=` `>` `>=` `<=>`, `IS [NOT] DISTINCT FROM`, `BETWEEN`, `IN` (a list) | numbers, texts, BOOLEAN, DATE, TIMESTAMP; DATE beside TIMESTAMP |
 | the same | ARRAYs and STRUCTs, whose parts are compared in order |
 | `a[i]`, `m[k]`, `s.field` | ARRAYs, MAPs and STRUCTs, of columns too |
 | `AND` `OR` `NOT` `!`, `IS [NOT] NULL`, `IS [NOT] TRUE`, `CASE`, `IF` | as lazy as in Spark |

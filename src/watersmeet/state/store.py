@@ -25,9 +25,14 @@ from watersmeet.state.stored_record import FrozenRecord
 
 
 class Traffic(FrozenRecord):
-    """``fetched``, ``cached``: bytes that came from the store, and that a cache had;
-    ``translate_os_errors``: bytes that
-    went there; ``requests``: to the store, each once, however often it was repeated."""
+    """Bytes and requests of a store.
+
+    Attributes:
+        fetched: bytes that came from the store.
+        cached: bytes that a cache had.
+        written: bytes that went to the store.
+        requests: requests to the store; one that is retried counts once.
+    """
 
     fetched: int = 0
     cached: int = 0

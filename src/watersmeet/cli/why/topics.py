@@ -55,7 +55,7 @@ class Others(Exception):
 class PartRead:
     """``name``: as of a `Portion`; ``first``: the offset from which on it was read again; ``until``: up to
     which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising;
-    ``format_count``: how many rows a tick counts of each, below zero: that is not known; None: one of
+    ``counted``: how many rows a tick counts of each, below zero: that is not known; None: one of
     each."""
 
     name: str

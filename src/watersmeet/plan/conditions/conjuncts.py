@@ -22,7 +22,7 @@ _SPARK = Dialect.get_or_raise("spark")
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One conjunct. ``split_as_written`` is what the user wrote, where that is more: of each half of a
+    """One conjunct. ``written`` is what the user wrote, where that is more: of each half of a
     BETWEEN, all of it."""
 
     expr: Expr

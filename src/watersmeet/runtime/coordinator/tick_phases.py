@@ -322,7 +322,7 @@ class RunningTick:
         return ConcludedTick(self.begun, manifest, result)
 
     def _traffic(self) -> dict[str, tuple[Traffic, ...]]:
-        """Return the traffic with the store, as `ObservedTick` has it."""
+        """Return the traffic with the store, as `TickResult` has it."""
         own = take_traffic(self.begun.run.store)
         if own is None:
             return {}

@@ -14,7 +14,7 @@ from watersmeet.spec.model import Sink
 from watersmeet.spec.options.model import STATED, SystemOptions
 
 OfBatches = Callable[..., object]
-"""A function of a tick's rows, and of its number; and of what is in `MAX_NAMED_FILES`, if it has such
+"""A function of a tick's rows, and of its number; and of what is in `NAMED`, if it has such
 parameters."""
 
 NAMED = ("job", "insert")

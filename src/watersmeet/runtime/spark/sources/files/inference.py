@@ -706,7 +706,7 @@ _DECLARE = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
 @dataclass(frozen=True)
 class InferredColumns:
     """``columns``: in the files' order, then those of partitions' directories. ``files``: how many were
-    looked at; ``read_records``: how many of these were sampled (None: nothing had to be). ``notes``: what a
+    looked at; ``records``: how many of these were sampled (None: nothing had to be). ``notes``: what a
     person should know of some columns."""
 
     columns: tuple[Column, ...]
