@@ -243,7 +243,7 @@ def compare_nested(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
 # constructors, parts, other types
 
 
-@arrow
+@arrow("make_array")
 def make_array(*values: pa.Array) -> pa.Array:
     """Compute `array`."""
     count = len(values[0])
@@ -251,18 +251,18 @@ def make_array(*values: pa.Array) -> pa.Array:
     return list_array(np.arange(count + 1) * len(values), concat_arrays(values).take(pa.array(index)))
 
 
-@arrow
+@arrow("make_struct")
 def make_struct(*values: pa.Array) -> pa.Array:
     """Compute `struct`."""
     return struct_array(list(values), None, len(values[0]))
 
 
-@arrow
+@arrow("field")
 def field(struct: pa.Array, place: int) -> pa.Array:
     return fields(struct)[place]
 
 
-@arrow
+@arrow("field_of_elements")
 def field_of_elements(lists: pa.Array, place: int) -> pa.Array:
     """Return an ARRAY of one field of the STRUCTs in each ARRAY."""
     offsets, values = elements(lists)
@@ -284,7 +284,7 @@ def normal_zeros(array: pa.Array) -> pa.Array:
     return array
 
 
-@arrow
+@arrow("list_size")
 def list_size(lists: pa.Array) -> pa.Array:
     """Compute `size`; the size of NULL is NULL."""
     offsets, _ = elements(lists)
@@ -298,7 +298,7 @@ MOST_MADE = 1 << 27
 # by place
 
 
-@arrow
+@arrow("item")
 def item(lists: pa.Array, index: pa.Array, kind: Literal["[]", "get", "element_at", "try"]) -> pa.Array:
     """Return the element at an index.
 
@@ -318,7 +318,7 @@ def item(lists: pa.Array, index: pa.Array, kind: Literal["[]", "get", "element_a
     return values.take(pa.array(np.where(none, 0, offsets[:-1] + np.where(none, 0, place)), mask=none))
 
 
-@arrow
+@arrow("slice_of")
 def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
     """Compute `slice`."""
     offsets, values = elements(lists)
@@ -337,7 +337,7 @@ def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
     return list_array(offsets_of(taken), values.take(pa.array(places)), valid)
 
 
-@arrow
+@arrow("put_together")
 def put_together(*lists: pa.Array) -> pa.Array:
     """Compute `concat` of ARRAYs; the result is NULL if any ARRAY is NULL."""
     valid = both_known(*lists)
@@ -354,17 +354,17 @@ def put_together(*lists: pa.Array) -> pa.Array:
     return list_array(offsets_of(np.sum(lengths, axis=0)), taken, valid)
 
 
-@arrow
+@arrow("append_element")
 def append_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     return put_together(lists, make_array(value))
 
 
-@arrow
+@arrow("prepend_element")
 def prepend_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     return put_together(make_array(value), lists)
 
 
-@arrow
+@arrow("insert_element")
 def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Array:
     """Compute `array_insert`; beyond the ends, NULLs fill the gap."""
     offsets, values = elements(lists)
@@ -396,7 +396,7 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
     return list_array(new, taken, valid)
 
 
-@arrow
+@arrow("repeat_element")
 def repeat_element(value: pa.Array, count: pa.Array) -> pa.Array:
     """Compute `array_repeat`: NULL for a NULL count, an empty ARRAY for a negative count."""
     lengths = np.where(present(count), np.maximum(raw(count).astype(np.int64), 0), 0)
@@ -405,7 +405,7 @@ def repeat_element(value: pa.Array, count: pa.Array) -> pa.Array:
     return list_array(offsets_of(lengths), value.take(pa.array(rows)), validity(count))
 
 
-@arrow
+@arrow("reverse_list")
 def reverse_list(lists: pa.Array) -> pa.Array:
     offsets, values = elements(lists)
     owner = parents(offsets)
@@ -413,7 +413,7 @@ def reverse_list(lists: pa.Array) -> pa.Array:
     return list_array(offsets, values.take(pa.array(places)), validity(lists))
 
 
-@arrow
+@arrow("flatten")
 def flatten(lists: pa.Array) -> pa.Array:
     """Flatten ARRAYs of ARRAYs; the result is NULL if an inner ARRAY is NULL."""
     offsets, inner = elements(lists)
@@ -426,7 +426,7 @@ def flatten(lists: pa.Array) -> pa.Array:
     return list_array(offsets_of(lengths), values, None if valid.all() else pa.array(valid))
 
 
-@arrow
+@arrow("zipped")
 def zipped(*lists: pa.Array) -> pa.Array:
     """Compute `arrays_zip`: STRUCTs of the elements at the same index.
 
@@ -450,7 +450,7 @@ def zipped(*lists: pa.Array) -> pa.Array:
 # by value
 
 
-@arrow
+@arrow("has_element")
 def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """Compute `array_contains`: NULL if there is no match but an element is NULL."""
     offsets, values = elements(lists)
@@ -460,7 +460,7 @@ def has_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     return pa.array(hits, pa.bool_(), mask=none)
 
 
-@arrow
+@arrow("place_of_element")
 def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """Compute `array_position`: the index of the first match from 1, or 0 if there is none."""
     offsets, values = elements(lists)
@@ -471,14 +471,14 @@ def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     return made(place_numbers, pa.int64(), lists, value)
 
 
-@arrow
+@arrow("without_element")
 def without_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """Compute `array_remove`; NULL elements stay."""
     offsets, values = elements(lists)
     return _kept(offsets, values, ~_matches(offsets, values, value), both_known(lists, value))
 
 
-@arrow
+@arrow("compact")
 def compact(lists: pa.Array) -> pa.Array:
     """Remove NULL elements."""
     offsets, values = elements(lists)
@@ -488,23 +488,23 @@ def compact(lists: pa.Array) -> pa.Array:
 # MAPs: lists of structs of key and value
 
 
-@arrow
+@arrow("map_keys")
 def map_keys(maps: pa.Array) -> pa.Array:
     return field_of_elements(maps, 0)
 
 
-@arrow
+@arrow("map_values")
 def map_values(maps: pa.Array) -> pa.Array:
     return field_of_elements(maps, 1)
 
 
-@arrow
+@arrow("has_key")
 def has_key(maps: pa.Array, key: pa.Array) -> pa.Array:
     """Compute `map_contains_key`."""
     return pc.greater(place_of_element(map_keys(maps), key), 0)
 
 
-@arrow
+@arrow("value_of")
 def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
     """Return the value of a key in a MAP, or NULL if the key is missing."""
     place = place_of_element(map_keys(maps), key)
@@ -515,30 +515,30 @@ def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
 # sets
 
 
-@arrow
+@arrow("distinct")
 def distinct(lists: pa.Array) -> pa.Array:
     """Compute `array_distinct`: the first of equal elements stays."""
     offsets, values = elements(lists)
     return normal_zeros(_kept(offsets, values, is_first(parents(offsets), codes(values)), validity(lists)))
 
 
-@arrow
+@arrow("union")
 def union(left: pa.Array, right: pa.Array) -> pa.Array:
     return distinct(put_together(left, right))
 
 
-@arrow
+@arrow("intersect")
 def intersect(left: pa.Array, right: pa.Array) -> pa.Array:
     return _chosen_by(left, right, True)
 
 
-@arrow
+@arrow("without")
 def without(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute `array_except`."""
     return _chosen_by(left, right, False)
 
 
-@arrow
+@arrow("overlap")
 def overlap(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute `arrays_overlap`.
 
@@ -588,7 +588,7 @@ def _is_in(owner: Codes, code: Codes, other_owner: Codes, other: Codes) -> Mask:
 # order
 
 
-@arrow
+@arrow("sorted_list")
 def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array:
     """Compute `sort_array` or `array_sort`; the sort is stable."""
     offsets, values = elements(lists)
@@ -599,7 +599,7 @@ def sorted_list(lists: pa.Array, descending: bool, nulls_last: bool) -> pa.Array
     return list_array(offsets, values.take(pa.array(places)), validity(lists))
 
 
-@arrow
+@arrow("extreme_of")
 def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
     """Compute `array_max` or `array_min`: ignore NULLs; return the first of equal elements."""
     offsets, values = elements(lists)
@@ -615,7 +615,7 @@ def extreme_of(lists: pa.Array, greatest: bool) -> pa.Array:
 # made of other things
 
 
-@arrow
+@arrow("sequence")
 def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> pa.Array:
     """Build integers from ``start`` to ``stop``; the default ``step`` is 1 or -1."""
     arguments = [start, stop] if step is None else [start, stop, step]
@@ -639,7 +639,7 @@ def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> p
     return list_array(offsets, pa.array(terms.astype(start.type.to_pandas_dtype()), start.type), valid)
 
 
-@arrow
+@arrow("joined_elements")
 def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | None = None) -> pa.Array:
     """Compute `array_join`; NULLs are left out, or replaced by ``instead`` if given."""
     arguments = [lists, separator] if instead is None else [lists, separator, instead]
@@ -654,7 +654,7 @@ def joined_elements(lists: pa.Array, separator: pa.Array, instead: pa.Array | No
     return texts if valid is None else pc.if_else(valid, texts, pa.nulls(len(texts), texts.type))
 
 
-@arrow
+@arrow("split_text")
 def split_text(text: pa.Array, separator: str, most: int) -> pa.Array:
     """Split a text at each separator into at most ``most`` parts; 0 means no limit."""
     return pc.split_pattern(text, separator, max_splits=most - 1 if most > 0 else None)

@@ -39,16 +39,22 @@ IMPLEMENTATIONS: dict[str, ArrowFunction] = {}
 NAMES: dict[ArrowFunction, str] = {}
 
 
-def arrow(function: ArrowFunction, name: str = "") -> ArrowFunction:
+def arrow(name: str) -> Callable[[ArrowFunction], ArrowFunction]:
     """Register what a node ``("call", name, …)`` of a tree computes: arrays in, an array out.
 
     NULL in any argument gives NULL unless a function says otherwise. Where Spark raises, `Fails` names the
     first row.
+
+    Args:
+        name: stored plans and their digests contain it. It stays when the function is renamed.
     """
-    own = name or function.__name__
-    assert own not in IMPLEMENTATIONS, f"two functions are named {own}"
-    IMPLEMENTATIONS[own], NAMES[function] = function, own
-    return function
+
+    def register(function: ArrowFunction) -> ArrowFunction:
+        assert name not in IMPLEMENTATIONS, f"two functions are named {name}"
+        IMPLEMENTATIONS[name], NAMES[function] = function, name
+        return function
+
+    return register
 
 
 INT64 = pa.int64()
@@ -221,7 +227,7 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
     return made_of.take(pa.array(index, mask=index < 0))
 
 
-@arrow
+@arrow("widen")
 def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert an array to a type that has every value, or to the nearest DOUBLE."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
@@ -237,7 +243,7 @@ def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(kind)
 
 
-@arrow
+@arrow("widen_nested")
 def widen_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert all parts of nested values to wider types."""
     if array.type == kind:

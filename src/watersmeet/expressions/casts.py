@@ -80,34 +80,34 @@ from watersmeet.types.sql_type import (
 from watersmeet.zones import zone
 
 
-@arrow
+@arrow("text_to_integer")
 def text_to_integer(text: pa.Array, kind: pa.DataType) -> pa.Array:
     least, greatest = bounds(kind)
     return of_distinct(partial(_integer, least, greatest), kind, text)
 
 
-@arrow
+@arrow("text_to_boolean")
 def text_to_boolean(text: pa.Array) -> pa.Array:
     return of_distinct(_boolean, pa.bool_(), text)
 
 
-@arrow
+@arrow("text_to_real")
 def text_to_real(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast text to DOUBLE or FLOAT: the nearest value, parsed as in Java."""
     return of_distinct(_float if kind.bit_width == 32 else _double, kind, text)
 
 
-@arrow
+@arrow("text_to_decimal")
 def text_to_decimal(text: pa.Array, kind: pa.DataType) -> pa.Array:
     return of_distinct(partial(_decimal, kind.precision, kind.scale), kind, text)
 
 
-@arrow
+@arrow("text_to_date")
 def text_to_date(text: pa.Array) -> pa.Array:
     return of_distinct(_date, pa.int32(), text)
 
 
-@arrow
+@arrow("text_to_timestamp")
 def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
     """Cast text to TIMESTAMP in the zone that the text names, or else in the job's zone.
 
@@ -122,19 +122,19 @@ def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
     return pa.array(instants, INT64, mask=~not_null)
 
 
-@arrow
+@arrow("text_to_wall")
 def text_to_wall(text: pa.Array) -> pa.Array:
     """Cast text to TIMESTAMP_NTZ; ignore a zone in the text."""
     return of_distinct(_wall, INT64, text)
 
 
-@arrow
+@arrow("date_to_text")
 def date_to_text(days: pa.Array) -> pa.Array:
     values = raw(days).astype("datetime64[D]")
     return _signed(made(np.datetime_as_string(values), pa.string(), days))
 
 
-@arrow
+@arrow("time_to_text")
 def time_to_text(walls: pa.Array) -> pa.Array:
     """Cast TIMESTAMP_NTZ to text; drop trailing zeros of the fraction."""
     texts = made(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
@@ -142,12 +142,12 @@ def time_to_text(walls: pa.Array) -> pa.Array:
     return _signed(texts)
 
 
-@arrow
+@arrow("timestamp_to_text")
 def timestamp_to_text(instants: pa.Array, name: str) -> pa.Array:
     return time_to_text(made(zone(name).to_wall(raw(instants)), INT64, instants))
 
 
-@arrow
+@arrow("decimal_to_text")
 def decimal_to_text(number: pa.Array) -> pa.Array:
     return of_distinct(lambda value: format(value, "f"), pa.string(), number)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from watersmeet.expressions.compiler import Compiler
 
 
-@arrow
+@arrow("compare")
 def compare(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
     """Compare two arrays of one type with ``=``, ``<``, ….
 
@@ -68,36 +68,36 @@ def _compare_reals(a: Raw, b: Raw, op: str) -> Raw:
     return by_op[op]
 
 
-@arrow
+@arrow("null_safe_equal")
 def null_safe_equal(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compare with ``<=>``: NULL equals NULL."""
     equal = pc.fill_null(compare(left, right, "="), False)
     return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
 
 
-@arrow
+@arrow("is_null")
 def is_null(array: pa.Array) -> pa.Array:
     return array.is_null()
 
 
-@arrow
+@arrow("is_not_null")
 def is_not_null(array: pa.Array) -> pa.Array:
     return array.is_valid()
 
 
-@arrow
+@arrow("is_nan")
 def is_nan(array: pa.Array) -> pa.Array:
     """Return the mask of NaN; it is FALSE for NULL."""
     return pc.fill_null(pc.is_nan(array), False)
 
 
-@arrow
+@arrow("negate")
 def negate(array: pa.Array) -> pa.Array:
     """Compute NOT."""
     return pc.invert(array)
 
 
-@arrow
+@arrow("is_in")
 def is_in(value: pa.Array, *listed: pa.Array) -> pa.Array:
     """Compute IN: TRUE if a listed value is equal, else NULL if a listed value is NULL."""
     is_listed = compare(value, listed[0], "=")
@@ -117,12 +117,12 @@ def extreme(*arrays: pa.Array, op: str = ">") -> pa.Array:
     return best
 
 
-@arrow
+@arrow("greatest")
 def greatest(*arrays: pa.Array) -> pa.Array:
     return extreme(*arrays, op=">")
 
 
-@arrow
+@arrow("least")
 def least(*arrays: pa.Array) -> pa.Array:
     return extreme(*arrays, op="<")
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from watersmeet.expressions.compiler import Compiler
 
 
-@arrow
+@arrow("plus")
 def plus(left: pa.Array, right: pa.Array) -> pa.Array:
     kind = left.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -85,7 +85,7 @@ def plus(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(sums, kind, left, right)
 
 
-@arrow
+@arrow("minus")
 def minus(left: pa.Array, right: pa.Array) -> pa.Array:
     kind = left.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -101,7 +101,7 @@ def minus(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(differences, kind, left, right)
 
 
-@arrow
+@arrow("times")
 def times(left: pa.Array, right: pa.Array) -> pa.Array:
     kind = left.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -119,7 +119,7 @@ def times(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(products, kind, left, right)
 
 
-@arrow
+@arrow("minus_one")
 def minus_one(value: pa.Array) -> pa.Array:
     """Compute ``-x``."""
     kind = value.type
@@ -129,14 +129,14 @@ def minus_one(value: pa.Array) -> pa.Array:
     return pc.negate(value)
 
 
-@arrow
+@arrow("absolute")
 def absolute(value: pa.Array) -> pa.Array:
     if pa.types.is_integer(value.type):
         base.check(raw(value) == bounds(value.type)[0], OVERFLOW, "a number has no positive", value)
     return pc.abs(value)
 
 
-@arrow
+@arrow("divide")
 def divide(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``/`` of DOUBLEs."""
     a, b = raw(left), raw(right)
@@ -145,7 +145,7 @@ def divide(left: pa.Array, right: pa.Array) -> pa.Array:
         return made(a / np.where(b == 0, 1.0, b), pa.float64(), left, right)
 
 
-@arrow
+@arrow("whole_quotient")
 def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``div`` of BIGINTs, rounded toward zero."""
     a, b = raw(left), raw(right)
@@ -158,7 +158,7 @@ def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(quotients, INT64, left, right)
 
 
-@arrow
+@arrow("remainder")
 def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``%``; the result has the sign of the dividend."""
     a, b = raw(left), raw(right)
@@ -168,7 +168,7 @@ def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(remainders, left.type, left, right)
 
 
-@arrow
+@arrow("positive_remainder")
 def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute `pmod`."""
     a, b = raw(left), raw(right)
@@ -182,17 +182,17 @@ def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     return made(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
 
 
-@arrow
+@arrow("bits")
 def bits(left: pa.Array, right: pa.Array, op: Literal["&", "|", "^"]) -> pa.Array:
     return {"&": pc.bit_wise_and, "|": pc.bit_wise_or, "^": pc.bit_wise_xor}[op](left, right)
 
 
-@arrow
+@arrow("other_bits")
 def other_bits(value: pa.Array) -> pa.Array:
     return pc.bit_wise_not(value)
 
 
-@arrow
+@arrow("to_integer")
 def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast an integer, BOOLEAN or DOUBLE to an integer; a value that does not fit fails."""
     values = raw(array)
@@ -216,12 +216,12 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return made(values.astype(kind.to_pandas_dtype()), kind, array)
 
 
-@arrow
+@arrow("to_boolean")
 def to_boolean(array: pa.Array) -> pa.Array:
     return pc.not_equal(array, pa.scalar(0, array.type))
 
 
-@arrow
+@arrow("to_float")
 def to_float(array: pa.Array) -> pa.Array:
     """Cast an integer or DOUBLE to the nearest FLOAT."""
     with np.errstate(over="ignore"):
@@ -239,7 +239,7 @@ _MODES = {
 }
 
 
-@arrow
+@arrow("rounded")
 def rounded(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.Array:
     """Compute `round`, `bround`, `floor` or `ceil` of DECIMALs.
 
@@ -248,7 +248,7 @@ def rounded(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.A
     return _fitted(pc.round(_wide(number), digits, round_mode=_MODES[mode]), kind, number)
 
 
-@arrow
+@arrow("fitted")
 def fitted(number: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast a DECIMAL or an integer to a DECIMAL."""
     if pa.types.is_boolean(number.type):
@@ -284,7 +284,7 @@ def _power(of_ten: int) -> Decimal:
     return Decimal((0, (1,), of_ten))
 
 
-@arrow
+@arrow("sum_of")
 def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", "-", "*"]) -> pa.Array:
     """Sums, differences and products of more than 38 digits."""
     a, b = (
@@ -296,7 +296,7 @@ def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", 
     return _fitted(exact, kind, left, right)
 
 
-@arrow
+@arrow("quotient")
 def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     """Compute ``/`` of DECIMALs.
 
@@ -313,7 +313,7 @@ def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     return _fitted(pc.round(_wide(quotients), kind.scale, round_mode=_MODES["up"]), kind, left, right)
 
 
-@arrow
+@arrow("decimal_remainder")
 def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positive: bool) -> pa.Array:
     """Compute ``%`` or `pmod` of DECIMALs of one type with at most 18 digits.
 
@@ -329,7 +329,7 @@ def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positi
     return _scaled(remainders, left.type.scale, kind, left, right)
 
 
-@arrow
+@arrow("whole_decimal_quotient")
 def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``div`` of DECIMALs of one type with at most 18 digits, as BIGINT."""
     a, b = _unscaled(left), _unscaled(right)
@@ -338,7 +338,7 @@ def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     return made((a - np.fmod(a, divisor)) // divisor, INT64, left, right)
 
 
-@arrow
+@arrow("decimal_to_integer")
 def decimal_to_integer(number: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast a DECIMAL to an integer; truncate the fraction."""
     cut = pc.round(_wide(number), 0, round_mode=_MODES["cut"])
@@ -351,7 +351,7 @@ def decimal_to_integer(number: pa.Array, kind: pa.DataType) -> pa.Array:
     return kept.cast(pa.decimal128(38, 0)).cast(kind)
 
 
-@arrow
+@arrow("decimal_to_boolean")
 def decimal_to_boolean(number: pa.Array) -> pa.Array:
     return pc.not_equal(number, pa.scalar(0, number.type))
 
@@ -383,7 +383,7 @@ def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> 
     return scaled.cast(pa.decimal128(38, scale)).cast(kind)
 
 
-@arrow
+@arrow("truth_as_real")
 def truth_as_real(truth: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast BOOLEAN to FLOAT or DOUBLE."""
     return made(raw(truth).astype(kind.to_pandas_dtype()), kind, truth)
@@ -399,26 +399,26 @@ _OF_ONE: dict[str, Callable[[Raw], Raw]] = {
 }
 
 
-@arrow
+@arrow("real")
 def real(x: pa.Array, function: str) -> pa.Array:
     """Compute `sqrt`, `rint`, `degrees`, `radians` or `sign`."""
     with np.errstate(all="ignore"):
         return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
 
 
-@arrow
+@arrow("whole_below")
 def whole_below(x: pa.Array) -> pa.Array:
     """Compute `floor` of DOUBLEs as BIGINT."""
     return made(_long(np.floor(raw(x))), INT64, x)
 
 
-@arrow
+@arrow("whole_above")
 def whole_above(x: pa.Array) -> pa.Array:
     """Compute `ceil` of DOUBLEs as BIGINT."""
     return made(_long(np.ceil(raw(x))), INT64, x)
 
 
-@arrow
+@arrow("bucket")
 def bucket(value: pa.Array, low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
     """Compute `width_bucket`.
 
@@ -455,7 +455,7 @@ def _long(x: Raw) -> Raw:
 _FACTORIALS = np.array([_of(n) for n in range(21)], dtype=np.int64)
 
 
-@arrow
+@arrow("factorial")
 def factorial(number: pa.Array) -> pa.Array:
     """Compute `factorial`: NULL below 0 or above 20."""
     n = raw(number)
@@ -465,7 +465,7 @@ def factorial(number: pa.Array) -> pa.Array:
     return pa.array(factorials, INT64, mask=none if not_null is None else none | ~not_null)
 
 
-@arrow
+@arrow("shift")
 def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -> pa.Array:
     """Shift the bits of INTs or BIGINTs.
 
@@ -483,14 +483,14 @@ def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -
     return made(shifted.view(values.dtype), kind, number, places)
 
 
-@arrow
+@arrow("bit_count")
 def bit_count(number: pa.Array) -> pa.Array:
     """Count the 1 bits of a number as a BIGINT."""
     values = raw(number).astype(np.int64).view(np.uint64)
     return made(np.bitwise_count(values).astype(np.int32), pa.int32(), number)
 
 
-@arrow
+@arrow("bit_get")
 def bit_get(number: pa.Array, place: pa.Array) -> pa.Array:
     bits = number.type.bit_width
     at = raw(place).astype(np.int64)
@@ -503,7 +503,7 @@ def bit_get(number: pa.Array, place: pa.Array) -> pa.Array:
 _BITS_OF_A_MAP = 32768
 
 
-@arrow
+@arrow("place_in_bitmap")
 def place_in_bitmap(number: pa.Array) -> pa.Array:
     """Compute `bitmap_bit_position`."""
     n = raw(number)
@@ -512,7 +512,7 @@ def place_in_bitmap(number: pa.Array) -> pa.Array:
     return made(places, INT64, number)
 
 
-@arrow
+@arrow("number_of_bitmap")
 def number_of_bitmap(number: pa.Array) -> pa.Array:
     """Compute `bitmap_bucket_number`."""
     n = raw(number)
@@ -523,7 +523,7 @@ def number_of_bitmap(number: pa.Array) -> pa.Array:
     return made(numbers, INT64, number)
 
 
-@arrow
+@arrow("digits")
 def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
     """Compute `bin` or `hex` of BIGINTs: two's complement, without leading zeros."""
     octets = raw(number).astype(">i8").view(np.uint8).reshape(-1, 8)
@@ -546,7 +546,7 @@ def digits(number: pa.Array, of: Literal[2, 16]) -> pa.Array:
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(written), valid)
 
 
-@arrow
+@arrow("round_whole")
 def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
     """Round integers to a multiple of a power of ten, for `round` and `bround`."""
     kind, values = number.type, raw(number).astype(np.int64)

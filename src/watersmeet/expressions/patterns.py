@@ -50,13 +50,13 @@ _MATCH, _BEFORE, _ENDING = "m", "b", "e"
 """Names of groups: the whole match, what is before it, and line ends, by their numbers."""
 
 
-@arrow
+@arrow("is_like")
 def is_like(text: pa.Array, pattern: str) -> pa.Array:
     """Compute `LIKE` with a constant pattern without an escape."""
     return pc.match_like(text, pattern.replace("\\", "\\\\"))
 
 
-@arrow
+@arrow("is_like_escaped")
 def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> pa.Array:
     """Compute `LIKE` with a constant pattern and an escape; ``folded``: `ILIKE`."""
     if folded:
@@ -66,7 +66,7 @@ def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> 
     return pc.match_substring_regex(text, written)
 
 
-@arrow
+@arrow("is_like_each")
 def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -> pa.Array:
     """Compute `LIKE` with a pattern per row and an escape; ``folded``: `ILIKE`."""
     if folded:
@@ -74,34 +74,34 @@ def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -
     return of_distinct(partial(_is_like, escape), pa.bool_(), text, pattern)
 
 
-@arrow
+@arrow("is_match")
 def is_match(text: pa.Array, pattern: str) -> pa.Array:
     """Compute `RLIKE`."""
     return _by_ending(pc.match_substring_regex, text, pattern)
 
 
-@arrow
+@arrow("count_matches")
 def count_matches(text: pa.Array, pattern: str) -> pa.Array:
     if START in pattern or END in pattern:  # Arrow goes on with the rest as with another text
         return of_distinct(lambda one: sum(1 for _ in _matches(one, pattern)), pa.int32(), text)
     return pc.count_substring_regex(text, pattern)
 
 
-@arrow
+@arrow("extract_match")
 def extract_match(text: pa.Array, pattern: str, group: int) -> pa.Array:
     """Compute `regexp_extract`; without a match the result is empty."""
     groups = _by_ending(partial(_extract, name=f"g{group}" if group else _MATCH), text, pattern)
     return pc.if_else(pc.is_null(text), groups, pc.fill_null(groups, ""))
 
 
-@arrow
+@arrow("first_match")
 def first_match(text: pa.Array, pattern: str) -> pa.Array:
     """Compute `regexp_substr`; without a match, or for an empty match, the result is NULL."""
     matches = _by_ending(partial(_extract, name=_MATCH), text, pattern)
     return pc.if_else(pc.equal(matches, ""), pa.scalar(None, matches.type), matches)
 
 
-@arrow
+@arrow("place_of_match")
 def place_of_match(text: pa.Array, pattern: str) -> pa.Array:
     """Compute `regexp_instr`: the position from 1 in UTF-16 units, or 0 without a match."""
     offsets = _by_ending(pc.find_substring_regex, text, pattern)  # in bytes, from 0
@@ -114,7 +114,7 @@ def place_of_match(text: pa.Array, pattern: str) -> pa.Array:
     return of_distinct(lambda one, at: place(one, at) if at >= 0 else 0, pa.int32(), text, offsets)
 
 
-@arrow
+@arrow("replace_matches")
 def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
     """Compute `regexp_replace`; ``parts`` are texts, and groups by number."""
     by = "".join(part.replace("\\", "\\\\") if isinstance(part, str) else f"\\{part}" for part in parts)

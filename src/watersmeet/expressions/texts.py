@@ -65,17 +65,17 @@ if TYPE_CHECKING:
     from watersmeet.expressions.compiler import Compiler
 
 
-@arrow
+@arrow("upper")
 def upper(text: pa.Array) -> pa.Array:
     return pc.ascii_upper(text) if _is_ascii(text) else of_distinct(_upper, pa.string(), text)
 
 
-@arrow
+@arrow("lower")
 def lower(text: pa.Array) -> pa.Array:
     return pc.ascii_lower(text) if _is_ascii(text) else of_distinct(_lower, pa.string(), text)
 
 
-@arrow
+@arrow("initcap")
 def initcap(text: pa.Array) -> pa.Array:
     """Convert the first character of each word to title case and the others to lower case.
 
@@ -84,7 +84,7 @@ def initcap(text: pa.Array) -> pa.Array:
     return of_distinct(_initcap, pa.string(), text)
 
 
-@arrow
+@arrow("mask")
 def mask(
     text: pa.Array, upper_: str | None, lower_: str | None, digit: str | None, other: str | None
 ) -> pa.Array:
@@ -171,36 +171,36 @@ def _mask(by: Sequence[str | None], text: str) -> str | Wrong:
     return "".join(masked)
 
 
-@arrow
+@arrow("length")
 def length(text: pa.Array) -> pa.Array:
     """Return the length in characters; for BINARY, in bytes."""
     lengths = pc.binary_length(text) if _is_binary(text) else pc.utf8_length(text)
     return lengths.cast(pa.int32())
 
 
-@arrow
+@arrow("byte_length")
 def byte_length(text: pa.Array) -> pa.Array:
     return pc.binary_length(text).cast(pa.int32())
 
 
-@arrow
+@arrow("bit_length")
 def bit_length(text: pa.Array) -> pa.Array:
     bits = raw(pc.binary_length(text)).astype(np.int64) * 8
     return made(bits.astype(np.int32), pa.int32(), text)  # wraps around, as Java's
 
 
-@arrow
+@arrow("as_binary")
 def as_binary(text: pa.Array) -> pa.Array:
     return text.cast(pa.binary())
 
 
-@arrow
+@arrow("concat")
 def concat(*texts: pa.Array) -> pa.Array:
     _bounded(*texts)
     return pc.binary_join_element_wise(*texts, pa.scalar("").cast(texts[0].type))
 
 
-@arrow
+@arrow("concat_ws")
 def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
     """Compute `concat_ws`; ignore NULLs among the texts."""
     _bounded(*texts, *([separator] * len(texts)))
@@ -215,23 +215,23 @@ def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
     return pc.if_else(separator.is_valid(), joined, pa.scalar(None, pa.string()))
 
 
-@arrow
+@arrow("reverse")
 def reverse(text: pa.Array) -> pa.Array:
     return pc.binary_reverse(text) if _is_binary(text) else of_distinct(_reversed, pa.string(), text)
 
 
-@arrow
+@arrow("trim")
 def trim(text: pa.Array, where: str) -> pa.Array:
     """Trim blanks, but no other white space."""
     return {"both": pc.utf8_trim, "left": pc.utf8_ltrim, "right": pc.utf8_rtrim}[where](text, characters=" ")
 
 
-@arrow
+@arrow("trim_of")
 def trim_of(text: pa.Array, characters: pa.Array, where: str) -> pa.Array:
     return of_distinct(_TRIMS[where], pa.string(), text, characters)
 
 
-@arrow
+@arrow("pad")
 def pad(text: pa.Array, count: pa.Array, by: pa.Array, left: bool) -> pa.Array:
     """Compute `lpad` or `rpad`; a longer text is cut."""
     counts = np.maximum(raw(count).astype(np.int64), 0)
@@ -239,7 +239,7 @@ def pad(text: pa.Array, count: pa.Array, by: pa.Array, left: bool) -> pa.Array:
     return of_distinct(partial(_padded, left), text.type, text, count, by)
 
 
-@arrow
+@arrow("repeat")
 def repeat(text: pa.Array, count: pa.Array) -> pa.Array:
     counts = np.maximum(raw(count), 0)
     sizes = raw(pc.binary_length(text)).astype(np.float64) * counts
@@ -247,12 +247,12 @@ def repeat(text: pa.Array, count: pa.Array) -> pa.Array:
     return pc.binary_repeat(text, made(counts, count.type, count))
 
 
-@arrow
+@arrow("replace")
 def replace(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
     return of_distinct(lambda one, a, b: one.replace(a, b) if a else one, pa.string(), text, old, new)
 
 
-@arrow
+@arrow("replace_fixed")
 def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
     """Compute `replace` of one constant text by another."""
     if not old:
@@ -264,22 +264,22 @@ def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
     return pc.replace_substring(text, old, new)
 
 
-@arrow
+@arrow("translate")
 def translate(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
     return of_distinct(_translated, pa.string(), text, old, new)
 
 
-@arrow
+@arrow("overlay")
 def overlay(text: pa.Array, by: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
     return of_distinct(_overlaid, text.type, text, by, start, count)
 
 
-@arrow
+@arrow("left_of")
 def left_of(text: pa.Array, count: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, max(count, 0))
 
 
-@arrow
+@arrow("piece")
 def piece(text: pa.Array, start: int, count: int | None) -> pa.Array:
     """Compute `substring` from a position from 1; without a count, it may be from the end."""
     if start < 0:
@@ -287,59 +287,59 @@ def piece(text: pa.Array, start: int, count: int | None) -> pa.Array:
     return pc.utf8_slice_codeunits(text, start - 1, None if count is None else start - 1 + max(count, 0))
 
 
-@arrow
+@arrow("piece_of")
 def piece_of(text: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
     """Compute `substring` of any start: a negative one counts from the end, 0 equals 1."""
     return of_distinct(_piece, text.type, text, start, count)
 
 
-@arrow
+@arrow("right_of")
 def right_of(text: pa.Array, count: pa.Array) -> pa.Array:
     return of_distinct(lambda one, n: one[-n:] if n > 0 else one[:0], text.type, text, count)
 
 
-@arrow
+@arrow("substring_index")
 def substring_index(text: pa.Array, delimiter: pa.Array, count: pa.Array) -> pa.Array:
     return of_distinct(_substring_index, pa.string(), text, delimiter, count)
 
 
-@arrow
+@arrow("split_part")
 def split_part(text: pa.Array, delimiter: pa.Array, number: pa.Array) -> pa.Array:
     return of_distinct(_split_part, pa.string(), text, delimiter, number)
 
 
-@arrow
+@arrow("place_of")
 def place_of(text: pa.Array, sought: pa.Array) -> pa.Array:
     """Compute `instr`: the position from 1, or 0 without a match."""
     return of_distinct(lambda one, other: one.find(other) + 1, pa.int32(), text, sought)
 
 
-@arrow
+@arrow("place_from")
 def place_from(sought: pa.Array, text: pa.Array, start: pa.Array) -> pa.Array:
     """Compute `locate` from a position on; a NULL position gives 0."""
     places = of_distinct(_place_from, pa.int32(), sought, text, start)
     return pc.if_else(start.is_valid(), places, pa.scalar(0, pa.int32()))
 
 
-@arrow
+@arrow("find_in_set")
 def find_in_set(word: pa.Array, words: pa.Array) -> pa.Array:
     return of_distinct(_find_in_set, pa.int32(), word, words)
 
 
-@arrow
+@arrow("contains")
 def contains(text: pa.Array, other: pa.Array, where: str) -> pa.Array:
     """Compute `contains`, `startswith` or `endswith`."""
     return of_distinct(_CONTAINS[where], pa.bool_(), text, other)
 
 
-@arrow
+@arrow("contains_fixed")
 def contains_fixed(text: pa.Array, other: str, where: str) -> pa.Array:
     """Compute `contains`, `startswith` or `endswith` with a constant text."""
     kernel = {"anywhere": pc.match_substring, "start": pc.starts_with, "end": pc.ends_with}[where]
     return kernel(text, other)
 
 
-@arrow
+@arrow("no_such_choice")
 def no_such_choice(number: pa.Array, count: int) -> pa.Array:
     """Raise the error of `elt` for a number without a text; NULL numbers give NULL."""
     bad = np.ones(len(number), dtype=np.bool_)
@@ -347,14 +347,14 @@ def no_such_choice(number: pa.Array, count: int) -> pa.Array:
     return pa.nulls(len(number), pa.string())
 
 
-@partial(arrow, name="ascii")
+@arrow("ascii")
 def code_point_of(text: pa.Array) -> pa.Array:
     """Return the code point of the first character; 0 for an empty text."""
     first = pc.utf8_slice_codeunits(text, 0, 1)
     return of_distinct(lambda one: ord(one) if one else 0, pa.int32(), first)
 
 
-@partial(arrow, name="chr")
+@arrow("chr")
 def character_of(number: pa.Array) -> pa.Array:
     """Return the character of a number's last byte; the empty text for a negative number."""
     values = raw(number)
@@ -362,52 +362,52 @@ def character_of(number: pa.Array) -> pa.Array:
     return pa.array([*_LATIN, ""]).take(places)
 
 
-@arrow
+@arrow("soundex")
 def soundex(text: pa.Array) -> pa.Array:
     return of_distinct(_soundex, pa.string(), text)
 
 
-@arrow
+@arrow("levenshtein")
 def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
     return of_distinct(_distance, pa.int32(), left, right)
 
 
-@arrow
+@arrow("levenshtein_within")
 def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
     """Compute `levenshtein`, with -1 for a distance above ``most``."""
     distances = levenshtein(left, right)
     return pc.if_else(pc.less_equal(distances, most), distances, pa.scalar(-1, pa.int32()))
 
 
-@arrow
+@arrow("luhn_check")
 def luhn_check(text: pa.Array) -> pa.Array:
     return of_distinct(_luhn, pa.bool_(), text)
 
 
-@arrow
+@arrow("quote")
 def quote(text: pa.Array) -> pa.Array:
     return of_distinct(lambda one: "'" + one.replace("'", "\\'") + "'", pa.string(), text)
 
 
-@arrow
+@arrow("formatted")
 def formatted(*given: Any) -> pa.Array:
     """Compute `format_string` from values and, as the last argument, a Python format."""
     *values, format_ = given
     return of_distinct(lambda *arguments: format_ % arguments, pa.string(), *values)
 
 
-@arrow
+@arrow("text_or_null_word")
 def text_or_null_word(text: pa.Array) -> pa.Array:
     return pc.fill_null(text, "null")
 
 
-@arrow
+@arrow("whole_to_text")
 def whole_to_text(array: pa.Array) -> pa.Array:
     """Cast integers to text."""
     return array.cast(pa.string())
 
 
-@arrow
+@arrow("boolean_to_text")
 def boolean_to_text(array: pa.Array) -> pa.Array:
     return pc.if_else(array, "true", "false")
 
@@ -560,85 +560,85 @@ def _luhn(text: str) -> bool:
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
-@arrow
+@arrow("digest")
 def digest(data: pa.Array, name: str) -> pa.Array:
     """Compute `md5`, `sha1`, or `sha2` of constant length, in hexadecimal digits."""
     return of_distinct(lambda one: hashlib.new(name, one).hexdigest(), pa.string(), data)
 
 
-@arrow
+@arrow("sha2")
 def sha2(data: pa.Array, bits: pa.Array) -> pa.Array:
     """Compute `sha2`; NULL for an unsupported number of bits."""
     return of_distinct(_sha2, pa.string(), data, bits)
 
 
-@arrow
+@arrow("crc32")
 def crc32(data: pa.Array) -> pa.Array:
     return of_distinct(binascii.crc32, INT64, data)
 
 
-@arrow
+@arrow("base64")
 def base64(data: pa.Array) -> pa.Array:
     """Encode data in Base64, in lines of 76 characters."""
     return of_distinct(_base64, pa.string(), data)
 
 
-@arrow
+@arrow("hex_of_bytes")
 def hex_of_bytes(data: pa.Array) -> pa.Array:
     return of_distinct(lambda one: one.hex().upper(), pa.string(), data)
 
 
-@arrow
+@arrow("hex_of_number")
 def hex_of_number(number: pa.Array) -> pa.Array:
     return of_distinct(lambda one: f"{one % 2**64:X}", pa.string(), number)
 
 
-@arrow
+@arrow("unhex")
 def unhex(text: pa.Array) -> pa.Array:
     """Compute `unhex`; NULL if a character is not a hexadecimal digit."""
     return of_distinct(_unhex, pa.binary(), text)
 
 
-@arrow
+@arrow("bytes_of_hex")
 def bytes_of_hex(text: pa.Array) -> pa.Array:
     """Compute `to_binary` of hexadecimal digits."""
     return of_distinct(_bytes_of_hex, pa.binary(), text)
 
 
-@arrow
+@arrow("encode")
 def encode(text: pa.Array, charset: str) -> pa.Array:
     """Encode a text; ``charset`` is Python's name of the character set."""
     return of_distinct(partial(_encoded, charset), pa.binary(), text)
 
 
-@arrow
+@arrow("decode")
 def decode(data: pa.Array, charset: str) -> pa.Array:
     return of_distinct(partial(_decoded, charset), pa.string(), data)
 
 
-@arrow
+@arrow("is_utf8")
 def is_utf8(data: pa.Array) -> pa.Array:
     return of_distinct(_is_utf8, pa.bool_(), data)
 
 
-@arrow
+@arrow("made_utf8")
 def made_utf8(data: pa.Array) -> pa.Array:
     """Decode UTF-8; replace invalid bytes by U+FFFD."""
     return of_distinct(lambda one: one.decode("utf-8", "replace"), pa.string(), data)
 
 
-@arrow
+@arrow("validated_utf8")
 def validated_utf8(data: pa.Array) -> pa.Array:
     wrong = Wrong("INVALID_UTF8_STRING", "bytes are not UTF-8")
     return of_distinct(lambda one: one.decode() if _is_utf8(one) else wrong, pa.string(), data)
 
 
-@arrow
+@arrow("url_encode")
 def url_encode(text: pa.Array) -> pa.Array:
     return of_distinct(_url_encoded, pa.string(), text)
 
 
-@arrow
+@arrow("url_decode")
 def url_decode(text: pa.Array) -> pa.Array:
     return of_distinct(_url_decoded, pa.string(), text)
 

@@ -146,51 +146,51 @@ def _made(days: Raw, *arguments: pa.Array) -> pa.Array:
     return made(days.astype(np.int32), pa.int32(), *arguments)
 
 
-@arrow
+@arrow("add_days")
 def add_days(dates: pa.Array, days: pa.Array, sign: int) -> pa.Array:
     """Compute `date_add` or `date_sub`."""
     return _made(_day_numbers(dates) + sign * _day_numbers(days), dates, days)
 
 
-@arrow
+@arrow("days_between")
 def days_between(end: pa.Array, start: pa.Array) -> pa.Array:
     """Compute `datediff`: an INT."""
     return _made(_day_numbers(end) - _day_numbers(start), end, start)
 
 
-@arrow
+@arrow("add_months")
 def add_months(dates: pa.Array, months: pa.Array) -> pa.Array:
     days = plus_months(_day_numbers(dates), _day_numbers(months))
     return narrow(days, pa.int32(), "a date is too far", dates, months)
 
 
-@arrow
+@arrow("last_day")
 def last_day(dates: pa.Array) -> pa.Array:
     """Return the last day of the month."""
     months, rest = months_of(_day_numbers(dates))
     return _made(_day_numbers(dates) + length_of(months) - rest - 1, dates)
 
 
-@arrow
+@arrow("next_day")
 def next_day(dates: pa.Array, weekday: int) -> pa.Array:
     """Return the next such weekday after the date; Monday is 0."""
     days = _day_numbers(dates)
     return _made(days + 1 + (weekday - (days + 4) % 7) % 7, dates)
 
 
-@arrow
+@arrow("floor_date")
 def floor_date(dates: pa.Array, unit: str) -> pa.Array:
     """Compute `trunc` of DATEs."""
     return _made(floor_days(_day_numbers(dates), unit), dates)
 
 
-@arrow
+@arrow("date_part")
 def date_part(dates: pa.Array, part: str) -> pa.Array:
     """Compute `year`, `month`, … of DATEs."""
     return _made(part_of(_day_numbers(dates), part), dates)
 
 
-@arrow
+@arrow("date_name")
 def date_name(dates: pa.Array, part: str, names: str) -> pa.Array:
     """Compute `dayname` or `monthname`.
 
@@ -202,7 +202,7 @@ def date_name(dates: pa.Array, part: str, names: str) -> pa.Array:
     return pa.array(names.split()).take(made(number, pa.int64(), dates))
 
 
-@arrow
+@arrow("make_date")
 def make_date(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
     given = (year, month, day)
     fields = [_day_numbers(array) for array in given]
@@ -226,7 +226,7 @@ def days_of(year: Raw, month: Raw, day: Raw) -> Raw:
     return days
 
 
-@arrow
+@arrow("date_difference")
 def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:
     """Compute DATE - DATE: an interval of days, in µs."""
     days = _day_numbers(end) - _day_numbers(start)
@@ -235,7 +235,7 @@ def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:
         return made(days * DAY_US, pa.int64(), end, start)
 
 
-@arrow
+@arrow("same_days")
 def same_days(days: pa.Array) -> pa.Array:
     """Compute `unix_date` or `date_from_unix_date`: DATEs are represented as days here."""
     return days
@@ -298,31 +298,31 @@ def _micros(days: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
     return np.where(bad, 0, days) * DAY_US
 
 
-@arrow
+@arrow("to_date")
 def to_date(instants: pa.Array, name: str) -> pa.Array:
     """Cast TIMESTAMP to DATE."""
     return made(_days(instants, name).astype(np.int32), pa.int32(), instants)
 
 
-@arrow
+@arrow("to_timestamp")
 def to_timestamp(dates: pa.Array, name: str) -> pa.Array:
     """Cast DATE to TIMESTAMP: midnight."""
     walls = _micros(raw(dates).astype(np.int64), dates)
     return made(_instant(zone(name), walls, dates), INT64, dates)
 
 
-@arrow
+@arrow("wall_to_timestamp")
 def wall_to_timestamp(walls: pa.Array, name: str) -> pa.Array:
     """Cast TIMESTAMP_NTZ to TIMESTAMP."""
     return made(_instant(zone(name), raw(walls), walls), INT64, walls)
 
 
-@arrow
+@arrow("timestamp_to_wall")
 def timestamp_to_wall(instants: pa.Array, name: str) -> pa.Array:
     return made(_wall(instants, name), INT64, instants)
 
 
-@arrow
+@arrow("add_interval")
 def add_interval(instants: pa.Array, interval: pa.Array, name: str, condition: str = FAR) -> pa.Array:
     """Add an interval: first whole days on the zone's clock, then the rest.
 
@@ -340,7 +340,7 @@ def add_interval(instants: pa.Array, interval: pa.Array, name: str, condition: s
     return made(_sum(time, rest, *given, condition=condition), INT64, *given)
 
 
-@arrow
+@arrow("add_months_to_time")
 def add_months_to_time(instants: pa.Array, months: pa.Array, name: str, condition: str = FAR) -> pa.Array:
     """Add an interval of months to a TIMESTAMP on the zone's clock.
 
@@ -354,7 +354,7 @@ def add_months_to_time(instants: pa.Array, months: pa.Array, name: str, conditio
     return made(_kept(own, moved, own.offset_at(time), *given, condition=condition), INT64, *given)
 
 
-@arrow
+@arrow("add_units")
 def add_units(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `timestampadd` of units of ``size`` µs.
 
@@ -370,7 +370,7 @@ def add_units(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.
     return _units(instants, counts, size, 63, add)
 
 
-@arrow
+@arrow("add_units_of_months")
 def add_units_of_months(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `timestampadd` of units of ``size`` months."""
     return _units(
@@ -388,7 +388,7 @@ def _units(
     return add(by)
 
 
-@arrow
+@arrow("time_between")
 def time_between(end: pa.Array, start: pa.Array, name: str) -> pa.Array:
     """Compute the difference of two TIMESTAMPs on the zone's clock, in µs."""
     return made(_apart(end, start, name), INT64, end, start)
@@ -402,14 +402,14 @@ def _apart(end: pa.Array, start: pa.Array, name: str) -> Raw:
     return differences
 
 
-@arrow
+@arrow("units_between")
 def units_between(start: pa.Array, end: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `timestampdiff` in units of ``size`` µs, rounded toward zero."""
     apart = _apart(end, start, name)
     return made(apart // size + ((apart < 0) & (apart % size != 0)), INT64, start, end)
 
 
-@arrow
+@arrow("calendar_units_between")
 def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: str) -> pa.Array:
     """Compute `timestampdiff` in units of ``months`` months, rounded toward zero."""
     walls = [_wall(instants, name) for instants in (start, end)]
@@ -422,7 +422,7 @@ def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: st
     return made(apart // months + ((apart < 0) & (apart % months != 0)), INT64, start, end)
 
 
-@arrow
+@arrow("months_between")
 def months_between(end: pa.Array, start: pa.Array, rounded: bool, name: str) -> pa.Array:
     """Compute `months_between`: months, and fractions of 31 days.
 
@@ -457,21 +457,21 @@ def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
     return months, rest, rest == length_of(months) - 1, seconds
 
 
-@arrow
+@arrow("time_part")
 def time_part(instants: pa.Array, size: int, count: int, name: str) -> pa.Array:
     """Compute `hour`, `minute` or `second`: units of ``size`` seconds, modulo ``count``."""
     seconds, _ = _clock(instants, name)
     return made((seconds // size % count).astype(np.int32), pa.int32(), instants)
 
 
-@arrow
+@arrow("second_with_fraction")
 def second_with_fraction(instants: pa.Array, name: str) -> pa.Array:
     """Return the second with its fraction: DECIMAL(8,6)."""
     seconds, micros = _clock(instants, name)
     return decimals(seconds % 60 * SECOND_US + micros, pa.decimal128(8, 6), instants)
 
 
-@arrow
+@arrow("floor_time")
 def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `date_trunc` to units of fixed length up to a day."""
     time, own = raw(instants), zone(name)
@@ -483,14 +483,14 @@ def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
     return made(floors, INT64, instants)
 
 
-@arrow
+@arrow("floor_time_to_days")
 def floor_time_to_days(instants: pa.Array, unit: str, name: str) -> pa.Array:
     """Compute `date_trunc` to weeks, months, quarters or years."""
     days = floor_days(_days(instants, name), unit)
     return made(_instant(zone(name), _micros(days, instants), instants), INT64, instants)
 
 
-@arrow
+@arrow("time_bucket")
 def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `time_bucket` of ``size`` µs.
 
@@ -506,7 +506,7 @@ def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> 
     )
 
 
-@arrow
+@arrow("time_bucket_of_months")
 def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `time_bucket` of ``size`` months."""
     (months, _), (first, _) = (months_of(_days(times, name)) for times in (instants, origins))
@@ -531,7 +531,7 @@ def _bucket(instants: pa.Array, count: Raw, start: Callable[[Raw], pa.Array]) ->
     return made(starts, INT64, instants, here)
 
 
-@arrow
+@arrow("make_wall")
 def make_wall(
     year: pa.Array,
     month: pa.Array,
@@ -555,20 +555,20 @@ def make_wall(
     return made(_sum(_micros(day, *given), passed, *given), INT64, *given)
 
 
-@arrow
+@arrow("whole_seconds")
 def whole_seconds(instants: pa.Array) -> pa.Array:
     """Compute `unix_timestamp`, rounded toward zero."""
     time = raw(instants)
     return made(time // SECOND_US + ((time < 0) & (time % SECOND_US != 0)), INT64, instants)
 
 
-@arrow
+@arrow("unix_count")
 def unix_count(instants: pa.Array, size: int) -> pa.Array:
     """Compute `unix_seconds` and similar functions."""
     return made(np.floor_divide(raw(instants), size), INT64, instants)
 
 
-@arrow
+@arrow("from_count")
 def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.Array:
     """Convert an integer number of ``size`` µs to an instant.
 
@@ -586,14 +586,14 @@ def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.
     return made(np.where(bad, ends, times), INT64, numbers)
 
 
-@arrow
+@arrow("wrapped_seconds")
 def wrapped_seconds(numbers: pa.Array) -> pa.Array:
     """Convert a BIGINT number of seconds to an instant like `from_unixtime`: it wraps around."""
     with np.errstate(over="ignore"):
         return made(raw(numbers) * SECOND_US, INT64, numbers)
 
 
-@arrow
+@arrow("from_decimal_seconds")
 def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
     """Convert a DECIMAL number of seconds to an instant.
 
@@ -616,7 +616,7 @@ def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
         return made(units * size, INT64, numbers)
 
 
-@arrow
+@arrow("from_real_seconds")
 def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
     """Convert a DOUBLE number of seconds to an instant.
 
@@ -641,7 +641,7 @@ def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
     return pa.array(whole, INT64, mask=missing)
 
 
-@arrow
+@arrow("to_real_seconds")
 def to_real_seconds(instants: pa.Array) -> pa.Array:
     """Cast TIMESTAMP to DOUBLE."""
     return made(raw(instants) / 1e6, pa.float64(), instants)
@@ -678,7 +678,7 @@ def _product(a: Raw, b: Raw, *arguments: pa.Array, condition: str = TOO_LONG) ->
     return products
 
 
-@arrow
+@arrow("add_intervals")
 def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
     """Add or subtract two intervals of one kind."""
     kind, a, b = left.type, raw(left).astype(np.int64), raw(right).astype(np.int64)
@@ -692,7 +692,7 @@ def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
     return made(sums, kind, left, right)
 
 
-@arrow
+@arrow("minus_interval")
 def minus_interval(interval: pa.Array) -> pa.Array:
     """Compute ``-x`` of an interval."""
     lengths = raw(interval)
@@ -701,7 +701,7 @@ def minus_interval(interval: pa.Array) -> pa.Array:
         return made(-lengths, interval.type, interval)
 
 
-@arrow
+@arrow("interval_times")
 def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
     """Compute an interval times a BIGINT, a DOUBLE or a DECIMAL; round half away from zero."""
     kind, given = interval.type, (interval, number)
@@ -721,7 +721,7 @@ def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
     return _fit(_product(own.astype(np.int64), raw(number), *given, condition=_RAW), kind, _RAW, *given)
 
 
-@arrow
+@arrow("interval_over")
 def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
     """Divide an interval by a BIGINT or a DOUBLE; round half away from zero."""
     kind, given = interval.type, (interval, number)
@@ -757,7 +757,7 @@ def _rounded(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     return made(np.where(bad, 0.0, near).astype(kind.to_pandas_dtype()), kind, *arguments)
 
 
-@arrow
+@arrow("interval_days")
 def interval_days(interval: pa.Array) -> pa.Array:
     """Return the whole days of an interval: INT."""
     return made(_towards_zero(raw(interval), DAY_US).astype(np.int32), pa.int32(), interval)
@@ -771,7 +771,7 @@ def _towards_zero(values: Raw, size: int) -> Raw:
 _PARTS = {"day": (DAY_US, None), "hour": (_HOUR_US, DAY_US), "minute": (_MINUTE_US, _HOUR_US)}
 
 
-@arrow
+@arrow("interval_part")
 def interval_part(interval: pa.Array, part: str) -> pa.Array:
     """Compute `extract` of an interval.
 
@@ -790,20 +790,20 @@ def interval_part(interval: pa.Array, part: str) -> pa.Array:
     return made(_towards_zero(rest, size).astype(kind.to_pandas_dtype()), kind, interval)
 
 
-@arrow
+@arrow("interval_count")
 def interval_count(interval: pa.Array, size: int) -> pa.Array:
     """Return the number of whole units, rounded toward zero: BIGINT."""
     return made(_towards_zero(raw(interval).astype(np.int64), size), INT64, interval)
 
 
-@arrow
+@arrow("cut_interval")
 def cut_interval(interval: pa.Array, size: int) -> pa.Array:
     """Truncate an interval to whole units."""
     lengths = raw(interval)
     return made(lengths - np.fmod(lengths, size), interval.type, interval)
 
 
-@arrow
+@arrow("interval_of_count")
 def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Array:
     """Convert an integer number of units to an interval."""
     counts = raw(number).astype(np.int64)
@@ -811,7 +811,7 @@ def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Arra
     return _fit(product, kind, "CAST_OVERFLOW", number)
 
 
-@arrow
+@arrow("make_days")
 def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Array) -> pa.Array:
     """Compute `make_dt_interval`; ``seconds``: DECIMAL(18,6)."""
     given = (days, hours, minutes, seconds)
@@ -822,7 +822,7 @@ def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Ar
     return made(totals, INT64, *given)
 
 
-@arrow
+@arrow("make_months")
 def make_months(years: pa.Array, months: pa.Array) -> pa.Array:
     """Compute `make_ym_interval`."""
     totals = raw(years).astype(np.int64) * 12 + raw(months)
@@ -837,7 +837,7 @@ _MONTHS = (
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-@arrow
+@arrow("format_time")
 def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
     """Compute `date_format`; ``name`` is the time zone of the clock."""
     offset = zone(name).offset_at(raw(instants)) // SECOND_US
@@ -936,7 +936,7 @@ _PLACES = {"y": 0, "M": 1, "d": 2, "H": 3, "m": 4, "s": 5}
 _LEAST, _GREATEST = (0, 1, 1, 0, 0, 0), (0, 12, 31, 23, 59, 59)
 
 
-@arrow
+@arrow("parse_time")
 def parse_time(text: pa.Array, pattern: str) -> pa.Array:
     """Parse texts like `to_timestamp`; return local times in µs.
 
