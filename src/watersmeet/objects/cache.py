@@ -17,13 +17,17 @@ import os
 import tempfile
 import uuid
 import zlib
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from watersmeet.objects.remote import RemotePlace
 from watersmeet.state.manifest import FOLDERS, PARTS
+from watersmeet.state.store import Meter, section_of
 
 DEFAULT_BYTES = 1 << 30
 MIN_BYTES = 1 << 20
@@ -200,3 +204,67 @@ def is_cacheable(name: str) -> bool:
 def checksum(path: str, content: pa.Buffer) -> bytes:
     """Return what follows a cached file's content: the CRC of its name and content, and its size."""
     return b"%08x%012x" % (zlib.crc32(content, zlib.crc32(os.path.basename(path).encode())), content.size)
+
+
+Location = TypeVar("Location", bound=RemotePlace)
+
+
+class CachedStore(ABC, Generic[Location]):
+    """Common part of stores that any machine reaches: a location, a cache of what was read, and traffic.
+
+    It may be pickled, and holds no connection.
+    """
+
+    is_remote = True
+
+    def __init__(self, place: Location, cache: Cache | None = None) -> None:
+        self.place = place
+        self.cache = cache
+        self.traffic = Meter()
+
+    def __getstate__(self) -> tuple[Location, Cache | None]:
+        return self.place, self.cache
+
+    def __setstate__(self, state: tuple[Location, Cache | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.place.url!r})"
+
+    def read(self, name: str) -> pa.Buffer:
+        return self.read_all([name])[0]
+
+    @abstractmethod
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        """Read several names, in order.
+
+        Raises:
+            StateError: one of the names does not exist.
+        """
+
+    @abstractmethod
+    def _unwritten(self, name: str) -> pa.Buffer | None:
+        """Return the content of an object that is not in the store yet; None: it is, or does not exist."""
+
+    def _at_hand(self, name: str) -> pa.Buffer | None:
+        """Return content that needs no fetch: it is not written yet, or in the cache.
+
+        None: it must be fetched.
+        """
+        section = section_of(name)
+        content = self._unwritten(name if section is None else section.object)
+        if content is not None:
+            return content if section is None else section.of(content)
+        if self.cache is None or not is_cacheable(name):
+            return None
+        cached = self.cache.read(name)
+        if cached is not None:
+            self.traffic.add(cached=cached.size)
+        return cached
+
+    def _remember(self, name: str, content: pa.Buffer) -> None:
+        if self.cache is not None and is_cacheable(name):
+            self.cache.add(name, content)
+
+    def sweep(self) -> None:
+        return

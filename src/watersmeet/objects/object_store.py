@@ -17,17 +17,15 @@ import pyarrow as pa
 import tenacity
 
 from watersmeet.errors import SpecError, StateError
-from watersmeet.objects.cache import Cache, is_cacheable
+from watersmeet.objects.cache import Cache, CachedStore
 from watersmeet.spec.secrets import without_secrets
 from watersmeet.state.damage import damage_error, missing_error
 from watersmeet.state.manifest import is_manifest
 from watersmeet.state.store import (
-    Meter,
     Section,
     group_adjacent,
     group_by_object,
     object_of,
-    section_of,
     split_sections,
 )
 
@@ -383,25 +381,12 @@ class _Uploads:
             upload.result()
 
 
-class ObjectStore:
-    """See the module. It may be pickled, and holds neither secrets nor connections."""
-
-    is_remote = True
+class ObjectStore(CachedStore[ObjectLocation]):
+    """See the module. It holds no secrets."""
 
     def __init__(self, place: ObjectLocation, cache: Cache | None = None) -> None:
-        self.place = place
-        self.cache = cache
-        self.traffic = Meter()
+        super().__init__(place, cache)
         self._uploads: _Uploads | None = None
-
-    def __getstate__(self) -> tuple[ObjectLocation, Cache | None]:
-        return self.place, self.cache
-
-    def __setstate__(self, state: tuple[ObjectLocation, Cache | None]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def __repr__(self) -> str:
-        return f"ObjectStore({self.place.url!r})"
 
     def write(
         self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
@@ -422,10 +407,6 @@ class ObjectStore:
         send_request(self.place, f'take "{name}"', put)
         for own, part in split_sections(name, content, sections):
             self._remember(own, part)
-
-    def _remember(self, name: str, content: pa.Buffer) -> None:
-        if self.cache is not None and is_cacheable(name):
-            self.cache.add(name, content)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -464,9 +445,6 @@ class ObjectStore:
 
         return send_request(self.place, f'take "{name}"', created)
 
-    def read(self, name: str) -> pa.Buffer:
-        return self.read_all([name])[0]
-
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
         """Read several names, in order.
 
@@ -483,22 +461,9 @@ class ObjectStore:
                 self._remember(name, content)
         return [there[name] for name in names]
 
-    def _at_hand(self, name: str) -> pa.Buffer | None:
-        """Return content that needs no fetch: it is being uploaded, or is in the cache.
-
-        None: it must be fetched.
-        """
-        section = section_of(name)
-        object_name = name if section is None else section.object
-        if self._uploads is not None and object_name in self._uploads.waiting:
-            content = self._uploads.waiting[object_name][0]
-            return content if section is None else section.of(content)
-        if self.cache is None or not is_cacheable(name):
-            return None
-        kept = self.cache.read(name)
-        if kept is not None:
-            self.traffic.add(cached=kept.size)
-        return kept
+    def _unwritten(self, name: str) -> pa.Buffer | None:
+        waiting = None if self._uploads is None else self._uploads.waiting.get(name)
+        return None if waiting is None else waiting[0]
 
     def _at_once(self, objects: list[tuple[str, list[Section | None]]]) -> Iterator[_Fetched]:
         if len(objects) < 2:
@@ -628,9 +593,6 @@ class ObjectStore:
             code="state-moves-on",
             hint="stop the run of the job, perhaps on another machine, then run the command again",
         )
-
-    def sweep(self) -> None:
-        return
 
     def check(self) -> None:
         name = f"{_PROBE}-{uuid.uuid4().hex}"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.objects.cache import Cache, is_cacheable
+from watersmeet.objects.cache import Cache, CachedStore
 from watersmeet.objects.postgres_location import TablesPlace
 from watersmeet.postgres_server import (
     MORE_ROOM,
@@ -25,7 +25,7 @@ from watersmeet.postgres_server import (
     words,
 )
 from watersmeet.state.damage import damage_error, missing_error
-from watersmeet.state.store import Meter, object_of, section_of, split_sections
+from watersmeet.state.store import object_of, section_of, split_sections
 
 # SQL of state in PostgreSQL: the table, what is wrong with one, what sessions and transactions are told.
 
@@ -338,27 +338,14 @@ class _Needed:
 _NEEDED = _Needed()
 
 
-class TablesStore:
-    """See the module. It may be pickled, its password with it, and holds no connection."""
-
-    is_remote = True
+class TablesStore(CachedStore[TablesPlace]):
+    """See the module. It may be pickled, its password with it."""
 
     def __init__(self, place: TablesPlace, cache: Cache | None = None) -> None:
-        self.place = place
-        self.cache = cache
-        self.traffic = Meter()
+        super().__init__(place, cache)
         self._held: dict[str, pa.Buffer] | None = None
         self._sections: dict[str, Sequence[str]] = {}
         self._held_bytes = 0
-
-    def __getstate__(self) -> tuple[TablesPlace, Cache | None]:
-        return self.place, self.cache
-
-    def __setstate__(self, state: tuple[TablesPlace, Cache | None]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def __repr__(self) -> str:
-        return f"TablesStore({self.place.url!r})"
 
     def write(
         self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
@@ -413,10 +400,6 @@ class TablesStore:
                 for own, part in split_sections(name, content, sections[name]):
                     self._remember(own, part)
 
-    def _remember(self, name: str, content: pa.Buffer) -> None:
-        if self.cache is not None and is_cacheable(name):
-            self.cache.add(name, content)
-
     def create(self, name: str, data: bytes) -> bool:
         """Store ``data`` unless ``name`` exists; return True if the file contains ``data``.
 
@@ -443,9 +426,6 @@ class TablesStore:
                 return bytes(there) == data
         return True
 
-    def read(self, name: str) -> pa.Buffer:
-        return self.read_all([name])[0]
-
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
         """Read several names, in order.
 
@@ -470,22 +450,8 @@ class TablesStore:
         self.traffic.add(fetched=fetched, requests=reading.statements)
         return [there[name] for name in names]
 
-    def _at_hand(self, name: str) -> pa.Buffer | None:
-        """Return content that needs no fetch: it is buffered in memory or in the cache.
-
-        None: it must be fetched.
-        """
-        section = section_of(name)
-        object_name = name if section is None else section.object
-        if self._held and object_name in self._held:
-            held = self._held[object_name]
-            return held if section is None else section.of(held)
-        if self.cache is None or not is_cacheable(name):
-            return None
-        kept = self.cache.read(name)
-        if kept is not None:
-            self.traffic.add(cached=kept.size)
-        return kept
+    def _unwritten(self, name: str) -> pa.Buffer | None:
+        return (self._held or {}).get(name)
 
     def _missing(self, name: str) -> StateError:
         """Build the error for missing content: the whole object, or rows of a section."""
@@ -566,9 +532,6 @@ class TablesStore:
             code="state-moves-on",
             hint="stop the run of the job, perhaps on another machine, then run the command again",
         )
-
-    def sweep(self) -> None:
-        return
 
     def check(self) -> None:
         """Check that the store can insert, reject and delete a probe, and that the table is sound.

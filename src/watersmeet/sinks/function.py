@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +27,6 @@ from watersmeet.sinks.base import (
     Frame,
     KeyedRows,
     Numbered,
-    Omission,
     RowPrinter,
     Schema,
     Session,
@@ -43,10 +41,10 @@ from watersmeet.sinks.part_mark import Identity, Resumed, check_same
 from watersmeet.sinks.staging import (
     RowsPart,
     Staged,
+    StagedFilesSink,
     batches_in,
     schema_in,
     staged_by_tasks,
-    staged_files,
     write_numbered_parts,
 )
 from watersmeet.spec.model import Sink as SinkSpec
@@ -121,34 +119,18 @@ SHOWN_DELETED = "_deleted"
 """`DELETED`, where a function sees it."""
 
 
-class RecordedSink:
+class RecordedSink(StagedFilesSink):
     """See the module. A subclass says how parts go out: `give_out`."""
 
-    idempotent = True
-    stages = True
-    sets_aside = False
-    tells_rows = True
-    appends_to = None
-    secrets: Mapping[str, str] = MappingProxyType({})
-
     def __init__(self, spec: SinkSpec) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self._owner = ""
-        self._files: Files | None = None
         self._tasks: Numbered = write_numbered_parts
         self._is_over: Callable[[int], bool] = lambda tick: False
-        self._staged: dict[tuple[str, str, int], list[Staged]] = {}
 
     @property
     def keyed(self) -> KeyedRows | None:
         return KeyedRows(self._spec.primary_key) if self._spec.primary_key else None
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
-
-    def stage_in(self, files: Files) -> None:
-        """See `StagesInState`."""
-        self._files = files
 
     def call_in(self, tasks: Numbered, is_over: Callable[[int], bool]) -> None:
         """See `CallsInTasks`."""
@@ -173,15 +155,6 @@ class RecordedSink:
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         self.take_parts(insert, tick, attempt, staged_by_tasks(frame, self._part(tick, attempt)))
-
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[attempt, insert, tick] = staged_files(parts)
-
-    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(rows for _, rows in self._staged[attempt, insert, tick])
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if the sink may have emitted parts of the tick."""
@@ -214,24 +187,11 @@ class RecordedSink:
         """Call the function with the parts of a tick, one at least. Raises: EngineError, when it failed."""
         raise NotImplementedError
 
-    def discard(self, attempt: str) -> None:
-        for key in [key for key in self._staged if key[0] == attempt]:
-            self._remove(key)
-
     def close(self) -> None:
         """Do nothing: the sink holds no resources."""
 
     def _part(self, tick: int, attempt: str) -> RowsPart:
         return RowsPart(self._there(), staged_folder(tick, attempt), lasting=True)
-
-    def _there(self) -> Files:
-        if self._files is None:
-            raise EngineError(
-                "the sink was not prepared",
-                code="internal",
-                hint="this is a bug in watersmeet: please report it with this message",
-            )
-        return self._files
 
     def _record(self, insert: str, tick: int) -> str:
         named = "\0".join((self._spec.name, insert)).encode("utf-8", "surrogatepass")
@@ -283,11 +243,6 @@ class RecordedSink:
                 hint="stop one of the runs; the other one continues from the last tick",
             )
         return recorded
-
-    def _remove(self, key: tuple[str, str, int]) -> None:
-        staged = self._staged.pop(key, [])
-        if self._files is not None and staged:
-            self._files.delete_all([name for name, _ in staged])
 
 
 # The call of a user's function with one part of a tick, in whatever process a task runs.

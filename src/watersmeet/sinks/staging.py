@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, WatersmeetError, error_from, plain_of
-from watersmeet.sinks.base import ArrowPart, Files, Frame, StagedPart
+from watersmeet.sinks.base import ArrowPart, Files, Frame, Omission, StagedPart
+from watersmeet.spec.model import Sink as SinkSpec
 
 # Rows of a tick until they go out: files beside the job's state, written by tasks.
 #
@@ -57,6 +60,56 @@ class RowsPart:
 def staged_files(parts: Sequence[StagedPart]) -> list[Staged]:
     """Return the files that `RowsPart` reported, in the order of the parts."""
     return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
+
+
+class StagedFilesSink:
+    """Common part of sinks whose rows stay in files beside the job's state until their tick is published."""
+
+    idempotent = True
+    stages = True
+    sets_aside = False
+    tells_rows = True
+    appends_to = None
+    secrets: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._files: Files | None = None
+        self._staged: dict[tuple[str, str, int], list[Staged]] = {}
+
+    def leaves_out(self, columns: int) -> Omission | None:
+        return None
+
+    def stage_in(self, files: Files) -> None:
+        """See `StagesInState`."""
+        self._files = files
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return None
+
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        self._staged[attempt, insert, tick] = staged_files(parts)
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return sum(rows for _, rows in self._staged[attempt, insert, tick])
+
+    def discard(self, attempt: str) -> None:
+        for key in [key for key in self._staged if key[0] == attempt]:
+            self._remove(key)
+
+    def _there(self) -> Files:
+        if self._files is None:
+            raise EngineError(
+                "the sink was not prepared",
+                code="internal",
+                hint="this is a bug in watersmeet: please report it with this message",
+            )
+        return self._files
+
+    def _remove(self, key: tuple[str, str, int]) -> None:
+        staged = self._staged.pop(key, [])
+        if self._files is not None and staged:
+            self._files.delete_all([name for name, _ in staged])
 
 
 def schema_in(files: Files, name: str) -> pa.Schema:

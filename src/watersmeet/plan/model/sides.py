@@ -124,13 +124,13 @@ class FeedPlan:
 
     node: int
     copied: tuple[tuple[str, str], ...]
-    computed: tuple[tuple[str, Expr], ...]
-    computed_exact: tuple[tuple[tuple[Any, ...], SqlType], ...]
-    beneath: tuple[str, ...]
-    filters: tuple[str, ...]
-    conditions: tuple[str, ...]
-    not_null: tuple[str, ...]
-    matchable: bool
+    computed: tuple[tuple[str, Expr], ...] = ()
+    computed_exact: tuple[tuple[tuple[Any, ...], SqlType], ...] = ()
+    beneath: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    not_null: tuple[str, ...] = ()
+    matchable: bool = True
     event_times: tuple[tuple[str, str], ...] = ()
     path: int | None = None
     query: str | None = None

@@ -6,21 +6,16 @@ import uuid
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from types import MappingProxyType
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
-    ArrowPart,
     Files,
     Frame,
     KeyedRecords,
-    Omission,
     RowPrinter,
     Schema,
     Sink,
-    StagedPart,
     Topic,
     WithoutParts,
     staged_folder,
@@ -30,7 +25,7 @@ from watersmeet.sinks.kafka.control_topic import Control, ProducerRun, TickMarks
 from watersmeet.sinks.kafka.records import KafkaPart, TopicRecords, records_in
 from watersmeet.sinks.kafka.transactions import TransactionalProducer
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
-from watersmeet.sinks.staging import Staged, staged_by_tasks, staged_files
+from watersmeet.sinks.staging import StagedFilesSink, staged_by_tasks
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import (
@@ -136,19 +131,12 @@ def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
     return KafkaSink(spec) if is_exactly_once(spec.options) else AtLeastOnceSink(spec)
 
 
-class KafkaSink:
+class KafkaSink(StagedFilesSink):
     """See the module. Options: those of `TopicRecords`, ``control.topic``, ``begins_after_tick``,
     ``max_wait``."""
 
-    idempotent = True
-    stages = True
-    sets_aside = False
-    tells_rows = True
-    appends_to = None
-    secrets: Mapping[str, str] = MappingProxyType({})
-
     def __init__(self, spec: SinkSpec) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self._records = TopicRecords(spec)
         settings = client_settings(spec.options, SINK_OURS)
         self._own_id = settings.pop("transactional.id", "").strip()
@@ -159,22 +147,13 @@ class KafkaSink:
         self._begins_after = options.begins_after_tick
         self._wait_s = float(options.max_wait)
         self._run = uuid.uuid4().hex
-        self._files: Files | None = None
         self._producing: TransactionalProducer | None = None
         self._has_all = False
         self._last: dict[str, tuple[int, Identity]] = {}
-        self._staged: dict[tuple[str, str, int], list[Staged]] = {}
 
     @property
     def keyed(self) -> KeyedRecords | None:
         return self._records.keyed
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
-
-    def stage_in(self, files: Files) -> None:
-        """See `StagesInState`."""
-        self._files = files
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         self._records.check(schema)
@@ -244,15 +223,6 @@ class KafkaSink:
         part = KafkaPart(self._there(), staged_folder(tick, attempt))
         self.take_parts(insert, tick, attempt, staged_by_tasks(self._records.of(frame), part))
 
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[attempt, insert, tick] = staged_files(parts)
-
-    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(rows for _, rows in self._staged[attempt, insert, tick])
-
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if the topic has, or may have, rows of this tick.
 
@@ -304,10 +274,6 @@ class KafkaSink:
         self._remove((attempt, insert, tick))
         return True
 
-    def discard(self, attempt: str) -> None:
-        for key in [key for key in self._staged if key[0] == attempt]:
-            self._remove(key)
-
     def close(self) -> None:
         if self._producing is not None:
             self._producing.close()
@@ -316,15 +282,6 @@ class KafkaSink:
     @property
     def _place(self) -> str:
         return f'the topic "{self._records.topic}"'
-
-    def _there(self) -> Files:
-        if self._files is None:
-            raise EngineError(
-                "the sink was not prepared",
-                code="internal",
-                hint="this is a bug in watersmeet: please report it with this message",
-            )
-        return self._files
 
     def _made(self, owner: str) -> TransactionalProducer:
         control = Control(self._client, self._control, self._records.topic, owner)
@@ -371,8 +328,3 @@ class KafkaSink:
             hint=f"{_RESTORE}. If earlier rows are in the right place, set '{BEGINS_AFTER}' ="
             f" '{committed}' in the sink's options",
         )
-
-    def _remove(self, key: tuple[str, str, int]) -> None:
-        staged = self._staged.pop(key, [])
-        if self._files is not None and staged:
-            self._files.delete_all([name for name, _ in staged])
