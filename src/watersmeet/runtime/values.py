@@ -20,6 +20,10 @@ from watersmeet.spec.model import Column, Source
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import SqlType
 
+Row = Mapping[str, Any]
+Change = tuple[Row, int]
+"""A row, and how many times it is added (below 0: removed)."""
+
 
 def arrow_type(declared: SqlType) -> pa.DataType:
     """Return the Arrow type of a Spark type.
@@ -180,6 +184,27 @@ def to_table(
     arrays.append(pa.array([None if name is None else str(name) for name in named], type=pa.string()))
     arrays.append(pa.array(list(diffs), type=pa.int64()))
     return pa.table(arrays, names=[*names, PARTITION, DIFF])
+
+
+def drop_cancelled_changes(changes: Sequence[Change]) -> list[Row]:
+    """Return the rows of late changes, but for those that come and go in the same tick."""
+    if all(diff > 0 for _, diff in changes):
+        return [row for row, _ in changes]
+    keys = [_row_key(row) for row, _ in changes]
+    sums = Counter[str]()
+    for key, (_, diff) in zip(keys, changes, strict=True):
+        sums[key] += diff
+    return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
+
+
+def _row_key(row: Row) -> str:
+    """Return a text that is the same for equal rows: a column left out is NULL, and -0.0 is 0.0."""
+    values = {
+        name: value + 0.0 if isinstance(value, float) else value
+        for name, value in row.items()
+        if name != CASE_PARTITION and value is not None
+    }
+    return repr(sorted(values.items()))
 
 
 _PLAIN_TYPES = frozenset((int, str, float, bool, type(None)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC as UTC_ZONE
@@ -20,7 +19,7 @@ from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask
 from watersmeet.kernel.batches import one_array, one_table
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION, SHOWN_DIFF
 from watersmeet.runtime.local.evaluate import evaluate_column
-from watersmeet.runtime.values import Readers, to_json, to_table
+from watersmeet.runtime.values import Change, Readers, Row, drop_cancelled_changes, to_json, to_table
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
 from watersmeet.spec.records.changes import columns_of_deletes, said_by
@@ -29,9 +28,6 @@ from watersmeet.types.arrow import in_arrow, sql_name
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 # What ticks of the in-process job are given: rows of cases as mappings, and tables that were pushed.
-
-Row = Mapping[str, Any]
-Change = tuple[Row, int]
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class SourceRows:
 
     def select_late_changes(self, late: Mask) -> list[Row]:
         """Return the late ones of ``changes``, but for rows that come and go in the same tick."""
-        return _drop_cancelled_changes(
+        return drop_cancelled_changes(
             [self.changes[int(at)] for at in np.flatnonzero(late[: len(self.changes)])]
         )
 
@@ -95,7 +91,7 @@ def late_rows(tables: Mapping[str, pa.Table]) -> list[tuple[str, Row]]:
             diffs = table.column(SHOWN_DIFF).to_pylist()
             table = table.drop_columns([SHOWN_DIFF])
         written = [{key: to_json(value) for key, value in row.items()} for row in table.to_pylist()]
-        rows += [(name, row) for row in _drop_cancelled_changes(list(zip(written, diffs, strict=True)))]
+        rows += [(name, row) for row in drop_cancelled_changes(list(zip(written, diffs, strict=True)))]
     return rows
 
 
@@ -160,27 +156,6 @@ def unknown_change_error(source: Source, value: Any) -> EngineError:
         code="bad-value",
         hint=hint,
     )
-
-
-def _drop_cancelled_changes(changes: Sequence[Change]) -> list[Row]:
-    """Return the rows of late changes, but for those that come and go in the same tick."""
-    if all(diff > 0 for _, diff in changes):
-        return [row for row, _ in changes]
-    keys = [_row_key(row) for row, _ in changes]
-    sums = Counter[str]()
-    for key, (_, diff) in zip(keys, changes, strict=True):
-        sums[key] += diff
-    return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
-
-
-def _row_key(row: Row) -> str:
-    """Return a text that is the same for equal rows: a column left out is NULL, and -0.0 is 0.0."""
-    values = {
-        name: value + 0.0 if isinstance(value, float) else value
-        for name, value in row.items()
-        if name != CASE_PARTITION and value is not None
-    }
-    return repr(sorted(values.items()))
 
 
 # Values of mappings that users give, read as what they are: nothing is cut, rounded, or made a text that

@@ -20,7 +20,7 @@ from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
 from watersmeet.runtime.coordinator.run_context import TickSettings
 from watersmeet.runtime.local.evaluate import Projection
 from watersmeet.runtime.local.input_buffer import InputBuffer
-from watersmeet.runtime.local.input_rows import Change, Row, list_changes
+from watersmeet.runtime.local.input_rows import list_changes
 from watersmeet.runtime.local.output import Output, StepOutput, load_output
 from watersmeet.runtime.local.sources import JobSources
 from watersmeet.runtime.local.tick import (
@@ -34,7 +34,7 @@ from watersmeet.runtime.local.tick import (
 from watersmeet.runtime.messages.shapes import NodeShape
 from watersmeet.runtime.tasks.ingest import LATE, ON_TIME
 from watersmeet.runtime.tick import TickInput, run_tick
-from watersmeet.runtime.values import InMemoryTables
+from watersmeet.runtime.values import Change, InMemoryTables, Row
 from watersmeet.spec.model import OutputMode, Source
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.manifest import load_newest

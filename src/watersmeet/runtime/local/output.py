@@ -13,8 +13,8 @@ from watersmeet.errors import SpecError
 from watersmeet.event_time import ENDED, NEVER, Watermark
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.results import TickResult
-from watersmeet.runtime.local.input_rows import Row, late_rows
-from watersmeet.runtime.values import to_json
+from watersmeet.runtime.local.input_rows import late_rows
+from watersmeet.runtime.values import Row, to_json
 from watersmeet.state import last_output
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store

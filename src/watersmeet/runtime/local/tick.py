@@ -20,7 +20,7 @@ from watersmeet.runtime.coordinator.results import TickResult
 from watersmeet.runtime.coordinator.tick_phases import RunningTick, StartedTick
 from watersmeet.runtime.local.evaluate import Projection
 from watersmeet.runtime.local.input_buffer import InputBuffer
-from watersmeet.runtime.local.input_rows import Change, Row, SourceRows, add_utc_zone, build_source_rows
+from watersmeet.runtime.local.input_rows import SourceRows, add_utc_zone, build_source_rows
 from watersmeet.runtime.local.output import StepOutput, store_output
 from watersmeet.runtime.local.sources import JobSources
 from watersmeet.runtime.messages.reports import IngestReport, NodeReport
@@ -29,7 +29,7 @@ from watersmeet.runtime.messages.work import TickStart
 from watersmeet.runtime.operators.task import NodeTask
 from watersmeet.runtime.tasks.ingest import LATE, IngestWriter, Judgement
 from watersmeet.runtime.tick import Backend, NodeResult
-from watersmeet.runtime.values import to_json
+from watersmeet.runtime.values import Change, Row, to_json
 from watersmeet.state.store import Store
 
 Result = TypeVar("Result")

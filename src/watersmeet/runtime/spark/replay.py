@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from watersmeet.runtime.spark.tick.sink_row_counts import SinkRowCounter
 from watersmeet.runtime.spark.tick.task_placement import Descriptions
 from watersmeet.runtime.spark.tick.tick import SparkTicks
 from watersmeet.runtime.tick import TickInput
-from watersmeet.runtime.values import InMemoryTables, to_json, to_table
+from watersmeet.runtime.values import Change, InMemoryTables, drop_cancelled_changes, to_json, to_table
 from watersmeet.sinks.base import Schema, WithoutParts
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source
@@ -108,6 +108,24 @@ def _to_json_value(value: Any) -> Any:
     return to_json(value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value)
 
 
+def _select_late_rows(source: Source, changes: Sequence[Change], records: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of the changes that late records tell, but for those that cancel in the step.
+
+    A record is told once per input that reads the source, and does not say whether its row was added.
+    """
+    if any(ROW in record for record in records):
+        return [changes[number][0] for number in sorted({record[ROW] for record in records})]
+    late = set(_comparable(source, records))
+    keys = _comparable(source, [row for row, _ in changes])
+    return drop_cancelled_changes([change for key, change in zip(keys, changes, strict=True) if key in late])
+
+
+def _comparable(source: Source, rows: Sequence[Row]) -> list[str]:
+    """Return a text per row that is the same for rows with equal values in the declared columns."""
+    table = to_table(source.columns, rows, [1] * len(rows)).drop_columns([PARTITION])
+    return [repr(row) for row in table.to_pylist()]
+
+
 class _SparkCase:
     def __init__(self, plan: JobPlan, store: Store) -> None:
         self._plan = plan
@@ -160,15 +178,17 @@ class _SparkCase:
         return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])
 
     def _late_rows(self, step: CaseStep) -> list[tuple[str, Row]]:
-        """Return the distinct late rows; where rows are numbered, in their original form."""
-        late_rows: dict[str, dict[int, Row]] = defaultdict(dict)
+        """Return the late rows of each stream in their original form, as the step gives them."""
+        records: dict[str, list[Row]] = defaultdict(list)
         for entry in self._late.rows:
             if entry["reason"] == "late":
-                row = json.loads(entry["record"])
-                late_of_stream = late_rows[entry["stream"]]
-                number = row.get(ROW, len(late_of_stream))
-                late_of_stream[number] = step.rows[entry["stream"]][number][0] if ROW in row else row
-        return [(stream, rows[number]) for stream, rows in late_rows.items() for number in sorted(rows)]
+                records[entry["stream"]].append(json.loads(entry["record"]))
+        sources = {source.name: source for source in self._plan.sources}
+        return [
+            (stream, row)
+            for stream, rows in records.items()
+            for row in _select_late_rows(sources[stream], step.rows[stream], rows)
+        ]
 
     def _table(self, source: Source) -> Table:
         def rows() -> DataFrame:
