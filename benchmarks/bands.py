@@ -105,7 +105,7 @@ def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.coordinator.results import TickResult
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     session.start(session.build_session_settings(master=f"local[{TASKS}]"))

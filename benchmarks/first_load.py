@@ -52,7 +52,7 @@ def seconds(way: str, folder: Path) -> float:
     """How long it takes in this process."""
     from watersmeet.parser.statements import parse_job
     from watersmeet.plan.planner import plan_job
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.session import build_session_settings, start
     from watersmeet.runtime.spark.job.settings import RunSettings
 

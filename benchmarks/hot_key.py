@@ -28,7 +28,7 @@ import pyarrow as pa
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.local import LocalJob
-from watersmeet.runtime.operators import skew
+from watersmeet.runtime.operators import repartition
 from watersmeet.runtime.operators.task import NodeTask
 from watersmeet.state.store import MemoryStore
 
@@ -96,8 +96,8 @@ def measured(kind: str, way: Way, rows: Rows, ticks: int, tasks: int) -> tuple[n
 
     rng = np.random.default_rng(5)
     job = LocalJob(plan_job(parse_job(query(kind, way.hint))), MemoryStore(), partitions=tasks)
-    least = skew.MIN_SPLIT_SHARE if way.splits else math.inf
-    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(skew, "MIN_SPLIT_SHARE", least):
+    least = repartition.MIN_SPLIT_SHARE if way.splits else math.inf
+    with mock.patch.object(NodeTask, "run", timed), mock.patch.object(repartition, "MIN_SPLIT_SHARE", least):
         for tick in range(ticks):
             job.tick(rows.given(rng, tick))
     return seconds, out

@@ -78,7 +78,7 @@ def ours(folder: Path, kind: str, width_us: int, tasks: int | None) -> list[floa
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.coordinator.results import TickResult
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     text = "".join(

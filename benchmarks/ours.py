@@ -14,7 +14,7 @@ from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.coordinator.results import TickResult
 from watersmeet.runtime.spark.job import session
-from watersmeet.runtime.spark.job.job import run_job
+from watersmeet.runtime.spark.job.run import run_job
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import LocalStore

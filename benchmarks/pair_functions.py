@@ -17,8 +17,7 @@ from pathlib import Path
 
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.runtime.spark.job.job import build_outputs
-from watersmeet.runtime.spark.job.run import run
+from watersmeet.runtime.spark.job.run import build_outputs, run
 from watersmeet.runtime.spark.job.session import build_session_settings, start
 from watersmeet.runtime.spark.job.settings import RunSettings
 

@@ -68,7 +68,7 @@ def run(folder: Path, store: str | None) -> None:
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.coordinator.results import TickResult
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     conf = {"spark.master": f"local[{CORES}]", "spark.ui.enabled": "false", "spark.driver.memory": "2g"}

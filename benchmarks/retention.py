@@ -46,8 +46,7 @@ from watersmeet.runtime.messages.shapes import JoinShape
 from watersmeet.runtime.messages.work import NodeWork, SideWork
 from watersmeet.runtime.operators.join import _release, _report_min_times
 from watersmeet.runtime.tasks.ingest import IngestWriter
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
-from watersmeet.runtime.tasks.side import SideSlice
+from watersmeet.runtime.tasks.side import HashRange, SideSlice, TaskPartition
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.store import LocalStore
 

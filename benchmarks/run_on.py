@@ -71,7 +71,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.coordinator.results import TickResult
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
     from watersmeet.runtime.spark.sources.files.progress import BatchFiles
     from watersmeet.runtime.spark.tick.reading.text_validation import Rereading, TextReread

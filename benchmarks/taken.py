@@ -55,7 +55,7 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.coordinator.results import TickResult
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
     from watersmeet.runtime.spark.tick.sink_row_counts import SinkRowCounter, WrittenRows
     from watersmeet.sinks.base import Sink

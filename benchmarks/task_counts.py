@@ -30,8 +30,7 @@ from watersmeet.runtime.coordinator.node_cost import CostEstimate
 from watersmeet.runtime.coordinator.results import TickResult
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.job import session
-from watersmeet.runtime.spark.job.job import build_outputs
-from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.run import JobRun, build_outputs
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.runtime.spark.tick.task_placement import TaskCounts
 

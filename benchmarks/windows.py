@@ -93,7 +93,7 @@ def run(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> d
 def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path) -> dict[str, float]:
     """The first five ticks, which compile code and start workers, are not counted."""
     from watersmeet.runtime.spark.job import session
-    from watersmeet.runtime.spark.job.job import run_job
+    from watersmeet.runtime.spark.job.run import run_job
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     (folder / "s").mkdir()

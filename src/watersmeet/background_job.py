@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, without_hidden
 from watersmeet.observe.listeners import Listener
-from watersmeet.observe.notebook import Displays, running_page
+from watersmeet.observe.notebook import Displays, Result, running_page
 from watersmeet.observe.progress import RecentTicks, TickReport
 from watersmeet.observe.reports import ObservedTick, account_of, integer_times
 from watersmeet.observe.row_accounting import Account
-from watersmeet.observe.rows import Result
 from watersmeet.observe.watermark_holders import WaitingInput
 from watersmeet.running import RunSettings, check_before_java, run_planned
 from watersmeet.sinks.memory import MemorySink

@@ -5,16 +5,18 @@ PySpark is loaded when a job is run, not before.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from watersmeet.errors import SpecError, raise_all, without_hidden
 from watersmeet.history.recorder import HistoryRecorder, RunDescription
 from watersmeet.objects.settings import store_of
-from watersmeet.observe.listener_factory import open_listeners
+from watersmeet.observe import spans
 from watersmeet.observe.listeners import Listener, ListenerGroup, WatchedRun, run_with_listeners
+from watersmeet.observe.log import LogToStream, LogWatcher
 from watersmeet.page.questions import JobReference
 from watersmeet.parser.ddl.settings import as_text
 from watersmeet.parser.statements import parse_job, run_settings
@@ -27,10 +29,11 @@ from watersmeet.runtime.spark.start_failures import check_pyspark
 from watersmeet.sinks.base import RowPrinter
 from watersmeet.spec.job_options import is_set
 from watersmeet.spec.model import Job
-from watersmeet.spec.monitoring import TOKEN_FILE, address_in, load_token
+from watersmeet.spec.monitoring import TOKEN_FILE, Address, address_in, load_token
 
 if TYPE_CHECKING:
-    from watersmeet.page.lifecycle import ServedPage
+    from watersmeet.observe.metrics.endpoint import Endpoint
+    from watersmeet.page.server import ServedPage
     from watersmeet.runtime.spark.job.settings import OnTick as OnTick
     from watersmeet.runtime.spark.job.settings import RunResult as RunResult
 
@@ -154,7 +157,7 @@ def run_planned(
         recording = HistoryRecorder(lambda: place.store, RunDescription.of(job, plan))
 
     def run_watched(watching: ListenerGroup) -> RunResult:
-        from watersmeet.runtime.spark.job.job import run_job  # takes as long to load as Java to start
+        from watersmeet.runtime.spark.job.run import run_job
 
         told = replace(
             settings,
@@ -222,7 +225,7 @@ def _page_of(
             code="bad-setting",
             hint="remove history = 'off', or ui",
         )
-    from watersmeet.page.live_server import serve_run_page
+    from watersmeet.page.server import serve_run_page
 
     token = load_token(asked.get(TOKEN_FILE))
     with serve_run_page(address, place.store, place.job, token=token, asked=text) as page:
@@ -263,3 +266,41 @@ def combine_callbacks(*told: Callable[..., None] | None) -> Callable[..., None]:
             one(*arguments)
 
     return call
+
+
+@contextmanager
+def open_listeners(
+    settings: Mapping[str, str], run: WatchedRun, say: Callable[[str], None]
+) -> Iterator[list[Listener]]:
+    """Yield the listeners that the settings request, and close them when the run ends.
+
+    Args:
+        settings: settings of the run.
+        say: receives lines for people about where metrics are shown.
+
+    Raises:
+        WatersmeetError: metrics cannot be shown at the requested address.
+    """
+    with ExitStack() as stack:
+        form = settings.get("log_format")
+        if form is not None and sys.stderr is not None:
+            stack.enter_context(LogToStream(form, sys.stderr))
+        log = LogWatcher(run)
+        watchers: list[Listener] = [log]
+        if spans.is_installed():
+            watchers.append(spans.SpanWatcher(run))
+        address = address_in(settings.get("metrics", ""))
+        if address is not None:
+            endpoint = _endpoint_at(address)
+            watchers.append(endpoint.watch(run, load_token(settings.get(TOKEN_FILE))))
+            shown = f"metrics are shown at {endpoint.url} ({endpoint.access})"
+            log.note(shown)
+            say(shown)
+        yield watchers
+
+
+def _endpoint_at(address: Address) -> Endpoint:
+    """Return the process's endpoint at `address`; load the metrics library only on this call."""
+    from watersmeet.observe.metrics.endpoint import endpoint_at
+
+    return endpoint_at(address)

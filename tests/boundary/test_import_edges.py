@@ -52,8 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "types": {"errors"},
     "zones": set(),
     "parallel": set(),
-    "cancellable": set(),
-    "postgres_server": {"cancellable", "errors"},  # its client: of sinks, and of state
+    "postgres_server": {"errors"},  # its client: of sinks, and of state
     "spec": BASE,
     "parser": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
@@ -359,7 +358,7 @@ def test_a_forbidden_edge_is_seen(module, source, edge):
             {"pyspark", "py4j", "typer", "rich", "pandas"},
         ),
         ("import watersmeet.cli.main", {"pyspark", "py4j", "pandas", "pyarrow", "duckdb"}),
-        ("import watersmeet.runtime.spark.job.job", {"duckdb"}),
+        ("import watersmeet.runtime.spark.job.run", {"duckdb"}),
         (
             "import watersmeet.cli.diff.command, watersmeet.runtime.coordinator.restore.plan_for_state,"
             " watersmeet.runtime.spark.job.column_inference, watersmeet.cli.why.sources",

@@ -18,7 +18,7 @@ from watersmeet.runtime.spark import start_failures
 
 BY_SPARK = {
     f"watersmeet.runtime.spark.{name}"
-    for name in ("batch", "replay", "java_start", "job.class_archive", "job.job", "job.session")
+    for name in ("batch", "replay", "java_start", "job.class_archive", "job.run", "job.session")
 }
 """Modules of the engine that load PySpark, and that others name: where a job is run, or Spark answers."""
 REFUSED = {

@@ -13,7 +13,7 @@ from watersmeet.history.recorder import HistoryRecorder
 
 
 class FakeEngine:
-    """Stands for watersmeet.runtime.spark.job.job: remembers its call, reports the ticks it was given."""
+    """Stands for watersmeet.runtime.spark.job.run: remembers its call, reports the ticks it was given."""
 
     def __init__(self) -> None:
         self.ticks: list[object] = []
@@ -80,9 +80,9 @@ def tick(number: int, **account: int) -> SimpleNamespace:
 @pytest.fixture
 def engine(monkeypatch):
     fake = FakeEngine()
-    module = ModuleType("watersmeet.runtime.spark.job.job")
+    module = ModuleType("watersmeet.runtime.spark.job.run")
     module.run_job = fake.run_job
-    monkeypatch.setitem(sys.modules, "watersmeet.runtime.spark.job.job", module)
+    monkeypatch.setitem(sys.modules, "watersmeet.runtime.spark.job.run", module)
     monkeypatch.setattr(running, "check_before_java", lambda *_, **__: None)  # nothing is read or written
     monkeypatch.setattr(HistoryRecorder, "started", lambda *_: None)  # it has no checkpoint to keep one in
     return fake

@@ -9,7 +9,7 @@ import pytest
 
 from tests.observe.watched import TEXT
 from tests.support.screen import Screen
-from watersmeet.cli.log_output import LogOutput
+from watersmeet.cli.output import LogOutput
 from watersmeet.cli.run import Appearance, _views
 from watersmeet.observe.live.lines import JsonLines, PlainLines
 from watersmeet.observe.live.view import LiveView

@@ -153,7 +153,7 @@ def test_a_run_that_cannot_print_is_no_error_of_spark(watersmeet, job, engine, m
         except Exception as raised:
             raise readable_error(raised) from None
 
-    monkeypatch.setattr(sys.modules["watersmeet.runtime.spark.job.job"], "run_job", as_spark)
+    monkeypatch.setattr(sys.modules["watersmeet.runtime.spark.job.run"], "run_job", as_spark)
     monkeypatch.setattr(sys, "stdout", Unwritable(error))
     found = watersmeet("run", job, "--json")
     assert found.status == 2

@@ -126,14 +126,14 @@ def test_a_run_before_its_first_tick_is_said_to_be_one(watersmeet, tmp_path):
 
 
 def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("watersmeet.page.lifecycle.ServedPage.run", lambda serving: None)
+    monkeypatch.setattr("watersmeet.page.server.ServedPage.run", lambda serving: None)
     assert watersmeet("ui", "job.sql", "--listen", "0").err == ""
     (tmp_path / "empty").mkdir()
     assert "note: there is no history there" in watersmeet("ui", "empty", "--listen", "0").err
 
 
 def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("watersmeet.page.lifecycle.ServedPage.run", lambda serving: None)
+    monkeypatch.setattr("watersmeet.page.server.ServedPage.run", lambda serving: None)
     job = tmp_path / "job.sql"
     job.write_text(f"SET token_file = '{tmp_path / 'token'}'; {job.read_text()}")
     asked = ("ui", "job.sql", "--listen", "0")

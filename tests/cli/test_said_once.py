@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from watersmeet.cli.log_output import log_to_stderr
+from watersmeet.cli.output import log_to_stderr
 from watersmeet.observe.log import LOG
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import watersmeet as package
 from tests.support.small_disk import small_disk
-from watersmeet.cli.state_commands.location import StateLocation
 from watersmeet.cli.state_commands.maintenance import _clean_up_on_failure, copy_state, free_place
+from watersmeet.cli.state_commands.show import StateLocation
 from watersmeet.errors import StateError
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.run_context import TickSettings

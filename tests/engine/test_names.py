@@ -172,8 +172,7 @@ INSERT INTO out SELECT {l}.*, {r}.{n} + 1 AS m FROM l {l} LEFT JOIN r {r} ON upp
 @pytest.mark.full
 @pytest.mark.spark
 def test_names_say_nothing_on_spark(spark, tmp_path):
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
     from watersmeet.sinks.memory import MemorySink
 

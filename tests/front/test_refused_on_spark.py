@@ -18,7 +18,7 @@ from watersmeet.spec.functions import FORMS, OPERATORS, scalar_functions, signat
 from watersmeet.spec.grammar import MisreadError
 from watersmeet.spec.java_patterns import PatternError, groups_of
 from watersmeet.spec.literals import typed_problem
-from watersmeet.spec.time_patterns import pattern_problem
+from watersmeet.spec.time_zones import pattern_problem
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from tests.support.recorded import RecordedJob
 from watersmeet.history.plan_document import Drawing, SideFiles, limits_of
 from watersmeet.history.points import subject_of
 from watersmeet.history.reader import read
-from watersmeet.history.sampled import MAX_SAMPLED_PARTITIONS, SAMPLE_US, TickSampler
+from watersmeet.history.recorder import MAX_SAMPLED_PARTITIONS, SAMPLE_US, TickSampler
 from watersmeet.state.store import MemoryStore
 
 TEXT = """

@@ -228,7 +228,7 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
         raise OSError("denied")
 
     monkeypatch.setattr("watersmeet.running.check_before_java", lambda *_, **__: None)
-    monkeypatch.setattr("watersmeet.runtime.spark.job.job.run_job", run_job)
+    monkeypatch.setattr("watersmeet.runtime.spark.job.run.run_job", run_job)
     monkeypatch.setattr("watersmeet.history.segments.begin", denied)
     description, heard, said = watersmeet.parse_job(TEXT), Heard(), []
     description.run["checkpoint"] = str(tmp_path)

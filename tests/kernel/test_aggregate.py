@@ -15,8 +15,8 @@ from watersmeet.kernel.aggregate import (
     aggregate_sql,
     group_numbers,
     numbers_by_sql,
+    plain_ranks,
 )
-from watersmeet.kernel.numpy_ranks import plain_ranks
 
 NAN = float("nan")
 

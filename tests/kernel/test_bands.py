@@ -10,10 +10,10 @@ import pytest
 
 from watersmeet.conditions import ExactBand, Key, RealBand, RealColumn, RealComparison, RealSum
 from watersmeet.event_time import Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
-from watersmeet.kernel.match.candidates import estimate_candidates
 from watersmeet.kernel.match.pairs import PairCondition, find, has_match, rows_matched
 from watersmeet.kernel.match.probe import reals_hold
 from watersmeet.measure import REAL, Measured
+from watersmeet.runtime.operators.ranges import estimate_candidates
 from watersmeet.state.runs.layout import RunLayout
 from watersmeet.state.runs.writer import sort_rows
 

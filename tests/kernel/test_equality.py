@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.match.equality import equal_arrays, equal_pairs
+from watersmeet.kernel.match.overflow import equal_arrays, equal_pairs
 
 NAN = float("nan")
 

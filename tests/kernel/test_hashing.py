@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.hashing import family, hash_columns
+from watersmeet.kernel.slots import family, hash_columns
 
 NAN = float("nan")
 

@@ -10,8 +10,14 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet.errors import EngineError
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups, aggregate_sql
-from watersmeet.kernel.partial_aggregates import ROWS, AggregateCall, partials_of
+from watersmeet.kernel.aggregate import (
+    ROWS,
+    AggregateCall,
+    AggregateColumn,
+    aggregate_groups,
+    aggregate_sql,
+    partials_of,
+)
 from watersmeet.plan.nodes.aggregate import _FROM_ROWS, SAME_IN_BOTH
 
 INF, NAN = float("inf"), float("nan")

@@ -11,11 +11,10 @@ from tests.kernel.test_partial import INF, NAN, asked, random_rows
 from tests.support.effort import at_effort
 from watersmeet.errors import EngineError
 from watersmeet.kernel import groups
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups
+from watersmeet.kernel.aggregate import AggregateCall, AggregateColumn, aggregate_groups, partials_of
 from watersmeet.kernel.batches import batch_of
 from watersmeet.kernel.groups import aggregate_by_hash
-from watersmeet.kernel.hashing import hash_columns
-from watersmeet.kernel.partial_aggregates import AggregateCall, partials_of
+from watersmeet.kernel.slots import hash_columns
 
 
 def bits(table):

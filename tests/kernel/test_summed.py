@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.consolidate import consolidate_table
+from watersmeet.kernel.aggregate import consolidate_table
 
 NAN = float("nan")
 VALUES = {

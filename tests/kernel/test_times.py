@@ -29,7 +29,7 @@ from watersmeet.event_time import (
     saturating_sum,
     shift,
 )
-from watersmeet.kernel.event_times import known_times, to_canonical, to_native
+from watersmeet.kernel.ordinals import known_times, to_canonical, to_native
 
 EDGES = [MIN_TIME, MIN_TIME + 1, -(2**62), -1, 0, 1, 2**62, MAX_TIME - 1, MAX_TIME]
 

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.kernel.windows import closing_windows, live_sessions, sessions, window_times
-from watersmeet.watermark.windows import release_limit
+from watersmeet.watermark.tracker import release_limit
 
 
 def plainly(times, size, slide, before, now):

@@ -17,8 +17,7 @@ import pytest
 
 from tests.chaos.killed import Job, forked, in_a_process, store_of
 from watersmeet.cli.state_commands import maintenance
-from watersmeet.cli.state_commands.location import StateLocation
-from watersmeet.cli.state_commands.show import tick_of
+from watersmeet.cli.state_commands.show import StateLocation, tick_of
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import PARTS, load_newest, manifest_names
 from watersmeet.state.store import LocalStore

@@ -23,8 +23,8 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator import merge_policy, retained_runs
 from watersmeet.runtime.local import LocalJob
 from watersmeet.runtime.local.tick import SinkStaging
-from watersmeet.runtime.operators import broadcast, join, skew
-from watersmeet.runtime.tasks.partition import HashRange
+from watersmeet.runtime.operators import broadcast, join, repartition
+from watersmeet.runtime.tasks.side import HashRange
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.marks import MarkWriter, read_marks
 from watersmeet.state.runs.reader import OpenRun
@@ -191,9 +191,9 @@ def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str
 
 @pytest.mark.full
 def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = skew.SplitRows.parts
+    real = repartition.SplitRows.parts
 
-    def with_those_before(self: skew.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
+    def with_those_before(self: repartition.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
         parts: list[tuple[int, int]] = []
         owners = [replace(self, partition=number) for number in range(self.partition + 1)]
         for first, end in sorted(part for owner in owners for part in real(owner, rows)):
@@ -202,14 +202,14 @@ def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest
             parts.append((first, end))
         return parts
 
-    monkeypatch.setattr(skew.SplitRows, "parts", with_those_before)
+    monkeypatch.setattr(repartition.SplitRows, "parts", with_those_before)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
         assert split_as_unsplit(joined("FULL"), "lr", streams)
 
 
 @pytest.mark.full
 def test_parts_that_nobody_looks_through_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "split_hot_keys", lambda *args: (skew.split_hot_keys(*args)[0], {}))
+    monkeypatch.setattr(join, "split_hot_keys", lambda *args: (repartition.split_hot_keys(*args)[0], {}))
     assert not split_as_unsplit(joined("INNER"), "lr", streams)
 
 
@@ -245,12 +245,12 @@ def test_matches_that_owners_do_not_ask_for_are_found(
 def test_hashes_that_are_not_left_to_the_parts_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = skew.SplitRows.parts
+    real = repartition.SplitRows.parts
 
-    def parts(self: skew.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
+    def parts(self: repartition.SplitRows, rows: Any) -> Sequence[tuple[int, int]]:
         low, high = HashRange.of(self.own, rows)
         return [*real(self, rows), (low, high)] if low < high else real(self, rows)
 
-    monkeypatch.setattr(skew.SplitRows, "parts", parts)
+    monkeypatch.setattr(repartition.SplitRows, "parts", parts)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
         assert split_as_unsplit(joined("FULL"), "lr", streams)

@@ -18,11 +18,10 @@ from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.object_store import ObjectStore
 from watersmeet.runtime.local import LocalJob
-from watersmeet.state.copy import copy_newest
+from watersmeet.state.copy import copy_newest, damage_in
 from watersmeet.state.manifest import load, load_newest, manifest_names
 from watersmeet.state.runs import writer as written
 from watersmeet.state.store import LocalStore, MemoryStore, Section, object_of, section_of
-from watersmeet.state.verification import damage_in
 
 QUERY = "SELECT l.i AS a, r.i AS b FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
 OBJECT = "runs/q.l-1-0f3a.arrow"

@@ -21,7 +21,6 @@ import pytest
 from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
-from watersmeet import cancellable
 from watersmeet import postgres_server as client_module
 from watersmeet.errors import SpecError, StateError
 from watersmeet.objects import postgres_store
@@ -404,7 +403,7 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
     postgres, store, no_standby, monkeypatch, caplog
 ):
     monkeypatch.setattr(client_module, "MIN_ANSWER_S", 1.0)
-    monkeypatch.setattr(cancellable, "NOTICE_S", 0.3)
+    monkeypatch.setattr(client_module, "NOTICE_S", 0.3)
     store.check()
     impatient = TablesStore(TablesPlace(store.place.given, patience_s=0.3))
     no_standby()

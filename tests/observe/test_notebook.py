@@ -18,9 +18,8 @@ import watersmeet as ws
 from tests.support.columns import column
 from watersmeet import background_job
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.observe.notebook import OUTPUTS, Displays, running_page
+from watersmeet.observe.notebook import OUTPUTS, Displays, Result, running_page
 from watersmeet.observe.progress import InputReport, RecentTicks, TickReport
-from watersmeet.observe.rows import Result
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink

@@ -7,7 +7,7 @@ import json
 
 from rich.console import Console
 
-from watersmeet.observe.rows import JsonPrinter, TablePrinter
+from watersmeet.observe.notebook import JsonPrinter, TablePrinter
 
 
 def test_table_shows_data_as_it_is():

@@ -7,14 +7,14 @@ import io
 import pytest
 
 from tests.observe.watched import TICKS, WatchedJob
+from watersmeet import running
 from watersmeet.errors import EngineError
-from watersmeet.observe import listener_factory
-from watersmeet.observe.listener_factory import open_listeners
 from watersmeet.observe.listeners import Listener, ListenerGroup, run_with_listeners
 from watersmeet.observe.live.lines import PlainLines
 from watersmeet.observe.log import LogWatcher
 from watersmeet.observe.metrics.figures import RunMetrics
 from watersmeet.observe.spans import SpanWatcher
+from watersmeet.running import open_listeners
 
 
 class Telling(Listener):
@@ -89,7 +89,7 @@ def test_who_watches_is_what_is_asked_for(monkeypatch, capfd):
     run, said = WatchedJob().about(), list[str]()
     with open_listeners({}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, SpanWatcher]
-    monkeypatch.setattr(listener_factory.spans, "is_installed", lambda: False)
+    monkeypatch.setattr(running.spans, "is_installed", lambda: False)
     with open_listeners({"metrics": "0", "log_format": "text"}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, RunMetrics]
         watchers[1].ended(None)

@@ -30,7 +30,7 @@ from watersmeet.runtime.operators import changelog, repartition
 from watersmeet.runtime.operators.repartition import BorderRange
 from watersmeet.runtime.tasks import changes
 from watersmeet.runtime.tasks import side as equal_rows
-from watersmeet.runtime.tasks.partition import Nothing
+from watersmeet.runtime.tasks.side import Nothing
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 

@@ -15,9 +15,8 @@ from urllib.parse import urlencode
 import pytest
 
 from watersmeet.history.reader import HistoryReader
-from watersmeet.page.lifecycle import ServedPage
 from watersmeet.page.questions import MAX_QUESTION_CHARACTERS, JobReference, QuestionRunner
-from watersmeet.page.server import PageFeed
+from watersmeet.page.server import PageFeed, ServedPage
 from watersmeet.spec.monitoring import Address
 from watersmeet.state.store import MemoryStore
 

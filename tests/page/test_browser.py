@@ -31,9 +31,8 @@ from watersmeet.history.plan_document import SideFiles
 from watersmeet.history.reader import HistoryReader, read
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
-from watersmeet.page.lifecycle import ServedPage
 from watersmeet.page.questions import JobReference, QuestionRunner
-from watersmeet.page.server import PageFeed
+from watersmeet.page.server import PageFeed, ServedPage
 from watersmeet.spec.monitoring import Address, load_token
 
 pytestmark = pytest.mark.browser

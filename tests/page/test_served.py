@@ -25,9 +25,7 @@ from watersmeet.history.segments import RunEnd, RunStart
 from watersmeet.history.writer import HistoryWriter
 from watersmeet.page.document import document_of, samples_of
 from watersmeet.page.html import static
-from watersmeet.page.lifecycle import ServedPage
-from watersmeet.page.live_server import listening_at
-from watersmeet.page.server import STATIC, PageFeed
+from watersmeet.page.server import STATIC, PageFeed, ServedPage, listening_at
 from watersmeet.spec.monitoring import Address, address_in, load_token
 from watersmeet.state.store import MemoryStore
 
@@ -322,7 +320,7 @@ def test_ctrl_c_stops_the_page_unless_the_process_ignores_it(history, handler, i
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "watersmeet.page.lifecycle")
+    monkeypatch.delitem(sys.modules, "watersmeet.page.server")
     with pytest.raises(EngineError, match="not installed: uvicorn") as refused:
         listening_at(Address("127.0.0.1", 0), MemoryStore(), "job", token=None)
     assert refused.value.code == "missing-library"

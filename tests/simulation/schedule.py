@@ -30,9 +30,9 @@ from watersmeet.sinks.base import Sink
 from watersmeet.sinks.file_sink import FileSink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.state.checksums import verify_checksum
+from watersmeet.state.copy import verify_files
 from watersmeet.state.manifest import is_manifest, load_newest
 from watersmeet.state.runs import writer
-from watersmeet.state.verification import verify_files
 
 OF_OTHERS = frozenset({"state-fenced", "sink-taken"})
 """So a run may end that others were at work beside, or whose requests came late."""

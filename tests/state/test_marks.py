@@ -10,7 +10,6 @@ import pytest
 from tests.support.far_store import FarStore
 from watersmeet.errors import StateError
 from watersmeet.state import marks as marks_module
-from watersmeet.state.bulk_read import AT_ONCE
 from watersmeet.state.marks import (
     MarkWriter,
     damaged_marks,
@@ -20,7 +19,7 @@ from watersmeet.state.marks import (
     read_marks,
     unite,
 )
-from watersmeet.state.store import LocalStore, MemoryStore
+from watersmeet.state.store import AT_ONCE, LocalStore, MemoryStore
 
 ROWS = 100
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 
 from watersmeet.event_time import DAY_US, ENDED, MAX_TIME, NEVER
-from watersmeet.state.arrival_rate import Pace
-from watersmeet.state.manifest import Arrangement
+from watersmeet.state.manifest import Arrangement, Pace
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 

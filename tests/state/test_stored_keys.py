@@ -23,8 +23,8 @@ from pydantic import Field
 from tests.support.package_paths import PACKAGE, find_paths
 from watersmeet.history.segments import HistorySegment, RunEnd, RunStart
 from watersmeet.history.segments import RunRecord as ShownRun
+from watersmeet.kernel.aggregate import AggregateCall, partials_of
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.partial_aggregates import AggregateCall, partials_of
 from watersmeet.local import async_lookup
 from watersmeet.measure import Measure, Measured
 from watersmeet.names import copy_name, node_alias

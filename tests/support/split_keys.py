@@ -13,8 +13,8 @@ import pytest
 from watersmeet.kernel.slots import TIME_BITS, Slots
 from watersmeet.runtime.messages.shapes import JoinShape
 from watersmeet.runtime.messages.work import NodeWork
-from watersmeet.runtime.operators import broadcast, join, skew
-from watersmeet.runtime.tasks.partition import Nothing
+from watersmeet.runtime.operators import broadcast, join, repartition
+from watersmeet.runtime.tasks.side import Nothing
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs import writer
 from watersmeet.state.runs.heavy_hitters import HeavyKey, format_key
@@ -24,7 +24,7 @@ from watersmeet.state.runs.heavy_hitters import HeavyKey, format_key
 class Splits:
     """The keys that tasks found hot, of all nodes and ticks."""
 
-    keys: list[skew.HotKey] = field(default_factory=list)
+    keys: list[repartition.HotKey] = field(default_factory=list)
 
 
 def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
@@ -40,14 +40,14 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
             for bucket, place, count in zip(buckets.tolist(), first.tolist(), rows.tolist(), strict=True)
         )
 
-    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[skew.HotKey, ...]:
-        found = skew.hot_keys(shape, work, partitions)
+    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[repartition.HotKey, ...]:
+        found = repartition.hot_keys(shape, work, partitions)
         splits.keys += found
         return found
 
     monkeypatch.setattr(writer, "heavy_keys_in", all_keys)
-    monkeypatch.setattr(skew, "MIN_SPLIT_SHARE", 0.0)
-    monkeypatch.setattr(skew, "MIN_SPLIT_WORK", 0.0)
+    monkeypatch.setattr(repartition, "MIN_SPLIT_SHARE", 0.0)
+    monkeypatch.setattr(repartition, "MIN_SPLIT_WORK", 0.0)
     monkeypatch.setattr(join, "hot_keys", told)
     return splits
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.watermark.alignment import SourceDrift, SourcePosition, find_sources_ahead
+from watersmeet.watermark.holders import SourceDrift, SourcePosition, find_sources_ahead
 
 SKEW = 10
 

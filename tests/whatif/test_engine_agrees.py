@@ -14,10 +14,9 @@ from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.whatif.ingest_rules import count_ingested, is_direct, marks_of, retained, rows_of_query
 from watersmeet.whatif.lags import disorder_of, least_lags
-from watersmeet.whatif.replay import played
 from watersmeet.whatif.sample import SampleSource, sample_of
 from watersmeet.whatif.settings import Setting, apply_setting
-from watersmeet.whatif.trial import Trials
+from watersmeet.whatif.trial import Trials, played
 
 CASES = at_effort(quick=14, full=56)
 S = 1_000_000

@@ -32,7 +32,7 @@ Output = Annotated[
 
 def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None:
     """Write a job's history as one HTML file: watermarks, rows, state, late rows, plan and runs."""
-    from watersmeet.cli.state_commands.location import StateLocation
+    from watersmeet.cli.state_commands.show import StateLocation
     from watersmeet.history.reader import read
     from watersmeet.page.document import document_of
     from watersmeet.page.html import page_of
@@ -88,10 +88,10 @@ def ui(
     no_token: NoToken = False,
 ) -> None:
     """Serve the page of a running or ended job until Ctrl-C; read only."""
-    from watersmeet.cli.state_commands.location import StateLocation
+    from watersmeet.cli.state_commands.show import StateLocation
     from watersmeet.history.segments import FOLDER
-    from watersmeet.page.live_server import listening_at
     from watersmeet.page.questions import JobReference
+    from watersmeet.page.server import listening_at
 
     access = token_setting(token_file, no_token)
     address = address_in(listen)

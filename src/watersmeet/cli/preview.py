@@ -51,7 +51,7 @@ def preview_text(
     from watersmeet.cli.job_file import job_in
     from watersmeet.cli.output import to_stderr
     from watersmeet.cli.run import locate_error
-    from watersmeet.plan.output_mode import match_markers, with_markers
+    from watersmeet.plan.nodes.columns import match_markers, with_markers
     from watersmeet.plan.planner import plan_job
     from watersmeet.runtime.spark.job.column_inference import ColumnInference
     from watersmeet.spec.model import OutputMode
@@ -85,7 +85,7 @@ def preview_text(
 def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Read the first rows of each source and table, after rejecting what a run would not read."""
     from watersmeet.cli.run import check_sources
-    from watersmeet.plan.source_projection import needed_source_columns
+    from watersmeet.plan.query_inputs import needed_source_columns
     from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 
     zone = plan.queries[0].options.time_zone
@@ -117,7 +117,7 @@ def _compute_results(
     """Run all rows in one tick, followed by the end of input, and return the results."""
     import pyarrow as pa
 
-    from watersmeet.plan.output_mode import marker_name
+    from watersmeet.plan.nodes.columns import marker_name
     from watersmeet.runtime.local import LocalJob
     from watersmeet.state.store import MemoryStore
     from watersmeet.types.json_values import rows_of
@@ -198,7 +198,7 @@ def _print_json(results: Mapping[str, PreviewResult], samples: Mapping[str, Any]
 def _print_tables(results: Mapping[str, PreviewResult]) -> None:
     from rich.console import Console
 
-    from watersmeet.observe.rows import table_of
+    from watersmeet.observe.notebook import table_of
 
     out = Console(file=sys.stdout)
     for name, result in results.items():

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.cli.log_output import LogOutput, log_to_stderr
-from watersmeet.cli.output import to_stderr
+from watersmeet.cli.output import LogOutput, log_to_stderr, to_stderr
 from watersmeet.deprecated_names import notices_to, without_notices
 from watersmeet.errors import EngineError, Location, SpecError, format_count, printable, raise_all
 from watersmeet.runtime.spark.job.column_inference import ColumnInference
@@ -415,8 +414,8 @@ def _views(
 
     from watersmeet.observe.live.lines import JsonLines, PlainLines
     from watersmeet.observe.live.view import LiveView
+    from watersmeet.observe.notebook import JsonPrinter, TablePrinter
     from watersmeet.observe.reports import integer_times
-    from watersmeet.observe.rows import JsonPrinter, TablePrinter
     from watersmeet.spec.job_options import is_set
 
     out = Console(file=sys.stdout)

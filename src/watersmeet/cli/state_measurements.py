@@ -8,7 +8,7 @@ from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.forecast import MeasuredQuery
 from watersmeet.plan.order.suggested_order import other_orders
-from watersmeet.runtime.coordinator.measurements import measured_sides
+from watersmeet.runtime.coordinator.node_cost import measured_sides
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.spec.model import Insert, Job, Options
 from watersmeet.state.manifest import Manifest, load_newest

@@ -12,7 +12,7 @@ from watersmeet.plan.explain.wording import node_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import forecasts_of
-from watersmeet.plan.source_limits import limited_sources, sides_of
+from watersmeet.plan.query_inputs import limited_sources, sides_of
 from watersmeet.spec.model import Job
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.state.stored_record import FrozenRecord

@@ -15,10 +15,9 @@ from watersmeet.errors import StateError
 from watersmeet.history.plan_document import Drawing, PlannedLimit, SideFiles
 from watersmeet.history.points import NAMES, SCHEMA, migrate_points
 from watersmeet.state.checksums import add_checksum, verify_checksum
-from watersmeet.state.damage import damage_error
 from watersmeet.state.manifest import HISTORY
 from watersmeet.state.store import Store
-from watersmeet.state.stored_record import FrozenRecord
+from watersmeet.state.stored_record import FrozenRecord, damage_error
 
 # The files of a history in the store: their names, what is in them, and which of them count.
 #

@@ -28,7 +28,7 @@ from watersmeet.event_time import (
     saturating_add,
 )
 from watersmeet.kernel.gather import Columns
-from watersmeet.kernel.match.equality import equal_pairs
+from watersmeet.kernel.match.overflow import equal_pairs
 from watersmeet.kernel.match.probe import Distances, Rows, expand, ranges
 from watersmeet.kernel.slots import Slots
 from watersmeet.kernel.sorted_rows import SortedRows

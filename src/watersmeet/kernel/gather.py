@@ -23,7 +23,7 @@ from watersmeet.kernel.batches import (
     take_values,
     widen_offsets,
 )
-from watersmeet.kernel.event_times import to_native
+from watersmeet.kernel.ordinals import to_native
 
 # Rows of several batches in one order, without a copy of all of them: columns are taken where they lie.
 #

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernel.aggregate import (
+    ROWS,
+    AggregateCall,
     AggregateColumn,
     aggregate_groups,
     aggregate_sql,
@@ -23,7 +25,6 @@ from watersmeet.kernel.aggregate import (
     quote_identifier,
 )
 from watersmeet.kernel.batches import concat_arrays, one_array, one_table, take_rows
-from watersmeet.kernel.partial_aggregates import ROWS, AggregateCall
 from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.names import DIFF, ours
 

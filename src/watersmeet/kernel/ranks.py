@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_groups, quote_identifier
+from watersmeet.kernel.aggregate import ROWS, AggregateColumn, aggregate_groups, quote_identifier
 from watersmeet.kernel.duckdb import connection
 from watersmeet.kernel.groups import GROUP, GroupParts
-from watersmeet.kernel.partial_aggregates import ROWS
 from watersmeet.names import DIFF, ours
 
 WAS, IS = ours("was"), ours("is")

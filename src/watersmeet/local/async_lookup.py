@@ -27,8 +27,8 @@ from watersmeet.errors import (
 from watersmeet.relations.inputs import columns_of
 from watersmeet.runtime.local.input_rows import add_utc_zone, build_table
 from watersmeet.spec.model import Column
-from watersmeet.state.damage import damage_error
 from watersmeet.state.store import Store
+from watersmeet.state.stored_record import damage_error
 
 FOLDER = "answers"
 _KEY = "__ws_asked"

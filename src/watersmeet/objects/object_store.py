@@ -19,7 +19,6 @@ import tenacity
 from watersmeet.errors import SpecError, StateError
 from watersmeet.objects.cache import Cache, CachedStore
 from watersmeet.spec.secrets import without_secrets
-from watersmeet.state.damage import damage_error, missing_error
 from watersmeet.state.manifest import is_manifest
 from watersmeet.state.store import (
     Section,
@@ -28,6 +27,7 @@ from watersmeet.state.store import (
     object_of,
     split_sections,
 )
+from watersmeet.state.stored_record import damage_error, missing_error
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client

@@ -24,8 +24,8 @@ from watersmeet.postgres_server import (
     rows_of,
     words,
 )
-from watersmeet.state.damage import damage_error, missing_error
 from watersmeet.state.store import object_of, section_of, split_sections
+from watersmeet.state.stored_record import damage_error, missing_error
 
 # SQL of state in PostgreSQL: the table, what is wrong with one, what sessions and transactions are told.
 

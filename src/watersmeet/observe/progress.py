@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from watersmeet.errors import format_count
 from watersmeet.event_time import Watermark
 from watersmeet.observe.row_accounting import LatenessCounts
-from watersmeet.observe.store_use import StoreUse
-from watersmeet.observe.watermark_holders import PausedSource, SilentPartition, standstill_words
+from watersmeet.observe.watermark_holders import PausedSource, SilentPartition, StoreUse, standstill_words
 
 RECENT_TICKS = 10
 HEAVY_SHARE = 0.1

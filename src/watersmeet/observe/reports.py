@@ -14,9 +14,14 @@ from watersmeet.names import is_node_alias
 from watersmeet.observe.progress import DROPPED, Backlog, HeavyKeyProgress, InputReport, TickReport
 from watersmeet.observe.progress import SplitKeyProgress as SplitKeyTold
 from watersmeet.observe.row_accounting import Account, InputAccount, LatenessCounts
-from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.observe.watermark_holders import PausedSource as AheadTold
-from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput, standstill_words
+from watersmeet.observe.watermark_holders import (
+    SilentPartition,
+    StepUse,
+    StoreUse,
+    WaitingInput,
+    standstill_words,
+)
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.order.forecast import MeasuredSide

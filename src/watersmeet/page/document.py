@@ -342,7 +342,7 @@ def _last_value(past: JobHistory, subject: str, figure: str) -> int | None:
 #
 # Times of the clock are seconds since 1970, with fractions; event times are µs, or plain integers where
 # the column is one; sizes are bytes. The time lines are those of `charts`; all else is as of the last
-# tick, or as of the last time that somebody looked, see `history.sampled`.
+# tick, or as of the last time that somebody looked, see `history.recorder`.
 
 RECENT_TICKS = 64
 """What is as of the last tick is in one of these; what somebody looked at is, if ticks are not very short."""

@@ -1,19 +1,29 @@
-"""The page over HTTP: of a job that runs in any process, or has ended, from the history beside its state.
+"""Serve the page over HTTP: the requests, the address, and how long it listens.
 
 Read only, and of one job. Every request needs the token, for any user of this machine can reach the port.
 Whoever asks for the page by another name than it is served under is refused, so that no page of somebody
 else's reaches it through a browser.
+
+The libraries that serve it are an extra: they are loaded here, and nowhere before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import signal
+import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar, TypeVarTuple
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TextIO, TypeVar, TypeVarTuple
+from urllib.parse import quote
 
+import uvicorn
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,12 +34,116 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from watersmeet.errors import StateError
+from watersmeet.errors import EngineError, StateError
 from watersmeet.history.reader import HistoryReader, JobHistory
 from watersmeet.page.document import Document, document_of, samples_of
 from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
-from watersmeet.page.questions import AnswerError, QuestionRunner
-from watersmeet.spec.monitoring import AccessToken, is_equal
+from watersmeet.page.questions import AnswerError, JobReference, QuestionRunner
+from watersmeet.spec.monitoring import (
+    LOOPBACK,
+    AccessToken,
+    Address,
+    cannot_listen,
+    describe_access,
+    is_equal,
+)
+from watersmeet.state.store import Store
+
+_POLL_S = 0.05
+_END_S = 5.0
+"""So long is waited in the end for who still reads the history for the page: its store may not answer."""
+_NOT_TOLD = ("Invalid HTTP request received.", "Cancel %s running task(s)")
+"""What the server says of browsers: that one sent nonsense, which it is told itself, or still waited for an
+answer when the page ended. It would stand between the lines of the job."""
+
+
+@dataclass(frozen=True)
+class ServedPage:
+    """Page that listens, and answers once it is served.
+
+    Attributes:
+        url: address for a browser that has already sent the token.
+        link: address with the token.
+        access: description of who may see the page.
+    """
+
+    app: Starlette
+    listening: socket.socket
+    url: str
+    link: str
+    access: str
+
+    @classmethod
+    def of(cls, feed: PageFeed, address: Address, token: AccessToken | None) -> ServedPage:
+        """Listen at an address. ``token``: what a browser must know; None: anybody may see the page.
+
+        Raises:
+            EngineError: the port is taken, or the host is not this machine's.
+        """
+        listening = _listening(address)
+        at = address._replace(port=listening.getsockname()[1])
+        hosts = ["localhost", LOOPBACK, "[::1]", at.words.rpartition(":")[0]] if at.is_loopback else ["*"]
+        url = f"http://{at.words}/"
+        link = url if token is None else f"{url}?token={quote(token.text, safe='')}"
+        return cls(app_of(feed, hosts, token, at.port), listening, url, link, describe_access(token, address))
+
+    def describe(self, stream: TextIO | None) -> str:
+        """Say where the page is; the token is shown on a terminal only, for others may read a log."""
+        on_terminal = stream is not None and stream.isatty()
+        return self.link if on_terminal and self.link != self.url else f"{self.url} ({self.access})"
+
+    def run(self) -> None:
+        """Answer until SIGINT or SIGTERM; an ignored SIGINT stays ignored."""
+        self._server().run(sockets=[self.listening])
+
+    @contextmanager
+    def serve_in_thread(self, linger_s: float = 0.0) -> Iterator[None]:
+        """Serve the page in a thread of its own until the end of the block.
+
+        If a browser shows the page at the end, serve it for at most `linger_s` more seconds.
+        """
+        server = self._server()
+        thread = threading.Thread(target=server.run, args=([self.listening],), name="page", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            until = time.monotonic() + linger_s
+            while server.server_state.connections and time.monotonic() < until:
+                time.sleep(_POLL_S)
+            server.should_exit = True
+            thread.join(_END_S)
+
+    def _server(self) -> uvicorn.Server:
+        config = uvicorn.Config(self.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        logging.getLogger("uvicorn.error").addFilter(_is_logged)
+        return _Server(config)
+
+
+class _Server(uvicorn.Server):
+    """A server that SIGINT does not stop if the process ignores it, as a background job of a shell does."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ignores_ctrl_c = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not (sig == signal.SIGINT and self._ignores_ctrl_c):
+            super().handle_exit(sig, frame)
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_NOT_TOLD)
+
+
+def _listening(address: Address) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        hint = "use another port, such as 8766, or 0 for any free one"
+        raise cannot_listen("the page cannot be shown", address, error, hint) from None
+
 
 STATIC = dict.fromkeys(STYLES, "text/css") | dict.fromkeys(SCRIPTS, "text/javascript")
 HEADERS = {
@@ -280,3 +394,72 @@ class _TokenGuard:
             response.set_cookie(self._cookie, cookie, httponly=True, samesite="lax")
             return response
         return PlainTextResponse(NO_TOKEN_SHOWN, 401, {"WWW-Authenticate": "Bearer"})
+
+
+LIVE_POLL_S = 1.0
+"""Beside a run its history is looked at so often."""
+
+
+def listening_at(
+    address: Address,
+    store: Store,
+    job: str,
+    *,
+    token: AccessToken | None,
+    look_s: float | None = None,
+    asked: JobReference | None = None,
+    is_held: Callable[[], bool | None] = lambda: None,
+) -> ServedPage:
+    """Listen for who wants to see the page of the job whose state is in a store.
+
+    Args:
+        token: what a browser must know; None: anybody may see the page.
+        asked: the job that questions about rows are about; None: there are none.
+        is_held: tells whether a process runs the job; None: nobody knows.
+
+    Raises:
+        EngineError: the libraries are not installed, or nobody can listen there.
+    """
+    try:
+        from watersmeet.page.server import HISTORY_POLL_S, PageFeed, ServedPage
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"the page needs a library that is not installed: {error.name}",
+            code="missing-library",
+            hint="run `pip install 'watersmeet[ui]'`, or use `watersmeet report`, which does not need it",
+        ) from None
+
+    asker = None if asked is None else QuestionRunner(asked)
+    feed = PageFeed(HistoryReader(store), job, HISTORY_POLL_S if look_s is None else look_s, asker, is_held)
+    return ServedPage.of(feed, address, token)
+
+
+@contextmanager
+def serve_run_page(
+    address: Address, store: Store, job: str, *, token: AccessToken | None, asked: JobReference | None = None
+) -> Iterator[ServedPage]:
+    """Serve the page of a run until the run ends.
+
+    Browsers that show the page receive the run's outcome before the page closes.
+
+    Args:
+        token, asked: as in `listening_at`.
+
+    Raises:
+        EngineError: a library of the page is not installed, or the server cannot listen at the address.
+    """
+    over = threading.Event()
+    serving = listening_at(
+        address,
+        store,
+        job,
+        token=token,
+        look_s=LIVE_POLL_S,
+        asked=asked,
+        is_held=lambda: not over.is_set(),
+    )
+    with serving.serve_in_thread(linger_s=2 * LIVE_POLL_S):
+        try:
+            yield serving
+        finally:
+            over.set()

@@ -33,7 +33,9 @@ from sqlglot import exp
 
 from watersmeet.event_time import Side
 from watersmeet.names import is_ours, node_alias, ours
-from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.conditions.conjuncts import join_all, text_of
+from watersmeet.plan.conditions.placement import place as place_conditions
+from watersmeet.plan.conditions.rewrites import conjuncts_of
 from watersmeet.plan.identity.origins import Origins, origins_of, side_origins
 from watersmeet.plan.model.job import QueryPlan, RestingNode, ReusedRows
 from watersmeet.plan.model.nodes import (
@@ -46,14 +48,7 @@ from watersmeet.plan.model.nodes import (
     PassPlan,
     ReusedPlan,
 )
-from watersmeet.plan.model.sides import (
-    BranchPlan,
-    ColumnOfOthers,
-    FeedPlan,
-    Producer,
-    SidePlan,
-    joined_name,
-)
+from watersmeet.plan.model.sides import BranchPlan, ColumnOfOthers, FeedPlan, Producer, SidePlan, joined_name
 from watersmeet.plan.nodes.feeds import (
     Derived,
     DerivedColumns,
@@ -62,7 +57,7 @@ from watersmeet.plan.nodes.feeds import (
     column_of,
     needed_columns,
 )
-from watersmeet.plan.pushed_down_predicates import pushed_down_predicate
+from watersmeet.plan.nodes.tree import tree_of
 from watersmeet.plan.query_inputs import refs
 from watersmeet.spec.model import (
     Expr,
@@ -77,6 +72,16 @@ from watersmeet.spec.model import (
     inputs_of,
     visible_inputs,
 )
+
+
+def pushed_down_predicate(query: Query) -> Expr | None:
+    """Return the part of WHERE that the joins of a query evaluate, independent of its grouping."""
+    joined = replace(query, aggregation=None)
+    above = {
+        text_of(conjunct.expr) for conjunct in place_conditions(tree_of(joined).nodes, query.where).after
+    }
+    return join_all([c.expr for c in conjuncts_of(query.where) if text_of(c.expr) not in above])
+
 
 Names = Mapping[str, str]
 """Own names -> those of the other query."""

@@ -35,6 +35,7 @@ from watersmeet.plan.model.nodes import ArrangePlan, NodePlan
 from watersmeet.plan.nodes.aggregate import check_calls
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.build_plans import ClassifiedQuery, plan_nodes
+from watersmeet.plan.nodes.columns import with_mode
 from watersmeet.plan.nodes.feeds import DerivedColumns, ForOthers, fold_stages, name_stage_inputs
 from watersmeet.plan.nodes.input_side import read_keyed_tables
 from watersmeet.plan.nodes.join import draft_of
@@ -42,7 +43,6 @@ from watersmeet.plan.nodes.retention import with_horizon
 from watersmeet.plan.nodes.top_n import count_per_key, limit_rankings, uncountable
 from watersmeet.plan.nodes.tree import Tree, tree_of
 from watersmeet.plan.order.join_order import choose_join_order, narrow_joins
-from watersmeet.plan.output_mode import with_mode
 from watersmeet.plan.query_inputs import JoinInputs, check_event_times
 from watersmeet.spec.model import (
     Expr,

@@ -1,7 +1,8 @@
-"""What the names of a query mean: inputs in order, the unit of each column, which columns are event times."""
+"""Inputs of a query: their order, the units of their columns, and what their sources limit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -9,7 +10,11 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.event_time import DAY_US, Side
-from watersmeet.spec.model import Column, Expr, Input
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.model.sides import BranchPlan, SidePlan
+from watersmeet.spec.model import Column, Expr, Input, Source
+from watersmeet.spec.records.changes import columns_in, computed_of_changes
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import DATE, SqlType
 
@@ -147,3 +152,67 @@ def check_event_times(inputs: JoinInputs) -> list[PlanError]:
         for column in i.event_times
         if inputs.unit((i.alias, column)) in (Unit.OTHER, Unit.NUMBER)
     ]
+
+
+def is_limited(source: Source) -> bool:
+    """Return True if the source has a limit that sheds its rows or stops the job."""
+    return source.max_rows is not None or source.max_bytes is not None
+
+
+def limited_sources(nodes: Iterable[NodePlan]) -> list[Source]:
+    """Return the sources with limits whose rows sides retain.
+
+    Each source occurs once, in the order of first use.
+    """
+    sources = {
+        branch.source.name: branch.source
+        for node in nodes
+        for side in node.sides
+        for _, branch in side.sources
+    }
+    return [source for source in sources.values() if is_limited(source)]
+
+
+def source_of(side: SidePlan) -> str | None:
+    """Return the source whose rows a side retains unchanged.
+
+    Returns:
+        None for rows derived from sources, or for rows of another side.
+    """
+    return side.sources[0][1].source.name if side.sources else None
+
+
+def sides_of(node: NodePlan, source: str) -> tuple[str, ...]:
+    """Return the names of a node's sides that retain rows of a source, copies included."""
+    own = {side.name for side in node.sides if source_of(side) == source}
+    return tuple(side.name for side in node.sides if side.name in own or side.copy_of in own)
+
+
+def source_inputs(source: Source, zone: str = UTC) -> JoinInputs:
+    """Return inputs in which bare column names are the columns of the source."""
+    inputs = (Input(alias="", columns=source.columns, event_times=(), branches=()),)
+    return JoinInputs(inputs, time_zone=zone)
+
+
+def mentioned_columns(branch: BranchPlan) -> frozenset[str]:
+    """Return the columns of its source that a branch reads."""
+    columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
+    return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
+
+
+def needed_source_columns(source: Source, branches: Iterable[BranchPlan]) -> frozenset[str]:
+    """Return the columns of a source that its branches take anything from, and those of which it is computed
+    which change a record is."""
+    of_changes = (columns_in(own.expr) for own in computed_of_changes(source))
+    return frozenset[str]().union(*map(mentioned_columns, branches), *of_changes)
+
+
+def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:
+    """Return the name of a branch's column, or of its flag, in messages."""
+    written = dict(branch.words).get(name)
+    return f"the expression {unquoted_text(expr)}" if written is None else f"the condition {written}"
+
+
+def unquoted_text(expr: Expr) -> str:
+    """Format an expression for users, with names without quotes."""
+    return text_of(expr).replace("`", "")

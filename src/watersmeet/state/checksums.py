@@ -12,9 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.state.damage import damage_error
 from watersmeet.state.store import LocalStore, MemoryStore, Store, object_of
-from watersmeet.state.stored_record import StoredRecord
+from watersmeet.state.stored_record import StoredRecord, damage_error
 
 # Checksums of the state's bytes: compared when a process first reads them.
 #

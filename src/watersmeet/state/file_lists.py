@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from watersmeet.errors import StateError
-from watersmeet.state.damage import damage_error
 from watersmeet.state.store import Store
-from watersmeet.state.stored_record import FrozenRecord
+from watersmeet.state.stored_record import FrozenRecord, damage_error
 
 FAN_IN = 16
 FOLDER = "files"

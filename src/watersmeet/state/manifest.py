@@ -4,26 +4,72 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
-from watersmeet.event_time import NEVER, Watermark
+from watersmeet.event_time import DAY_US, ENDED, NEVER, Watermark
 from watersmeet.state import file_lists, last_output
-from watersmeet.state.arrival_rate import Pace
 from watersmeet.state.checksums import verify_checksum
-from watersmeet.state.damage import damage_error
 from watersmeet.state.marks import Marks
-from watersmeet.state.runs import merge_lineage
+from watersmeet.state.runs import layout
 from watersmeet.state.runs.heavy_hitters import HeavyKey
-from watersmeet.state.runs.layout import Run
-from watersmeet.state.runs.merge_lineage import MergedFrom
+from watersmeet.state.runs.layout import MergedFrom, Run
 from watersmeet.state.store import Store, object_of
-from watersmeet.state.stored_record import StoredRecord
+from watersmeet.state.stored_record import StoredRecord, damage_error
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
+
+
+class Pace(StoredRecord):
+    """The arrival rate of one event time of one side of a node.
+
+    ``mark``: its watermark as of the last counted tick. ``rows``, ``span``: the number of rows that
+    arrived, and the event time that they cover. ``rows_before``, ``span_before``: the number of rows
+    and the event time of the preceding stretch. ``first``: least and greatest time of the rows that
+    arrived before the first watermark; it covers them.
+    """
+
+    mark: Watermark = NEVER
+    rows: int = 0
+    span: int = 0
+    rows_before: int = 0
+    span_before: int = 0
+    first: tuple[int, int] | None = None
+
+    def moved(self, rows: int, spans: Sequence[tuple[int, int]], mark: Watermark, *, timed: bool) -> Pace:
+        """Compute the arrival rate after a tick.
+
+        Args:
+            rows: the number of rows that arrived and were retained.
+            spans: least and greatest time of parts of these rows. Empty: their times are unknown; such
+                rows do not count until there is a watermark.
+            mark: the watermark as of the tick.
+            timed: times are µs, not numbers.
+        """
+        if mark == ENDED:
+            return self
+        moved: dict[str, Any] = {"mark": mark}
+        counted, span = self.rows, self.span
+        if isinstance(self.mark, int) and isinstance(mark, int):
+            counted, span = counted + rows, span + mark - self.mark
+        elif spans:
+            all_spans = [*spans] if self.first is None else [*spans, self.first]
+            first, last = min(low for low, _ in all_spans), max(high for _, high in all_spans)
+            counted, span = counted + rows, last - first
+            moved["first"] = first, last
+        if timed and span >= DAY_US and isinstance(mark, int):
+            moved |= {"rows_before": counted, "span_before": span}
+            counted = span = 0
+        return self.model_copy(update={**moved, "rows": counted, "span": span})
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """Rows, and the event time that they cover; a span of 0: nothing can be said yet."""
+        return self.rows_before + self.rows, self.span_before + self.span
+
 
 # Manifests of earlier formats, as this version reads them: a chain with a step per format.
 #
@@ -106,7 +152,7 @@ HISTORY = "history"
 """Of a store, where the figures of past ticks are (`watersmeet.history`); no manifest names them."""
 FOLDERS = (
     *("runs", "marks", "aside", "work", PARTS),
-    *(merge_lineage.FOLDER, file_lists.FOLDER, last_output.FOLDER),
+    *(layout.FOLDER, file_lists.FOLDER, last_output.FOLDER),
 )
 """Of a store, those whose files go when no kept manifest names them."""
 

@@ -32,11 +32,9 @@ import pyarrow as pa
 
 from watersmeet.errors import StateError
 from watersmeet.kernel.slots import sorted_unique
-from watersmeet.state.bulk_read import fetch_files
 from watersmeet.state.checksums import check_content, is_verified, read_verified
-from watersmeet.state.damage import damage_error
-from watersmeet.state.store import SMALL_BYTES, LocalStore, Store
-from watersmeet.state.stored_record import FrozenRecord
+from watersmeet.state.store import SMALL_BYTES, LocalStore, Store, fetch_files
+from watersmeet.state.stored_record import FrozenRecord, damage_error
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from watersmeet.durable_files import make_folders, sync, sync_all
 from watersmeet.errors import StateError
-from watersmeet.state.damage import missing_error, translate_os_errors, write_error
-from watersmeet.state.stored_record import FrozenRecord
+from watersmeet.state.stored_record import FrozenRecord, missing_error, translate_os_errors, write_error
 
 # How much of a state came from its store and went there: counted where requests are made, by whoever
 # makes them, and told by each task to the driver.
@@ -504,3 +503,42 @@ class MemoryStore:
 
     def check(self) -> None:
         return
+
+
+AT_ONCE, AT_ONCE_BYTES = 64, 64 << 20
+"""So many names are fetched together, of about so many bytes."""
+
+_FILE_ERRORS = ("state-missing", "state-damaged")
+"""Codes of what is wrong with a name; all else is of the store."""
+
+
+def fetch_files(store: Store, sizes: Mapping[str, int]) -> Iterator[tuple[str, pa.Buffer | StateError]]:
+    """Yield each name with its content, or with the error of reading it.
+
+    If the store does not respond, the error is reported once for each group of names that are read
+    together.
+
+    Args:
+        sizes: the approximate bytes of each file.
+    """
+    for names in _groups(sizes, AT_ONCE if store.is_remote else 1):
+        try:
+            yield from zip(names, store.read_all(names), strict=True)
+        except StateError as error:
+            if len(names) == 1 or error.code not in _FILE_ERRORS:
+                yield names[0], error
+                continue
+            for name in names:  # which of them it is shows when each is read
+                yield from fetch_files(store, {name: sizes[name]})
+
+
+def _groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    names, nbytes = list[str](), 0
+    for name, size in sizes.items():
+        if names and (len(names) == most or nbytes >= AT_ONCE_BYTES):
+            yield names
+            names, nbytes = [], 0
+        names.append(name)
+        nbytes += size
+    if names:
+        yield names

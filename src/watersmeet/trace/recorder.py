@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import MAX_TIME, NEVER, Side, Watermark, shift
-from watersmeet.kernel.event_times import to_canonical
+from watersmeet.kernel.ordinals import to_canonical
 from watersmeet.names import CASE_PARTITION
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.wording import node_name

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Times, Watermark, shift
-from watersmeet.kernel.event_times import known_times
+from watersmeet.kernel.ordinals import known_times
 from watersmeet.names import PARTITION
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan

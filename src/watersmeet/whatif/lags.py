@@ -11,7 +11,7 @@ from watersmeet.event_time import MIN_TIME, saturating_sub
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.plan.source_projection import mentioned_columns
+from watersmeet.plan.query_inputs import mentioned_columns
 from watersmeet.runtime.coordinator.input_watermarks import find_lateness
 from watersmeet.spec.model import Job, Source
 from watersmeet.types.intervals import UNIT_US

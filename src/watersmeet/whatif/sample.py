@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.event_time import MIN_TIME, Times
-from watersmeet.kernel.event_times import known_times
+from watersmeet.kernel.ordinals import known_times
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.model import Source
 

@@ -23,12 +23,11 @@ from watersmeet.expressions.evaluate import Computed
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.event_times import to_canonical
+from watersmeet.kernel.ordinals import to_canonical
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
 from watersmeet.plan.explain.wording import distance
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.plan.query_inputs import JoinInputs, refs
-from watersmeet.plan.source_projection import source_inputs, unquoted_text
+from watersmeet.plan.query_inputs import JoinInputs, refs, source_inputs, unquoted_text
 from watersmeet.runtime.values import arrow_type
 from watersmeet.spec.model import Branch, Expr, Input, Source
 from watersmeet.types.arrow import in_arrow
@@ -83,7 +82,7 @@ def _compile(
 
 
 def inputs_of(source: Source, zone: str) -> JoinInputs:
-    """See `plan.source_projection.source_inputs`; the same for the same source, so that what is compiled
+    """See `plan.query_inputs.source_inputs`; the same for the same source, so that what is compiled
     over them is found again."""
     return _inputs(Same(source), zone)
 
@@ -94,7 +93,7 @@ def _inputs(source: Same, zone: str) -> JoinInputs:
 
 
 def shown_once(expr: Expr) -> str:
-    """Return the expression's text (`plan.source_projection.unquoted_text`) from a cache."""
+    """Return the expression's text (`plan.query_inputs.unquoted_text`) from a cache."""
     return _render(Same(expr))
 
 

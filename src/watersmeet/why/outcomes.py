@@ -21,8 +21,7 @@ from watersmeet.plan.explain.wording import distance
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.query_inputs import JoinInputs, refs, unit_of_type
-from watersmeet.plan.source_projection import unquoted_text
+from watersmeet.plan.query_inputs import JoinInputs, refs, unit_of_type, unquoted_text
 from watersmeet.runtime.coordinator.input_watermarks import find_lateness
 from watersmeet.spec.model import Branch, Job, Join, JoinKind
 from watersmeet.why.answer import SHOWN, Answer, Fate, Met, Tick, Told, What, line_of

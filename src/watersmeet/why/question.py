@@ -21,14 +21,13 @@ from sqlglot import exp
 
 from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.event_time import Mask
-from watersmeet.kernel.event_times import known_times
+from watersmeet.kernel.ordinals import known_times
 from watersmeet.plan.conditions.conjuncts import split
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import DeltaPlan, MatchPlan
 from watersmeet.plan.model.sides import KeyPlan, SidePlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.plan.query_inputs import JoinInputs
-from watersmeet.plan.source_projection import unquoted_text
+from watersmeet.plan.query_inputs import JoinInputs, unquoted_text
 from watersmeet.spec.model import Branch, Expr, Insert, Job, Query, Sink, Source, with_branches
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types.arrow import sql_name

@@ -15,7 +15,7 @@ from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
-from watersmeet.watermark.alignment import SourceDrift
+from watersmeet.watermark.holders import SourceDrift
 
 S = 1_000_000
 SKEW = 20

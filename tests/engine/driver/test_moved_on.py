@@ -8,9 +8,9 @@ from tests.state.test_manifest import manifest
 from watersmeet.errors import StateError
 from watersmeet.runtime.coordinator.restore.job_state import retry_if_superseded
 from watersmeet.state.commits import commit
-from watersmeet.state.damage import missing_error
 from watersmeet.state.manifest import load_newest, manifest_name
 from watersmeet.state.store import MemoryStore
+from watersmeet.state.stored_record import missing_error
 
 
 class Moving(MemoryStore):

@@ -11,8 +11,8 @@ from watersmeet.errors import EngineError, StateError
 from watersmeet.runtime.coordinator.commit import explain_fencing
 from watersmeet.sinks.part_mark import Resumed, newer_parts
 from watersmeet.state.commits import commit
-from watersmeet.state.damage import missing_error
 from watersmeet.state.store import MemoryStore
+from watersmeet.state.stored_record import missing_error
 
 BEFORE, NOW = 3, 5
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from tests.observe.watched import TEXT, TICKS, WatchedJob
-from watersmeet.runtime.coordinator.restore.last_result import resumed
+from watersmeet.runtime.coordinator.restore.job_state import resumed
 from watersmeet.runtime.coordinator.results import QueryResult
 
 OF_A_TICK = {"risen_watermarks", "counts", "rows_out", "matches", "missing_deletes", "newly_shed_joined"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, plan_of
-from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.slots import hash_columns
 from watersmeet.runtime.coordinator.load_shedding import (
     RetainedRun,
     choose_heaviest_keys,

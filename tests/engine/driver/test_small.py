@@ -31,7 +31,7 @@ from watersmeet.runtime.messages.reports import NodeReport
 from watersmeet.runtime.operators.task import InlineResult, NodeTask
 from watersmeet.runtime.spark.tick.task_placement import TaskCounts
 from watersmeet.runtime.spark.tick.tick import run_node_inline
-from watersmeet.runtime.tasks import partition as share_module
+from watersmeet.runtime.tasks import side as share_module
 from watersmeet.runtime.tick import NodeResult
 from watersmeet.state.store import Meter
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import local
-from watersmeet.kernel.hashing import hash_rows
+from watersmeet.kernel.slots import hash_rows
 from watersmeet.plan.explain import explain
 
 RIGHT = "k STRING, t BIGINT, n INT, v DOUBLE, m MAP<STRING, INT>, a ARRAY<STRUCT<x: INT, y: STRING>>"

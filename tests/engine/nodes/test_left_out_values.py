@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
-from watersmeet.runtime.operators import upsert
+from watersmeet.runtime.operators import tables
 
 TEXT = "__debezium_unavailable_value"
 LEFT_OUT: dict[str, Any] = {"body": TEXT, "raw": TEXT.encode(), "tags": [TEXT], "marks": [*TEXT.encode()]}
@@ -124,12 +124,12 @@ def test_each_record_that_nobody_can_fill_is_broken_and_makes_no_other_one_stale
 def test_records_of_other_keys_are_judged_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[int] = []
 
-    class Counting(upsert.KnownValues):
+    class Counting(tables.KnownValues):
         def __init__(self, records: Any, *more: Any) -> None:
             judged.append(len(records.order))
             super().__init__(records, *more)
 
-    monkeypatch.setattr(upsert, "KnownValues", Counting)
+    monkeypatch.setattr(tables, "KnownValues", Counting)
     records: list[Any] = [({"id": n, "n": n, "body": "b", "at": n}, 1) for n in range(2, 1_000)]
     for at in range(100, 0, -2):  # each is unknown once the one before does not count
         records += [({"id": 1, "n": at, "body": TEXT, "at": at}, 1), ({"id": 1, "n": at, "at": 1}, -1)]
@@ -146,11 +146,11 @@ def test_of_equal_sequences_in_no_order_a_value_is_that_of_the_last_that_has_it(
     n = len(texts)
     zeros = np.zeros(n, dtype=np.int64)
     batch = pa.RecordBatch.from_pydict({"body": texts, "at": [5] * n})
-    records = upsert._Records(batch, np.arange(n), zeros, np.array([0]), zeros > 0, zeros)
-    before = upsert._KeyState(np.array([-1]), np.array([0]), np.array([False]))
-    sequences = upsert._build_sequences("at", SimpleNamespace(old=[]), records, before)  # type: ignore[arg-type]
+    records = tables._Records(batch, np.arange(n), zeros, np.array([0]), zeros > 0, zeros)
+    before = tables._KeyState(np.array([-1]), np.array([0]), np.array([False]))
+    sequences = tables._build_sequences("at", SimpleNamespace(old=[]), records, before)  # type: ignore[arg-type]
     shape: Any = SimpleNamespace(in_order=False, placeholders=[("body", [TEXT])])
-    applies, filled = upsert._judge_records(shape, records, sequences, before)
+    applies, filled = tables._judge_records(shape, records, sequences, before)
     last_text = max(place for place, text in enumerate(texts) if text != TEXT)
     assert applies.tolist() == [place >= last_text for place in range(n)]
     assert not filled.unknown.any()

@@ -19,7 +19,7 @@ from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.run_context import TickSettings
 from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 from watersmeet.runtime.local.sources import LocalSnapshot
-from watersmeet.runtime.operators import snapshot as node
+from watersmeet.runtime.operators import tables as node
 from watersmeet.runtime.values import InMemoryTables
 
 TABLE = """

@@ -13,9 +13,9 @@ from watersmeet.kernel.match.pairs import PairCondition
 from watersmeet.kernel.slots import TIME_BITS, borders
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.runtime.local import LocalJob
-from watersmeet.runtime.operators import skew
-from watersmeet.runtime.operators.skew import Buckets, SplitRows
-from watersmeet.runtime.tasks.partition import HashRange
+from watersmeet.runtime.operators import repartition
+from watersmeet.runtime.operators.repartition import Buckets, SplitRows
+from watersmeet.runtime.tasks.side import HashRange
 from watersmeet.state.store import MemoryStore
 
 JOIN = "SELECT l.i AS li, r.i AS ri FROM l {kind} JOIN r ON l.i = r.i AND r.t BETWEEN l.t - 5 AND l.t + 5"
@@ -53,7 +53,7 @@ def test_each_row_is_one_tasks(seed, case):
 
 def told_by(query: str, keys: list[int], tasks: int, monkeypatch, **options) -> list[tuple[str, float]]:
     """The keys that a tick of the left rows, one per key told, and one right row per key is split by."""
-    monkeypatch.setattr(skew, "MIN_SPLIT_WORK", 100.0)
+    monkeypatch.setattr(repartition, "MIN_SPLIT_WORK", 100.0)
     plan = plan_of(query, {"l": stream(100), "r": stream(100)}, **options)
     job = LocalJob(plan, MemoryStore(), partitions=tasks)
     left = [{"i": key, "t": n % 10} for n, key in enumerate(keys)]

@@ -20,8 +20,7 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.coordinator.results import TickResult
 from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-from watersmeet.runtime.spark.job.job import build_outputs
-from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.run import JobRun, build_outputs
 from watersmeet.runtime.spark.job.session import hold_fixed
 from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 

@@ -177,8 +177,7 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
     ids=["projection", "key", "argument", "echo"],
 )
 def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, code):
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()

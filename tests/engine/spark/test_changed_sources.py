@@ -46,8 +46,7 @@ XY = "INSERT INTO xy SELECT x.n AS l, y.n AS r FROM x JOIN y ON x.k = y.k EMIT C
 
 @pytest.fixture
 def job(spark, tmp_path):
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     for name in "abcxy":

@@ -75,8 +75,7 @@ def put(folder, number: int, found: list[dict]) -> None:
 
 
 def play(spark, sql: str, checkpoint, **settings):
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     job = parse_job(sql)

@@ -7,8 +7,8 @@ import zipfile
 import psutil
 import pytest
 
-from watersmeet.runtime.spark.job import warmup
-from watersmeet.runtime.spark.job.warmup import load_planner, start_workers
+from watersmeet.runtime.spark.job import session
+from watersmeet.runtime.spark.job.session import load_planner, start_workers
 from watersmeet.runtime.spark.tick.daemon import drop_spark_archives
 from watersmeet.runtime.spark.tick.reading.arrow_ingest import build_listing_frame
 
@@ -45,7 +45,9 @@ def test_sql_finds_the_daemon_that_is_there(spark):
 def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatch):
     listed = []
     monkeypatch.setattr(
-        warmup, "build_listing_frame", lambda frames: listed.append(build_listing_frame(frames)) or listed[-1]
+        session,
+        "build_listing_frame",
+        lambda frames: listed.append(build_listing_frame(frames)) or listed[-1],
     )
     load_planner(spark).join()
     (frame,) = listed
@@ -54,7 +56,7 @@ def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatc
 
 
 def test_what_fails_beside_the_start_is_no_matter_of_it(spark, monkeypatch):
-    monkeypatch.setattr(warmup, "build_listing_frame", lambda frames: 1 / 0)
+    monkeypatch.setattr(session, "build_listing_frame", lambda frames: 1 / 0)
     load_planner(spark).join()
 
 

@@ -16,8 +16,7 @@ from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.job.column_inference import ColumnInference
-from watersmeet.runtime.spark.job.job import build_outputs
-from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.run import JobRun, build_outputs
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.runtime.spark.sources.columns import BROKEN
 from watersmeet.runtime.spark.sources.files.inference import infer

@@ -42,8 +42,7 @@ INSERT INTO delivered SELECT o.order_id, d.delivery_id, o.item_id + 1 AS next_it
 @pytest.fixture
 def job(spark, tmp_path):
     """Runs the job of a SQL text over ``tmp_path``; a new memory sink for every test."""
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -416,8 +415,7 @@ def test_a_trigger_that_is_none_is_refused(job):
 
 def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_path):
     from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import JobRun
+    from watersmeet.runtime.spark.job.run import JobRun, build_outputs
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
@@ -441,8 +439,7 @@ def test_stopping_lets_the_tick_finish_and_the_next_run_goes_on(spark, put, tmp_
 
 def test_a_directory_that_stays_empty_holds_windows_until_it_is_idle(spark, put, tmp_path):
     from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import JobRun
+    from watersmeet.runtime.spark.job.run import JobRun, build_outputs
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()

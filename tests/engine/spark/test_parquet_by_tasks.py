@@ -23,7 +23,7 @@ from watersmeet.runtime.coordinator import node_cost
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.operators import task
-from watersmeet.runtime.spark.job.job import run_job
+from watersmeet.runtime.spark.job.run import run_job
 from watersmeet.runtime.spark.job.session import hold_fixed
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.runtime.spark.sources.files.progress import BatchFiles

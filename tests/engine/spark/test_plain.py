@@ -29,7 +29,7 @@ from watersmeet.expressions import base
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
 from watersmeet.runtime.spark.tick import arrow_output as plain_module
 from watersmeet.runtime.spark.tick.arrow_output import ArrowOutput, plan_arrow_output
-from watersmeet.runtime.tasks.partition import ManyMatches
+from watersmeet.runtime.tasks.side import ManyMatches
 
 JOB = """SET output_mode = changelog;
 CREATE TABLE a (k BIGINT, n STRING, x DOUBLE, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');

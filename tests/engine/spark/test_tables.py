@@ -23,8 +23,7 @@ from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.files.table_files import digest_listing, list_local_files
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-from watersmeet.runtime.spark.job.job import build_outputs
-from watersmeet.runtime.spark.job.run import JobRun
+from watersmeet.runtime.spark.job.run import JobRun, build_outputs
 from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 from watersmeet.runtime.spark.sources.tables import _list_hadoop_files
 

@@ -37,8 +37,7 @@ ROWS = """n,t
 
 @pytest.mark.parametrize("zone", ["America/New_York", pytest.param("UTC", marks=pytest.mark.full)])
 def test_everything_that_spark_computes_follows_the_zone(spark, tmp_path, zone):
-    from watersmeet.runtime.spark.job.job import build_outputs
-    from watersmeet.runtime.spark.job.run import run
+    from watersmeet.runtime.spark.job.run import build_outputs, run
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     (tmp_path / "raw").mkdir()
@@ -80,7 +79,7 @@ def test_a_setting_of_spark_that_rows_rest_on_is_refused_before_it_starts():
 
 
 def test_rules_of_a_zone_are_those_of_the_jvm(spark):
-    from watersmeet.runtime.spark.job.zone_rules import check_zone, load_java_rules, load_python_rules
+    from watersmeet.runtime.spark.job.run import check_zone, load_java_rules, load_python_rules
 
     for name in (
         "America/New_York",
@@ -101,26 +100,26 @@ def test_rules_that_differ_from_those_of_the_jvm_are_refused_or_told(spark, monk
     """One change of the clocks is an hour later than Java has it."""
     from datetime import UTC, datetime
 
-    from watersmeet.runtime.spark.job import zone_rules
+    from watersmeet.runtime.spark.job import run
     from watersmeet.zones import SECOND_US, zone
 
     own = zone("America/New_York")
     starts = own.starts.copy()
     starts[starts.searchsorted(datetime(year, 1, 1, tzinfo=UTC).timestamp() * SECOND_US)] += 3_600 * SECOND_US
-    monkeypatch.setattr(zone_rules, "zone", lambda _: replace(own, starts=starts))
+    monkeypatch.setattr(run, "zone", lambda _: replace(own, starts=starts))
     if refused:
         with pytest.raises(EngineError, match=f"the time zone America/New_York .*{year}-") as caught:
-            zone_rules.check_zone(spark, "America/New_York")
+            run.check_zone(spark, "America/New_York")
         assert caught.value.code == "time-zone-rules"
     else:
-        said = zone_rules.check_zone(spark, "America/New_York")
+        said = run.check_zone(spark, "America/New_York")
         assert said is not None
         assert "before 1970" in said
         assert str(year) in said
 
 
 def test_a_zone_that_java_does_not_know_is_refused(spark):
-    from watersmeet.runtime.spark.job.zone_rules import load_java_rules
+    from watersmeet.runtime.spark.job.run import load_java_rules
 
     with pytest.raises(EngineError, match="Java does not know the time zone Mars/Olympus"):
         load_java_rules(spark, "Mars/Olympus")

@@ -16,7 +16,7 @@ from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet import postgres_server as client_module
 from watersmeet.errors import EngineError, StateError
-from watersmeet.runtime.spark.tick.atomic_commit import create_manifest_with_rows, find_atomic_commit
+from watersmeet.runtime.spark.tick.tick import create_manifest_with_rows, find_atomic_commit
 from watersmeet.sinks.file_sink import FileSink
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.registry import part_from, plain_part
@@ -156,7 +156,7 @@ def test_one_that_is_killed_before_the_end_leaves_neither(postgres, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.runtime.spark.tick.atomic_commit.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", killed)
         with pytest.raises(KeyboardInterrupt):
             create_manifest_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
     sink.server.close()
@@ -223,7 +223,7 @@ def test_a_job_s_rows_and_state_are_of_one_transaction(spark, tmp_path, postgres
 
     before = postgres.run(f"SELECT count(*) FROM {table}")
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.runtime.spark.tick.atomic_commit.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", killed)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, text, tmp_path / "one", store=store)
     assert postgres.run(f"SELECT count(*) FROM {table}") == before

@@ -6,7 +6,7 @@ import random
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.kernel.slots import borders
-from watersmeet.runtime.tasks.partition import Everything, HashRange
+from watersmeet.runtime.tasks.side import Everything, HashRange
 from watersmeet.state.runs.layout import Run
 
 

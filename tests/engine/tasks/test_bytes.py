@@ -25,7 +25,7 @@ from tests.support.ticks import (
     stream,
 )
 from watersmeet.errors import EngineError, SqlError
-from watersmeet.kernel.match import equality, pairs, probe
+from watersmeet.kernel.match import overflow, pairs, probe
 from watersmeet.parser.ddl.settings import Settings
 from watersmeet.runtime.coordinator import merge_policy
 from watersmeet.runtime.local import LocalJob
@@ -43,7 +43,7 @@ def few_bytes(monkeypatch):
     """Limits of a few rows, and runs that are merged in every tick."""
     monkeypatch.setattr(memory, "OUTPUT_BYTES", 70)
     monkeypatch.setattr(memory, "RUN_BYTES", 150)
-    monkeypatch.setattr(equality, "CHECKED_BYTES", 100)
+    monkeypatch.setattr(overflow, "CHECKED_BYTES", 100)
     monkeypatch.setattr(pairs, "CHECKED_BYTES", 100)
     monkeypatch.setattr(probe, "CHUNK", 3)
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import DAY_US, NEVER
-from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.slots import hash_columns
 from watersmeet.measure import Measured
 from watersmeet.names import FLAG, PARTITION
 from watersmeet.runtime.messages.shapes import SideShape

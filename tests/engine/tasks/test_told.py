@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 
 from watersmeet.event_time import DAY_US
-from watersmeet.runtime.tasks.format_rows import rows_as_json
+from watersmeet.runtime.tasks.results import rows_as_json
 
 
 def test_values_that_python_or_json_has_not_are_told():

@@ -18,8 +18,7 @@ from watersmeet.observe.live.totals import (
 )
 from watersmeet.observe.progress import Backlog, TickReport
 from watersmeet.observe.retained_rows import RetentionForecast
-from watersmeet.observe.store_use import StoreUse
-from watersmeet.observe.watermark_holders import PausedSource
+from watersmeet.observe.watermark_holders import PausedSource, StoreUse
 
 NOON_US = 1_795_000_000_000_000
 HELD = "held back by deliveries/2 (no row since 2026-11-18 11:02:00 UTC)"

@@ -17,8 +17,13 @@ from watersmeet.observe.progress import (
     SplitKeyProgress,
     TickReport,
 )
-from watersmeet.observe.store_use import StepUse, StoreUse
-from watersmeet.observe.watermark_holders import PausedSource, SilentPartition, WaitingInput
+from watersmeet.observe.watermark_holders import (
+    PausedSource,
+    SilentPartition,
+    StepUse,
+    StoreUse,
+    WaitingInput,
+)
 
 REPORT = TickReport(
     tick=3,

@@ -21,7 +21,7 @@ from watersmeet.observe.live import view as view_module
 from watersmeet.observe.live.formatting import glyphs_for
 from watersmeet.observe.live.terminal import Terminal
 from watersmeet.observe.live.view import LiveView
-from watersmeet.observe.rows import TablePrinter
+from watersmeet.observe.notebook import TablePrinter
 from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput
 
 

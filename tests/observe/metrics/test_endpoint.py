@@ -24,7 +24,7 @@ from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.endpoint import Endpoint, endpoint_at
 from watersmeet.observe.metrics.figures import RunMetrics
 from watersmeet.observe.reports import report_of
-from watersmeet.observe.store_use import StoreUse
+from watersmeet.observe.watermark_holders import StoreUse
 from watersmeet.spec.monitoring import Address, load_token
 
 NOTICES = "watersmeet_notices_total", frozenset({("job", "shop")})

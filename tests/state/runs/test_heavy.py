@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.slots import hash_columns
 from watersmeet.state.runs.heavy_hitters import (
     MAX_KEYS,
     MIN_ROWS,

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 IMPORTED = (
     "watersmeet.cli.run", "watersmeet.running", "watersmeet.pipelines", "watersmeet.observe.live",
-    "watersmeet.runtime.spark.job.job", "watersmeet.runtime.spark.tick.daemon",
+    "watersmeet.runtime.spark.job.run", "watersmeet.runtime.spark.tick.daemon",
     "tests.kills.kill_at",
     "tests.kills.function_ticks", "tests.kills.kafka_ticks", "tests.kills.postgres_ticks",
     "pyspark.sql.classic.column", "pyspark.sql.classic.dataframe", "pyspark.testing",

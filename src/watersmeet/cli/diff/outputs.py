@@ -154,7 +154,7 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> EmittedRows:
         )
     if sink.traits.log:
         file = os.path.join(folder, f"topic{len(os.listdir(folder))}.json")
-        from watersmeet.sinks.kafka.read_back import write_lines
+        from watersmeet.sinks.kafka.records import write_lines
 
         write_lines(sink, file)
         files = [file] if os.path.getsize(file) else []

@@ -121,7 +121,7 @@ def print_text(shown: Sequence[QueryReport], tick: int | None, seconds: float, t
     """Print tables of the first differing rows, and the number of rows for each reason."""
     from rich.console import Console
 
-    from watersmeet.observe.rows import table_of
+    from watersmeet.observe.notebook import table_of
 
     out = Console(file=sys.stdout)
     for of in shown:

@@ -14,7 +14,7 @@ from watersmeet.errors import EngineError, SpecError, StateError, format_count, 
 from watersmeet.history.reader import read as past_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan, SnapshotPlan
-from watersmeet.plan.source_projection import needed_source_columns
+from watersmeet.plan.query_inputs import needed_source_columns
 from watersmeet.regular_files import named_files
 from watersmeet.runtime.files.table_files import Entry, digest_listing, list_local_files
 from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ, load_end_offsets

@@ -16,7 +16,7 @@ from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.errors import EngineError, SpecError, format_count
 
 if TYPE_CHECKING:
-    from watersmeet.cli.state_commands.location import StateLocation
+    from watersmeet.cli.state_commands.show import StateLocation
 
 app = typer.Typer(
     name="state",
@@ -51,8 +51,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show rows and files in state per input, and which of them queries share."""
-    from watersmeet.cli.state_commands.location import needs_job
-    from watersmeet.cli.state_commands.show import state_text
+    from watersmeet.cli.state_commands.show import needs_job, state_text
 
     if job.is_dir():
         raise needs_job(job)
@@ -198,7 +197,7 @@ def ask_confirmation(question: str) -> bool:
 
 
 def _place(named: Path, checkpoint: str | None) -> StateLocation:
-    from watersmeet.cli.state_commands.location import StateLocation
+    from watersmeet.cli.state_commands.show import StateLocation
 
     return StateLocation.of(named, checkpoint, default_checkpoint(named))
 

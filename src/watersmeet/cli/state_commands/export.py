@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from watersmeet.cli.state_commands.location import StateLocation, needs_job
+from watersmeet.cli.state_commands.show import StateLocation, needs_job
 from watersmeet.errors import EngineError, StateError, format_count
 from watersmeet.event_time import Watermark
 from watersmeet.names import format_column_name, input_of, is_computed
@@ -34,9 +34,8 @@ from watersmeet.runtime.coordinator.shapes import find_null_column
 from watersmeet.state.copy import read_newest
 from watersmeet.state.manifest import LiveRun, Manifest
 from watersmeet.state.marks import MarkKind
-from watersmeet.state.retained_rows import MATCHED, retained_rows
 from watersmeet.state.runs.layout import StoredColumn, null_column, origins_in
-from watersmeet.state.runs.reader import schema_of
+from watersmeet.state.runs.reader import MATCHED, retained_rows, schema_of
 from watersmeet.state.store import Store
 
 INDEX = "index.json"

@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watersmeet.cli.state_commands.location import StateLocation
-from watersmeet.cli.state_commands.show import tick_of
+from watersmeet.cli.state_commands.show import StateLocation, tick_of
 from watersmeet.errors import EngineError, StateError, format_count
 from watersmeet.history.segments import copy_history
 from watersmeet.objects.settings import STORE, store_at, store_of
@@ -20,10 +19,9 @@ from watersmeet.runtime.spark.checkpoint.directory import LOCK, Checkpoint
 from watersmeet.runtime.spark.checkpoint.rebuild import archive_spark_files
 from watersmeet.sinks.part_mark import REPLACE_NEWER_FILES, SET_ASIDE_FOLDER
 from watersmeet.spec.options.files import local_path
-from watersmeet.state.copy import copy_newest
+from watersmeet.state.copy import copy_newest, damage_in, verify_files
 from watersmeet.state.garbage_collection import garbage_in
 from watersmeet.state.manifest import FOLDERS, PARTS, Manifest, load, manifest_name, manifest_names
-from watersmeet.state.verification import damage_in, verify_files
 
 # `state check`: all that is kept is read and compared with its checksums. `state gc`: orphans go.
 

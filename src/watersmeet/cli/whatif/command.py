@@ -114,7 +114,7 @@ def whatif_text(
 
         raise locate_error(error, job, text, source_name) from None
     if request.plot is not None:
-        from watersmeet.cli.whatif.plot import plot
+        from watersmeet.cli.whatif.report import plot
 
         plot(request.plot, outcomes, suggestion, streams)
     notes = [*aside, *trials.notes, *_notes(sample, request)]

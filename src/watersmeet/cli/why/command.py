@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from watersmeet.cli.job_file import job_in
-from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.cli.state_commands.show import StateLocation
 from watersmeet.cli.why.sources import reread
 from watersmeet.errors import SpecError, StateError, format_count, printable
 from watersmeet.history.reader import read

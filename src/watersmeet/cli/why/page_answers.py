@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.state_commands.location import StateLocation
+from watersmeet.cli.state_commands.show import StateLocation
 from watersmeet.cli.why.command import answer_question, plan_text
 from watersmeet.errors import WatersmeetError, format_count, printable
 from watersmeet.why.question import Question, inputs_of_job

@@ -12,7 +12,7 @@ import pyarrow as pa
 from watersmeet.cli.why.records import as_changes
 from watersmeet.cli.why.topics import topics_again
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.source_projection import needed_source_columns
+from watersmeet.plan.query_inputs import needed_source_columns
 from watersmeet.runtime.spark.sources.files.first_rows import FirstRows
 from watersmeet.runtime.spark.sources.files.reread import reread_files
 from watersmeet.runtime.values import to_table

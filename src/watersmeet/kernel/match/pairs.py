@@ -25,8 +25,14 @@ from watersmeet.event_time import (
 )
 from watersmeet.kernel.batches import cut_points
 from watersmeet.kernel.gather import JoinedColumn, gather, pair_sizes, pairs_bound
-from watersmeet.kernel.match.equality import CHECKED_BYTES, equal_pairs
-from watersmeet.kernel.match.overflow import Spans, leaves_type, may_leave_type, parts_leaving_type
+from watersmeet.kernel.match.overflow import (
+    CHECKED_BYTES,
+    Spans,
+    equal_pairs,
+    leaves_type,
+    may_leave_type,
+    parts_leaving_type,
+)
 from watersmeet.kernel.match.probe import (
     OrientedBand,
     Rows,

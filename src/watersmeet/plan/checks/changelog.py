@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
+from watersmeet.plan.nodes.columns import changing
 from watersmeet.plan.nodes.tree import Tree
-from watersmeet.plan.output_mode import changing
 from watersmeet.spec.functions import signature_of
 from watersmeet.spec.model import Expr, Input, OutputColumn
 

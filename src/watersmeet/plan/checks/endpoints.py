@@ -9,7 +9,7 @@ from pathlib import Path
 
 from watersmeet.errors import PlanError, WatersmeetError, near_names
 from watersmeet.names import CHANGE_COLUMNS
-from watersmeet.plan.output_mode import with_mode
+from watersmeet.plan.nodes.columns import with_mode
 from watersmeet.regular_files import alternatives
 from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
 from watersmeet.spec.options.files import (

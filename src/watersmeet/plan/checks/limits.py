@@ -19,8 +19,7 @@ from watersmeet.plan.model.nodes import (
     ReusedPlan,
 )
 from watersmeet.plan.nodes.tree import Tree
-from watersmeet.plan.query_inputs import unit_of_type
-from watersmeet.plan.source_limits import is_limited, limited_sources, sides_of
+from watersmeet.plan.query_inputs import is_limited, limited_sources, sides_of, unit_of_type
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB
 from watersmeet.spec.model import AtLimit, Job, Options
 

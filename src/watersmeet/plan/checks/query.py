@@ -13,8 +13,8 @@ from watersmeet.plan.checks.limits import check_per_key_of_changes
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.nodes.aggregate import RETRACTABLE_FUNCTIONS, WITHOUT_ORDER
+from watersmeet.plan.nodes.columns import changing
 from watersmeet.plan.nodes.tree import JoinNode, Tree
-from watersmeet.plan.output_mode import changing
 from watersmeet.plan.query_inputs import JoinInputs, name_of
 from watersmeet.spec.aggregates import Ranking, call_of
 from watersmeet.spec.change_kinds import STREAM_WITH_CHANGES

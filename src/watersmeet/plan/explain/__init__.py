@@ -17,8 +17,13 @@ from watersmeet.plan.explain.groups import (
     window_sections,
 )
 from watersmeet.plan.explain.joins import arrangement_sections, join_sections, step_sections
-from watersmeet.plan.explain.reused_subplans import reuse_lines
-from watersmeet.plan.explain.state import job_limit_lines, limit_lines, shared_lines, state_sections
+from watersmeet.plan.explain.state import (
+    job_limit_lines,
+    limit_lines,
+    reuse_lines,
+    shared_lines,
+    state_sections,
+)
 from watersmeet.plan.explain.tables import (
     compared_lines,
     computed_lines,
@@ -61,7 +66,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.forecast import MeasuredQuery
-from watersmeet.plan.source_limits import is_limited, limited_sources
+from watersmeet.plan.query_inputs import is_limited, limited_sources
 from watersmeet.spec.job_options import SHEDDING_OF_JOB, shown_share
 from watersmeet.spec.model import (
     AtLimit,

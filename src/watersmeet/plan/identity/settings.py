@@ -23,7 +23,7 @@ from watersmeet.deprecated_names import SETTINGS, first_name, first_value
 from watersmeet.plan.identity.fingerprint import stored_names
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import KeyPlan
-from watersmeet.plan.source_limits import limited_sources
+from watersmeet.plan.query_inputs import limited_sources
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
 from watersmeet.spec.model import Column, Options, Sink, Source, bare
 from watersmeet.spec.secrets import public_option

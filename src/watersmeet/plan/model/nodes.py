@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, ClassVar
@@ -174,13 +174,18 @@ class PassPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertPlan(NodePlan):
-    """Records of a table with a primary key: each takes the place of its key's row, or takes that away. Of
-    every key the last row is kept, and of each that was deleted, if changes have a sequence, by which one."""
+    """Node that applies the records of a table with a primary key: each replaces or deletes its key's row.
+
+    Attributes:
+        primary_key: The key; a deleted key is remembered if its changes have a sequence.
+        placeholders: Per source column the values that stand for one that the update left out (Debezium).
+    """
 
     noun: ClassVar[str] = "table"
     keeps_table: ClassVar[bool] = True
 
     primary_key: PrimaryKey
+    placeholders: Mapping[str, tuple[Any, ...]] = field(compare=False)
 
     @property
     def side(self) -> SidePlan:

@@ -120,7 +120,7 @@ def _call(asked: OutputColumn, number: int, holding: Callable[..., str]) -> Call
 def from_rows(calls: tuple[CallPlan, ...], types: Mapping[str, SqlType]) -> tuple[str, ...]:
     """Return the calls, as written, that partial aggregates cannot compute.
 
-    State has to retain the rows for them (see `kernel.partial_aggregates`).
+    State has to retain the rows for them (see `kernel.aggregate`).
 
     Args:
         types: Known types of the results, by name of the call.

@@ -77,6 +77,7 @@ from watersmeet.plan.nodes.tree import (
 )
 from watersmeet.plan.query_inputs import refs
 from watersmeet.spec.model import Column, Expr, Input, JoinKind, StageBranch, WindowKind
+from watersmeet.spec.options.kafka import placeholders_of
 
 
 @dataclass(frozen=True)
@@ -364,11 +365,14 @@ class NodeChain:
 
     @_planned.register
     def _(self, node: UpsertNode, ready: _NodeInputs) -> NodePlan:
+        (side,) = ready.sides.values()
+        ((_, branch),) = side.sources
         return UpsertPlan(
             number=node.number,
-            sides=tuple(ready.sides.values()),
+            sides=(side,),
             filters=ready.filters,
             primary_key=node.asked,
+            placeholders=placeholders_of(branch.source),
         )
 
     @_planned.register

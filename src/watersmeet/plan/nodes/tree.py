@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from watersmeet.event_time import Side
-from watersmeet.plan.output_mode import closes_changes
+from watersmeet.plan.nodes.columns import closes_changes
 from watersmeet.plan.query_inputs import JoinInputs, Ref, refs
 from watersmeet.spec.aggregates import Ranking
 from watersmeet.spec.change_kinds import PrimaryKey

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.order.forecast import MeasuredQuery, MeasuredSide, SideForecast, forecasts_of
-from watersmeet.plan.source_limits import limited_sources
+from watersmeet.plan.query_inputs import limited_sources
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from watersmeet.runtime.messages.work import TickStart, read_work
 from watersmeet.spec.model import NullTime
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
-from watersmeet.watermark.alignment import SourceDrift
-from watersmeet.watermark.holders import WatermarkHolder
+from watersmeet.watermark.holders import SourceDrift, WatermarkHolder
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,14 @@ from watersmeet.runtime.messages.work import read_work
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 from watersmeet.watermark import tracker
-from watersmeet.watermark.alignment import SourceDrift, SourcePosition, find_sources_ahead
-from watersmeet.watermark.holders import WatermarkHolder, find_holders, find_unheard_partitions
+from watersmeet.watermark.holders import (
+    SourceDrift,
+    SourcePosition,
+    WatermarkHolder,
+    find_holders,
+    find_sources_ahead,
+    find_unheard_partitions,
+)
 from watersmeet.watermark.tracker import BranchRules, InputState
 
 # Partitions that a tick saw or that are declared, beside those that were known.
@@ -226,7 +232,7 @@ def decisions(inputs: Mapping[str, Inputs]) -> IdleDecisions:
     }
 
 
-# The sources of a job beside each other: which ones wait for others (`watermark.alignment`).
+# The sources of a job beside each other: which ones wait for others (`watermark.holders`).
 
 InputsByQuery = Mapping[str, Mapping[str, InputState]]
 RulesByQuery = Mapping[str, Mapping[str, Sequence[BranchRules]]]

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import NEVER, Mask, Watermark
 from watersmeet.kernel.batches import cut_points, take_rows
-from watersmeet.kernel.event_times import to_native
 from watersmeet.kernel.gather import row_sizes, rows_bound
-from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows, expand
-from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots
+from watersmeet.kernel.ordinals import to_native
+from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots, hash_columns
 from watersmeet.names import is_ours
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.runtime.messages.reports import PadFile

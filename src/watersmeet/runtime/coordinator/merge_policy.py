@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.source_limits import limited_sources, sides_of
+from watersmeet.plan.query_inputs import limited_sources, sides_of
 from watersmeet.runtime.tasks import merge
 from watersmeet.state.manifest import LiveRun
 

@@ -1,22 +1,24 @@
-"""Estimate the work of a node in a tick: inline or in tasks, and in how many; which keys are hot."""
+"""Estimate the work of a node in a tick: inline or in how many tasks, and its hot keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from watersmeet.event_time import NEVER
+from watersmeet.event_time import ENDED, NEVER
 from watersmeet.parallel import own_cores
 from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.plan.order.forecast import MeasuredSide
 from watersmeet.runtime.coordinator.operators.registry import find_driver
+from watersmeet.runtime.coordinator.shared_inputs import home_of, node_of
 from watersmeet.runtime.messages.reports import NodeReport, SplitKey
 from watersmeet.runtime.messages.shapes import NodeShape, SideShape
 from watersmeet.runtime.messages.work import NodeWork, SideWork
-from watersmeet.runtime.operators.skew import ROW_COST
-from watersmeet.runtime.tasks.format_rows import key_as_written
-from watersmeet.runtime.tasks.partition import INLINE_BYTES
+from watersmeet.runtime.operators.repartition import ROW_COST
+from watersmeet.runtime.tasks.results import key_as_written
+from watersmeet.runtime.tasks.side import INLINE_BYTES
 from watersmeet.spec.job_options import SmallTicks, small_ticks_in
-from watersmeet.state.manifest import LiveRun, NodeState
+from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
 
 # How much a node has to do in a tick: whether the driver does it itself, and if not, in how many tasks.
 #
@@ -246,3 +248,38 @@ def split_keys_by_side(reports: Iterable[NodeReport]) -> Mapping[str, tuple[Spli
         for key in report.split:
             keys.setdefault(key.side, []).append(key)
     return {name: tuple(sorted(told, key=lambda key: -key.share)) for name, told in keys.items()}
+
+
+def measured_sides(manifest: Manifest, state: QueryState) -> dict[str, MeasuredSide]:
+    """Measure the sides of all nodes of a query in the manifest.
+
+    This includes reused nodes, whose rows another query retains; nodes with a table copy are left out.
+    """
+    return {
+        name: _measure_side(arrangement)
+        for node in (_find_stored_node(manifest, node) for node in state.nodes)
+        for name, arrangement in node.arrangements.items()
+        if node.table is None
+    }
+
+
+def _find_stored_node(manifest: Manifest, node: NodeState) -> NodeState:
+    return node if node.elsewhere is None else node_of(manifest, home_of(manifest, node.elsewhere))
+
+
+def _measure_side(arrangement: Arrangement) -> MeasuredSide:
+    rows = sum(live.run.rows for live in arrangement.runs)
+    file_bytes = sum(live.run.nbytes for live in arrangement.runs)
+    reaches: dict[str, int | None] = {}
+    for column, pace in arrangement.paces.items():
+        limit = arrangement.limits.get(column, NEVER)
+        if isinstance(pace.mark, int) and limit < ENDED:
+            reaches[column] = pace.mark - limit if isinstance(limit, int) else None
+    return MeasuredSide(
+        retained=arrangement.stored,
+        most=arrangement.most,
+        file_bytes=file_bytes,
+        row_bytes=file_bytes / rows if rows else None,
+        paces={column: pace.measured for column, pace in arrangement.paces.items() if pace.measured[1] > 0},
+        reaches=reaches,
+    )

@@ -20,8 +20,7 @@ from watersmeet.runtime.coordinator.input_watermarks import (
     raise_late_thresholds,
     select_late_thresholds,
 )
-from watersmeet.runtime.coordinator.invariants import check_invariants
-from watersmeet.runtime.coordinator.limits import check_limits
+from watersmeet.runtime.coordinator.limits import check_invariants, check_limits
 from watersmeet.runtime.coordinator.load_shedding import RetainedNode, node_decision_name, shed_node
 from watersmeet.runtime.coordinator.merge_policy import choose_merges
 from watersmeet.runtime.coordinator.node_cost import (
@@ -35,6 +34,7 @@ from watersmeet.runtime.coordinator.operators.joins import order_new_runs
 from watersmeet.runtime.coordinator.operators.registry import find_driver
 from watersmeet.runtime.coordinator.results import (
     QueryResult,
+    RowAccounting,
     add_counts,
     count_unknown_padded,
     ingest_counts,
@@ -48,7 +48,6 @@ from watersmeet.runtime.coordinator.retained_runs import (
     build_next_arrangement,
     update_arrival_rates,
 )
-from watersmeet.runtime.coordinator.row_accounting import RowAccounting
 from watersmeet.runtime.coordinator.shared_inputs import (
     add_shared_inputs,
     producer_state,

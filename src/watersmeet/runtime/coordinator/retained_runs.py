@@ -14,8 +14,7 @@ from watersmeet.runtime.coordinator.merge_policy import choose_merges
 from watersmeet.runtime.messages.reports import FeedReport, NodeReport, SideReport
 from watersmeet.runtime.messages.shapes import NodeShape, SideShape
 from watersmeet.runtime.messages.work import SideWork
-from watersmeet.state.arrival_rate import Pace
-from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
+from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, Pace
 from watersmeet.state.marks import MarkKind, Segment, overlap, overlay, unite
 from watersmeet.state.runs.layout import Run, RunLayout, missing_columns, whole_run_released
 from watersmeet.state.runs.reader import schema_of

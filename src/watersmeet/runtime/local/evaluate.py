@@ -12,16 +12,15 @@ from watersmeet.expressions.compiler import compile_in_run
 from watersmeet.expressions.evaluate import Computed
 from watersmeet.expressions.trees import tree_of
 from watersmeet.expressions.typed_tree import UnsupportedExpression
+from watersmeet.kernel.aggregate import consolidate_table
 from watersmeet.kernel.batches import one_array
-from watersmeet.kernel.consolidate import consolidate_table
 from watersmeet.kernel.slots import BORDER_BITS, Slots
 from watersmeet.names import CHANGE_COLUMNS, DIFF, FLAG, PARTITION, TICK
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.plan.query_inputs import JoinInputs
-from watersmeet.plan.source_projection import mentioned_columns, source_inputs, unquoted_text, words_of
+from watersmeet.plan.query_inputs import JoinInputs, mentioned_columns, source_inputs, unquoted_text, words_of
 from watersmeet.runtime.values import arrow_type_of
 from watersmeet.spec.model import Column, Expr, Input, Source
 from watersmeet.spec.records.changes import computed_expr

@@ -13,7 +13,7 @@ import pyarrow as pa
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.duckdb import connection
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.source_projection import needed_source_columns
+from watersmeet.plan.query_inputs import needed_source_columns
 from watersmeet.runtime.coordinator.table_reads import TableReader, TableWriter
 from watersmeet.runtime.files.csv_header import Layout, matches_by_name, read_layout
 from watersmeet.runtime.files.table_files import Entry, digest_listing, list_local_files

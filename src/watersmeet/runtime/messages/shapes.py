@@ -13,13 +13,12 @@ from pydantic import PlainSerializer, PlainValidator
 
 from watersmeet.event_time import Side
 from watersmeet.expressions.evaluate import Computed
-from watersmeet.kernel.aggregate import AggregateColumn
+from watersmeet.kernel.aggregate import AggregateColumn, Partials
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.gather import JoinedColumn
 from watersmeet.kernel.groups import GroupParts
 from watersmeet.kernel.match.deferred_conditions import DeferredCondition, is_deferred
 from watersmeet.kernel.match.pairs import PairBound, PairCondition, PairTest
-from watersmeet.kernel.partial_aggregates import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.job_options import TASK_MEMORY
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind

@@ -32,9 +32,8 @@ from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.runtime.messages.shapes import JoinShape
 from watersmeet.runtime.messages.work import AsofWork
-from watersmeet.runtime.tasks.partition import TaskPartition
 from watersmeet.runtime.tasks.results import NO_ROWS, count, emit_rows, pad, report_min_alive
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import RunSlice, SideSlice, TaskPartition
 
 
 @dataclass(frozen=True)

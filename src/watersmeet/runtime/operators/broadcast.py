@@ -31,8 +31,7 @@ from watersmeet.kernel.slots import TIME_BITS
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.runtime.messages.shapes import JoinShape
 from watersmeet.runtime.operators.existence import are_retained
-from watersmeet.runtime.tasks.partition import Everything, Nothing, OwnedRows, TaskPartition
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import Everything, Nothing, OwnedRows, RunSlice, SideSlice, TaskPartition
 from watersmeet.state.marks import MarkWriter, read_marks
 from watersmeet.state.runs.writer import sort_rows
 

@@ -30,9 +30,8 @@ from watersmeet.runtime.tasks.changes import (
     report_marks,
     settle_changes,
 )
-from watersmeet.runtime.tasks.partition import TaskPartition
 from watersmeet.runtime.tasks.results import append_diffs, emit_rows, pad, pad_changes, pad_files
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 

@@ -11,14 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.event_time import ENDED, NEVER, Mask, Side, Times, are_below, saturating_add
-from watersmeet.kernel.aggregate import group_numbers
+from watersmeet.kernel.aggregate import ROWS, group_numbers
 from watersmeet.kernel.batches import one_batch, one_table, take_rows
-from watersmeet.kernel.event_times import to_native
 from watersmeet.kernel.gather import Columns, as_one_batch
 from watersmeet.kernel.groups import GROUP
 from watersmeet.kernel.match.pairs import PairCondition, find
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.partial_aggregates import ROWS
+from watersmeet.kernel.ordinals import to_native
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.windows import Numbers, closing_windows, live_sessions, sessions, window_times
 from watersmeet.names import ours
@@ -51,9 +50,8 @@ from watersmeet.runtime.operators.windows import (
 from watersmeet.runtime.tasks.changes import select_needles
 from watersmeet.runtime.tasks.memory import check_batches
 from watersmeet.runtime.tasks.merge import merge_runs
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
 from watersmeet.runtime.tasks.results import count, report_min_alive
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import HashRange, RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs.writer import sort_rows

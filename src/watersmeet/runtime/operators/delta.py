@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, Watermark
-from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.slots import hash_columns
 from watersmeet.names import DIFF
 from watersmeet.runtime.messages.shapes import (
     ArrangeShape,
@@ -21,9 +21,8 @@ from watersmeet.runtime.messages.shapes import (
 from watersmeet.runtime.messages.work import LookupView, SideWork
 from watersmeet.runtime.tasks.changes import net_changes, report_marks, settle_changes
 from watersmeet.runtime.tasks.feed import FeedWriter
-from watersmeet.runtime.tasks.partition import Everything, HashRange, TaskPartition
 from watersmeet.runtime.tasks.results import append_diffs, emit_rows, pad, pad_changes
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import Everything, HashRange, RunSlice, SideSlice, TaskPartition
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 

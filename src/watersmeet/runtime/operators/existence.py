@@ -17,9 +17,8 @@ from watersmeet.kernel.match.pairs import candidates, find, has_match, rows_matc
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.runtime.messages.reports import NodeReport, SideReport
 from watersmeet.runtime.messages.shapes import JoinShape
-from watersmeet.runtime.tasks.partition import TaskPartition
 from watersmeet.runtime.tasks.results import NO_ROWS, count, emit_rows
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import JoinKind
 
 

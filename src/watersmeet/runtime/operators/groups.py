@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.event_time import NEVER, Side, are_below
-from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, quote_identifier
+from watersmeet.kernel.aggregate import ROWS, AggregateColumn, group_numbers, quote_identifier
 from watersmeet.kernel.batches import (
     MAX_COLUMN_BYTES,
     cut_points,
@@ -26,7 +26,6 @@ from watersmeet.kernel.gather import as_one_batch, gather, row_sizes
 from watersmeet.kernel.groups import GROUP, add_partials, compute_partials, is_zero, results_of
 from watersmeet.kernel.match.pairs import PairCondition, find
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.partial_aggregates import ROWS
 from watersmeet.kernel.ranks import IS, WAS, Numbers, count_within, diff_ranks, rank_changed_rows
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.sorted_rows import SortedRows
@@ -42,9 +41,8 @@ from watersmeet.runtime.operators.windows import (
 from watersmeet.runtime.tasks.changes import select_needles
 from watersmeet.runtime.tasks.memory import check_bytes, max_run_bytes
 from watersmeet.runtime.tasks.merge import merge_runs
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
 from watersmeet.runtime.tasks.results import NO_ROWS, count, split_batches
-from watersmeet.runtime.tasks.side import SideSlice
+from watersmeet.runtime.tasks.side import HashRange, SideSlice, TaskPartition
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs.writer import sort_rows, write_run

@@ -29,13 +29,11 @@ from watersmeet.runtime.operators.ranges import (
     choose_orders,
     matches_by_range,
 )
-from watersmeet.runtime.operators.repartition import repartition
-from watersmeet.runtime.operators.skew import hot_keys, split_hot_keys
+from watersmeet.runtime.operators.repartition import hot_keys, repartition, split_hot_keys
 from watersmeet.runtime.tasks.matches import ProbedPiece, emit_matches
 from watersmeet.runtime.tasks.merge import adopt_merged_runs, merge_runs
-from watersmeet.runtime.tasks.partition import Everything, HashRange, TaskPartition
 from watersmeet.runtime.tasks.results import count, pad, pad_files, report_min_alive, report_min_of_run
-from watersmeet.runtime.tasks.side import NewRows, RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import Everything, HashRange, NewRows, RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs.reader import OpenRun

@@ -28,9 +28,9 @@ from watersmeet.runtime.tasks.deferred_conditions import (
 from watersmeet.runtime.tasks.feed import FeedWriter
 from watersmeet.runtime.tasks.key_limits import check_keys
 from watersmeet.runtime.tasks.memory import max_output_bytes
-from watersmeet.runtime.tasks.partition import ManyMatches, SpentWork, TaskPartition
 from watersmeet.runtime.tasks.results import lower_min_times
 from watersmeet.runtime.tasks.run_writer import PlaceHashes, SideWriter
+from watersmeet.runtime.tasks.side import ManyMatches, SpentWork, TaskPartition
 from watersmeet.state.store import Store, take_traffic
 
 OUTPUT_ROWS = 200_000

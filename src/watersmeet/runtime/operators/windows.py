@@ -24,6 +24,7 @@ from watersmeet.event_time import (
     saturating_add,
 )
 from watersmeet.kernel.aggregate import (
+    ROWS,
     AggregateColumn,
     aggregate_groups,
     group_numbers,
@@ -38,12 +39,11 @@ from watersmeet.kernel.batches import (
     size,
     take_rows,
 )
-from watersmeet.kernel.event_times import to_native
 from watersmeet.kernel.gather import Columns, as_one_batch, gather, row_sizes
 from watersmeet.kernel.groups import aggregate_by_hash
 from watersmeet.kernel.match.pairs import PairCondition, find
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.partial_aggregates import ROWS
+from watersmeet.kernel.ordinals import to_native
 from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK, Slots
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.kernel.windows import MAX_WINDOW_PAIRS, Numbers, closing_windows, sessions, window_times
@@ -60,9 +60,8 @@ from watersmeet.runtime.messages.shapes import (
 from watersmeet.runtime.operators.existence import evict_rows
 from watersmeet.runtime.tasks.memory import check_batches, max_run_bytes
 from watersmeet.runtime.tasks.merge import merge_runs
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
 from watersmeet.runtime.tasks.results import NO_ROWS, count, report_min_alive, split_batches
-from watersmeet.runtime.tasks.side import RunSlice, SideSlice
+from watersmeet.runtime.tasks.side import HashRange, RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter

@@ -22,10 +22,9 @@ from watersmeet.kernel.slots import Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import DIFF, ours
 from watersmeet.runtime.messages.reports import SideReport, lower_min
-from watersmeet.runtime.tasks.format_rows import SAMPLES, rows_as_json
 from watersmeet.runtime.tasks.memory import check_bytes
 from watersmeet.runtime.tasks.merge import merge_runs
-from watersmeet.runtime.tasks.results import count, report_min_alive
+from watersmeet.runtime.tasks.results import SAMPLES, count, report_min_alive, rows_as_json
 from watersmeet.runtime.tasks.side import SideSlice, find_equal_rows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks, MarkWriter

@@ -22,7 +22,7 @@ from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import batches_of
 from watersmeet.kernel.match.deferred_conditions import ASK, HOLDS, ConditionAnswers, ConditionRequests
 from watersmeet.runtime.messages.shapes import NodeShape
-from watersmeet.runtime.tasks.partition import TaskPartition
+from watersmeet.runtime.tasks.side import TaskPartition
 from watersmeet.state.store import Store
 
 AnswerFile = tuple[str, int]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, are_below
 from watersmeet.kernel.batches import size
-from watersmeet.kernel.event_times import to_canonical
+from watersmeet.kernel.ordinals import to_canonical
 from watersmeet.names import DIFF, is_ours
 from watersmeet.runtime.messages.reports import FeedReport
 from watersmeet.runtime.messages.shapes import FeedShape

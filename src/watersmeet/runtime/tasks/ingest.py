@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask, Times, Watermark, are_below, shown_time
 from watersmeet.kernel.batches import numbers
-from watersmeet.kernel.event_times import known_times
+from watersmeet.kernel.ordinals import known_times
 from watersmeet.names import DIFF, FLAG, PARTITION
 from watersmeet.runtime.messages.reports import IngestReport, PadFile
 from watersmeet.runtime.messages.shapes import SideShape

@@ -20,14 +20,13 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, are_below
-from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows, expand
-from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots
+from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots, hash_columns
 from watersmeet.names import input_of
 from watersmeet.runtime.messages.shapes import NodeShape, SideShape
 from watersmeet.runtime.messages.work import SideWork
-from watersmeet.runtime.tasks.format_rows import key_as_written
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
+from watersmeet.runtime.tasks.results import key_as_written
+from watersmeet.runtime.tasks.side import HashRange, TaskPartition
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import marks_at
 from watersmeet.state.runs.heavy_hitters import format_key

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.kernel.aggregate import ROWS
 from watersmeet.kernel.batches import cut_points, one_batch, same_rows, size, take_rows
 from watersmeet.kernel.gather import as_one_batch, pieces_of, reorder_rows, row_sizes
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.partial_aggregates import ROWS
 from watersmeet.kernel.slots import BUCKET_MASK, Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.runtime.messages.reports import SideReport
@@ -20,8 +20,7 @@ from watersmeet.runtime.tasks.memory import max_run_bytes
 from watersmeet.runtime.tasks.side import RunSlice, SideSlice
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
-from watersmeet.state.runs.layout import Run, RunLayout
-from watersmeet.state.runs.merge_lineage import read_places, write_places
+from watersmeet.state.runs.layout import Run, RunLayout, read_places, write_places
 from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.runs.writer import sort_rows, write_run
 
@@ -218,7 +217,7 @@ def _write_run(
 # own.
 #
 # The other side merged in the last tick, and kept every row that anybody still retained. Here each row is
-# found again by where it was before (`state.runs.merge_lineage`): it gets its marks, and counts as released
+# found again by where it was before (`state.runs.layout`): it gets its marks, and counts as released
 # if it is.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -11,19 +12,64 @@ import pyarrow as pa
 
 from watersmeet.event_time import Side
 from watersmeet.kernel.batches import batches_in, cut_points, narrowed_batch, same_rows, size, sizes
-from watersmeet.kernel.event_times import to_canonical
 from watersmeet.kernel.gather import ChosenRows, HasColumns, gather, pair_sizes, pairs_bound, row_sizes
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.names import DIFF
+from watersmeet.kernel.ordinals import to_canonical, to_native
+from watersmeet.names import DIFF, is_ours
 from watersmeet.runtime.messages.reports import SideReport, lower_min
-from watersmeet.runtime.messages.shapes import NodeShape
+from watersmeet.runtime.messages.shapes import NodeShape, SideShape
 from watersmeet.runtime.messages.work import SideWork
 from watersmeet.runtime.tasks.memory import check_row, max_output_bytes
 from watersmeet.runtime.tasks.side import RunSlice, SideSlice
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import marks_at, read_marks
+from watersmeet.state.runs.heavy_hitters import shown_time
 from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import Store
+from watersmeet.types.json_values import values_of
+
+SAMPLES = 5
+"""Of so many rows a task tells."""
+
+
+def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
+    """Format stored rows as JSON, one object per row, with the columns and types of ``schema``.
+
+    Columns that a query computed, this query or another one, are left out.
+    """
+    declared = [field for field in schema if not is_ours(field.name)]
+    columns = {f.name: values_of(to_native(rows.column(f.name), f.type)) for f in declared}
+    return [
+        json.dumps({name: values[row] for name, values in columns.items()}, ensure_ascii=False)
+        for row in range(rows.num_rows)
+    ]
+
+
+def key_as_written(side: SideShape, key: str) -> str:
+    """Format a key on one line as users write it.
+
+    The function doubles quotes and escapes unprintable characters, because terminals and logs show the
+    text.
+
+    Args:
+        key: see `state.runs.heavy_hitters.format_key`.
+    """
+    texts = {column.name: column.text for column in side.layout.columns}
+    told = []
+    for name, value in json.loads(key).items():
+        if name in side.layout.event_times and value is not None:
+            kind = side.schema.field(name).type
+            if pa.types.is_temporal(kind):
+                value = shown_time(to_native(pa.array([value], pa.int64()), kind))
+        shown = _quote_text(value) if isinstance(value, str) else "NULL" if value is None else str(value)
+        told.append(f"{texts.get(name, name) if is_ours(name) else name} = {shown}")
+    return ", ".join(told)
+
+
+def _quote_text(text: str) -> str:
+    shown = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
+    return "'" + shown.replace("'", "''") + "'"
+
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
 

@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import cut_points, one_batch, same_rows, size, sizes
-from watersmeet.kernel.hashing import hash_columns, hash_rows
-from watersmeet.kernel.slots import Slots
+from watersmeet.kernel.slots import Slots, hash_columns, hash_rows
 from watersmeet.runtime.messages.reports import PadFile
 from watersmeet.runtime.messages.shapes import SideShape
 from watersmeet.runtime.tasks.memory import RUN_BYTES, max_run_bytes

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_event_field
+from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_event_field, placeholders
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
@@ -419,6 +420,13 @@ def parser_of(format_: str) -> str:
 def records_of(options: Mapping[str, str]) -> str:
     """Return the format of the records' values, in lower case; JSON if it is not set."""
     return options.get("format", "json").strip().lower()
+
+
+def placeholders_of(source: Source) -> dict[str, tuple[Any, ...]]:
+    """Return per column the values that stand for one that an update left out; only Debezium writes any."""
+    if records_of(source.options) != DEBEZIUM:
+        return {}
+    return {column.name: values for column in source.columns if (values := placeholders(column.type))}
 
 
 def key_format(options: Mapping[str, str]) -> str:

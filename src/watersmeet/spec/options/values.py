@@ -9,8 +9,7 @@ from enum import Enum
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.secrets import public_option
-from watersmeet.spec.time_patterns import pattern_problem
-from watersmeet.spec.time_zones import zone_named
+from watersmeet.spec.time_zones import pattern_problem, zone_named
 
 # Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may.
 

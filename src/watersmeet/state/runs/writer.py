@@ -17,10 +17,9 @@ import pyarrow as pa
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import numbers, size
 from watersmeet.kernel.gather import Columns, as_one_batch, reorder_rows
-from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows, sorted_prefixes
 from watersmeet.kernel.ordinals import ordinals_of
-from watersmeet.kernel.slots import Slots, borders, buckets_in, encode, order_of, shift_for
+from watersmeet.kernel.slots import Slots, borders, buckets_in, encode, hash_columns, order_of, shift_for
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.runs.heavy_hitters import heavy_keys_in
 from watersmeet.state.runs.layout import (

@@ -12,7 +12,7 @@ from watersmeet.parser.query.expressions.operators import Kind, Problem, format_
 from watersmeet.spec.functions import family_of, signature_of
 from watersmeet.spec.java_patterns import PatternError, groups_of
 from watersmeet.spec.model import Expr
-from watersmeet.spec.time_patterns import pattern_problem
+from watersmeet.spec.time_zones import pattern_problem
 from watersmeet.types.intervals import is_interval
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING, TIMES, UNKNOWN, SqlType

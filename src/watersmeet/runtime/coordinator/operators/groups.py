@@ -9,12 +9,19 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, Watermark, shift
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, is_ordered, quote_identifier
+from watersmeet.kernel.aggregate import (
+    AggregateCall,
+    AggregateColumn,
+    Partials,
+    aggregate_sql,
+    is_ordered,
+    partials_of,
+    quote_identifier,
+)
 from watersmeet.kernel.gather import JoinedColumn
 from watersmeet.kernel.groups import LIMB, GroupParts, digits_of, group_parts
-from watersmeet.kernel.hashing import hash_columns
-from watersmeet.kernel.partial_aggregates import AggregateCall, Partials, partials_of
 from watersmeet.kernel.ranks import order_sql, rank_parts
+from watersmeet.kernel.slots import hash_columns
 from watersmeet.measure import Measured
 from watersmeet.plan.identity.origins import digest_of
 from watersmeet.plan.model.job import QueryPlan
@@ -42,7 +49,7 @@ from watersmeet.runtime.messages.shapes import (
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.state.runs.layout import StoredColumn
 from watersmeet.types.arrow import sql_name
-from watersmeet.watermark.windows import last_row_limit, release_limit, start_watermark
+from watersmeet.watermark.tracker import last_row_limit, release_limit, start_watermark
 
 # Windows and groups: what is kept of rows, or of partial aggregates, until their windows close.
 

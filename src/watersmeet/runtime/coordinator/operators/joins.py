@@ -14,9 +14,9 @@ from watersmeet.expressions.physical_types import fits
 from watersmeet.expressions.trees import columns_of, tree_of
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.gather import JoinedColumn
-from watersmeet.kernel.hashing import family
 from watersmeet.kernel.match.deferred_conditions import DeferredCondition
 from watersmeet.kernel.match.pairs import PairBound, PairCondition, PairTest
+from watersmeet.kernel.slots import family
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, MatchPlan
@@ -33,7 +33,7 @@ from watersmeet.runtime.coordinator.operators.base import (
 )
 from watersmeet.runtime.messages.shapes import JoinShape, LookupShape, SideShape
 from watersmeet.runtime.messages.work import AsofWork, NodeWork
-from watersmeet.runtime.operators.skew import estimate_heavy_pairs
+from watersmeet.runtime.operators.repartition import estimate_heavy_pairs
 from watersmeet.spec.model import Expr, JoinKind
 from watersmeet.state.manifest import AsofState, TableCopy
 from watersmeet.state.runs.layout import Run

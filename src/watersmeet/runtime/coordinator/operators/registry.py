@@ -54,12 +54,10 @@ from watersmeet.runtime.operators.changelog_windows import window_group_rows
 from watersmeet.runtime.operators.delta import arrange_rows, delta_rows
 from watersmeet.runtime.operators.groups import group_rows, rank_rows
 from watersmeet.runtime.operators.join import join_rows
-from watersmeet.runtime.operators.lookup import lookup_rows
-from watersmeet.runtime.operators.passthrough import no_rows, pass_rows
-from watersmeet.runtime.operators.snapshot import snapshot_rows
-from watersmeet.runtime.operators.upsert import table_rows, upsert_rows
+from watersmeet.runtime.operators.stateless import lookup_rows, no_rows, pass_rows
+from watersmeet.runtime.operators.tables import snapshot_rows, table_rows, upsert_rows
 from watersmeet.runtime.operators.windows import aggregate_rows
-from watersmeet.runtime.tasks.partition import TaskPartition
+from watersmeet.runtime.tasks.side import TaskPartition
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,6 @@ from watersmeet.runtime.messages.shapes import (
     TableShape,
     UpsertShape,
 )
-from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.debezium import placeholders
-from watersmeet.spec.options.kafka import records_of
 from watersmeet.state.runs.layout import StoredColumn
 from watersmeet.types.sql_type import PLAIN, UNKNOWN
 
@@ -77,7 +74,7 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
             keys=node.primary_key.columns,
             sequence=node.primary_key.sequence,
             in_order=node.side.in_order,
-            placeholders=_placeholders(node, sides[0]),
+            placeholders=_list_placeholders(node, sides[0]),
         )
 
     def held(self, query: QueryPlan, node: UpsertPlan, side: SidePlan) -> SideLayout:
@@ -93,21 +90,14 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
         return NodeLimits({node.side.watermark_key(DELETED): limit})
 
 
-def _placeholders(node: UpsertPlan, side: SideShape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """List the placeholder values per stored column, except for the key and the sequence column.
-
-    Only Debezium sources have any.
-    """
+def _list_placeholders(node: UpsertPlan, side: SideShape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """List the placeholder values per stored column, except for the key and the sequence column."""
     ((_, branch),) = node.side.sources
-    if records_of(branch.source.options) != DEBEZIUM:
-        return ()
     kept = {expr.name: name for name, expr in branch.columns if name in side.schema.names}
     return tuple(
-        (kept[column.name], values)
-        for column in branch.source.columns
-        if column.name in kept and column.name not in node.primary_key.named
-        for values in [placeholders(column.type)]
-        if values
+        (kept[column], values)
+        for column, values in node.placeholders.items()
+        if column in kept and column not in node.primary_key.named
     )
 
 

@@ -32,7 +32,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.plan.source_projection import mentioned_columns, source_inputs, unquoted_text, words_of
+from watersmeet.plan.query_inputs import mentioned_columns, source_inputs, unquoted_text, words_of
 from watersmeet.runtime.coordinator.restore.state_transfer import (
     RunRewriter,
     Shapes,

@@ -18,8 +18,7 @@ from watersmeet.plan.delta.paths import Counts
 from watersmeet.plan.model.job import JobPlan, QueryPlan, ReusedRows
 from watersmeet.plan.model.nodes import ArrangePlan, CountedKey
 from watersmeet.plan.planner import combine_queries, reorder_by_counts
-from watersmeet.runtime.coordinator.restore.changed_queries import Change
-from watersmeet.runtime.coordinator.restore.changed_sources import at_new_paths
+from watersmeet.runtime.coordinator.restore.changed_queries import Change, at_new_paths
 from watersmeet.runtime.coordinator.restore.join_order import restore_order
 from watersmeet.runtime.coordinator.shared_inputs import side_home
 from watersmeet.state.manifest import LiveRun, Manifest, NodeState

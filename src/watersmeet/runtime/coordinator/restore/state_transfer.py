@@ -13,9 +13,8 @@ import pyarrow as pa
 from watersmeet.event_time import NEVER, are_below
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.gather import as_one_batch
-from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.slots import Slots
+from watersmeet.kernel.slots import Slots, hash_columns
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import input_of
 from watersmeet.plan.identity.completeness import Times

@@ -20,9 +20,9 @@ from watersmeet.objects.remote import RemoteStore
 from watersmeet.runtime.spark.checkpoint.job_record import StoredJob
 from watersmeet.runtime.spark.checkpoint.spark_log import REBUILD, SparkFiles, read_file_text
 from watersmeet.state.checksums import add_checksum, verify_checksum
-from watersmeet.state.damage import damage_error, translate_os_errors
 from watersmeet.state.manifest import FOLDERS
 from watersmeet.state.store import FILE_MODE, STAGED_SUFFIX, LocalStore, Store, make_private
+from watersmeet.state.stored_record import damage_error, translate_os_errors
 
 # The small files of a checkpoint directory: one value each, sealed (`state.checksums`), put in place whole.
 

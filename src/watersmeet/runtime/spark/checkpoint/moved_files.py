@@ -17,7 +17,7 @@ from typing import Any
 
 from watersmeet.errors import EngineError, SpecError, format_count, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.runtime.coordinator.restore.changed_sources import goes_on, path_before
+from watersmeet.runtime.coordinator.restore.changed_queries import goes_on, path_before
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.checkpoint.rebuild import rewrite_file_paths
 from watersmeet.runtime.spark.checkpoint.spark_log import damaged_list_error

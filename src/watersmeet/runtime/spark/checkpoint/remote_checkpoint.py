@@ -13,7 +13,7 @@ from typing import Any
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.commit import ResumePoint, explain_fencing
-from watersmeet.runtime.coordinator.restore.changed_sources import are_others
+from watersmeet.runtime.coordinator.restore.changed_queries import are_others
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.runtime.spark.checkpoint.moved_files import MovedSources
 from watersmeet.runtime.spark.checkpoint.rebuild import archive_spark_files, find_damage, rebuild

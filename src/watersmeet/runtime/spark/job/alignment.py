@@ -1,4 +1,4 @@
-"""Holds sources that are ahead of others (`watermark.alignment`), while Spark's query goes on.
+"""Holds sources that are ahead of others (`watermark.holders`), while Spark's query goes on.
 
 A running query asks each source, batch by batch, for an offset to read up to, within a limit that it keeps in
 a map (`uniqueSources`, public and volatile in Java). A source that is held gets a limit of no rows: its

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from watersmeet.errors import format_count, without_hidden
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.limits import broken_files_text
-from watersmeet.runtime.coordinator.restore.last_result import resumed
+from watersmeet.runtime.coordinator.restore.job_state import resumed
 from watersmeet.runtime.coordinator.results import Broken, TickResult
 from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 from watersmeet.runtime.spark.sources.backlog import Backlog

@@ -19,7 +19,7 @@ from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.driver import Restored
 from watersmeet.runtime.coordinator.node_cost import count_driver_threads, inline_row_limit
-from watersmeet.runtime.coordinator.restore.changed_sources import are_others
+from watersmeet.runtime.coordinator.restore.changed_queries import are_others
 from watersmeet.runtime.coordinator.restore.job_state import restore
 from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
 from watersmeet.runtime.coordinator.run_context import TickSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.runtime.coordinator.restore.changed_sources import goes_on
+from watersmeet.runtime.coordinator.restore.changed_queries import goes_on
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.checkpoint.moved_files import MovedSources, find_moved_sources
 from watersmeet.runtime.spark.checkpoint.restart import (

@@ -27,13 +27,15 @@ This module reads no plan and starts no query.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -49,10 +51,60 @@ from watersmeet.runtime.spark.configuration import context_settings
 from watersmeet.runtime.spark.job import class_archive, gateway
 from watersmeet.runtime.spark.job.external_session import hold_java, load_submit_settings
 from watersmeet.runtime.spark.job.signals import keep_ctrl_c_ignored
-from watersmeet.runtime.spark.job.warmup import load_planner, start_workers
 from watersmeet.runtime.spark.start_failures import JARS_VARIABLE, VARIABLES, explain_start_failure
+from watersmeet.runtime.spark.tick.reading.arrow_ingest import build_listing_frame
 from watersmeet.spec.options.spark import FIXED, TIME_ZONE, problem_of
 from watersmeet.spec.time_zones import UTC
+
+OF_SQL = "SPARK_SIMPLIFIED_TRACEBACK"
+
+_warmup_lock = threading.Lock()
+
+
+def start_workers(session: SparkSession) -> threading.Thread:
+    """Start Python workers with one small job, a task per core, in a thread; do not wait for it."""
+    return _run_in_thread(_run, session, name="early-workers")
+
+
+def load_planner(session: SparkSession) -> threading.Thread:
+    """Plan a batch of no rows, as the stream of a job has them, in a thread of its own: the classes that Java
+    loads for the first plan are most of what that takes."""
+    return _run_in_thread(_plan, session, name="early-planner")
+
+
+def _run_in_thread(
+    work: Callable[[SparkSession], object], session: SparkSession, *, name: str
+) -> threading.Thread:
+    def tried() -> None:
+        with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
+            work(session)
+
+    thread = threading.Thread(target=tried, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _plan(session: SparkSession) -> None:
+    build_listing_frame([session.range(0)] * 2)._jdf.queryExecution().executedPlan()
+
+
+def _run(session: SparkSession) -> None:
+    context = session.sparkContext
+    tasks = context.defaultParallelism
+    numbers = context.parallelize(range(tasks), tasks).mapPartitions(_pass_through)
+    with _warmup_lock:
+        environment = context.environment
+        context.environment = {**environment, OF_SQL: "1"}
+        try:
+            planned = numbers._jrdd  # here the environment goes in
+        finally:
+            context.environment = environment
+    planned.count()
+
+
+def _pass_through(numbers: Iterable[int]) -> Iterable[int]:
+    return numbers
+
 
 LONGEST_SOCKET_FOLDER = 60
 """Paths of Unix sockets end at 108 bytes; Spark adds a file name to the folder."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.driver import check_not_finished
-from watersmeet.runtime.coordinator.restore.changed_queries import check_same_job
-from watersmeet.runtime.coordinator.restore.changed_sources import are_others
+from watersmeet.runtime.coordinator.restore.changed_queries import are_others, check_same_job
 from watersmeet.runtime.coordinator.restore.plan_for_state import plan_for_state
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, check_reset_finished
 from watersmeet.runtime.spark.checkpoint.moved_files import find_moved_sources

@@ -34,8 +34,7 @@ from watersmeet.runtime.spark.sources.columns import (
     SourceView,
 )
 from watersmeet.runtime.spark.sources.frames import can_have_broken_records, has_partitions
-from watersmeet.runtime.spark.sql_text import find_mentioned_names, quote_name, to_spark_sql
-from watersmeet.runtime.spark.unresolved_expressions import name_unresolved
+from watersmeet.runtime.spark.sql_text import find_mentioned_names, name_unresolved, quote_name, to_spark_sql
 from watersmeet.spec.model import Source
 from watersmeet.spec.records.changes import computed_of_changes
 from watersmeet.types.arrow import in_arrow

@@ -30,7 +30,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.query_inputs import JoinInputs
 from watersmeet.runtime.messages.shapes import NodeShape
-from watersmeet.runtime.tasks.partition import ManyMatches
+from watersmeet.runtime.tasks.side import ManyMatches
 from watersmeet.spec.model import Expr, Input, OutputColumn, OutputMode
 
 FIRST_ROWS = 16

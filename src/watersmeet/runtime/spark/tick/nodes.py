@@ -31,6 +31,7 @@ from watersmeet.runtime.messages.reports import NodeReport
 from watersmeet.runtime.messages.shapes import CONTROL, NodeShape
 from watersmeet.runtime.operators.task import InlineResult, NodeTask
 from watersmeet.runtime.spark.errors import ErrorSealingTask
+from watersmeet.runtime.spark.sql_text import name_unresolved
 from watersmeet.runtime.spark.task_messages import (
     NO_SECRETS,
     NODE,
@@ -48,8 +49,7 @@ from watersmeet.runtime.spark.tick.sink_row_counts import (
     check_row_count,
 )
 from watersmeet.runtime.spark.tick.task_placement import FrameCache, TaskPlacement
-from watersmeet.runtime.spark.unresolved_expressions import name_unresolved
-from watersmeet.runtime.tasks.partition import ManyMatches
+from watersmeet.runtime.tasks.side import ManyMatches
 from watersmeet.sinks.base import ArrowPart, Sink, StagedPart
 from watersmeet.sinks.registry import is_known_part
 from watersmeet.state.store import Store

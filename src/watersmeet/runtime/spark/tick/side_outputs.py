@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from watersmeet.event_time import shown_time
 from watersmeet.kernel.batches import batches_in, cut_points, sizes
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.runtime.coordinator.results import TickResult, count_shed_rows
 from watersmeet.runtime.coordinator.tick_phases import RunningTick
 from watersmeet.runtime.spark.errors import ErrorSealingTask
 from watersmeet.runtime.spark.sql_text import literal
@@ -25,6 +28,54 @@ from watersmeet.runtime.tasks.memory import OUTPUT_BYTES
 from watersmeet.sinks.base import text_options_sql
 from watersmeet.spec.model import AtLimit
 from watersmeet.state.store import Store
+
+COLUMNS = {
+    "tick": "BIGINT",
+    "clock": "TIMESTAMP",
+    "rows_in": "STRING",
+    "rows_out": "STRING",
+    "watermarks": "STRING",
+    "shed": "STRING",
+    "shed_joined": "STRING",
+    "finished": "BOOLEAN",
+}
+
+
+def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None) -> DataFrame:
+    """Build the frame with the progress row of a tick; without a result it is empty."""
+    if result is None:
+        return spark.createDataFrame([], ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items()))
+    marks = {}
+    of_inserts = [query for query in plan.queries if not query.is_index]
+    for query in of_inserts:
+        integers = {
+            side.watermark_key(column.name)
+            for side in query.sides
+            for column in side.input.columns
+            if not column.type.is_time
+        } | {column.name for column in query.root.columns if not column.type.is_time}
+        emitted = result.queries[query.name].output_watermarks
+        marks[query.name] = {key: str(shown_time(mark, key in integers)) for key, mark in emitted.items()}
+    told = {query.name: result.queries[query.name] for query in of_inserts}
+    values = {
+        "tick": f"{result.tick}",
+        "clock": f"timestamp_micros({result.clock_us})",
+        "rows_in": _json(result.rows_in),
+        "rows_out": _json({name: of.rows_out for name, of in told.items()}),
+        "watermarks": _json(marks),
+        "shed": _json({name: shed for name, of in told.items() if (shed := count_shed_rows(of.counts))}),
+        "shed_joined": _json(
+            {name: of.newly_shed_joined for name, of in told.items() if of.newly_shed_joined}
+        ),
+        "finished": str(result.finished).upper(),
+    }
+    columns = (f"CAST({values[name]} AS {type_}) AS {name}" for name, type_ in COLUMNS.items())
+    return spark.range(0, 1, 1, 1).selectExpr(*columns)
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return literal(json.dumps(values, ensure_ascii=False, sort_keys=True))
+
 
 # Rows that were set aside (late, NULL time, too far ahead, broken) → a sink of the tick.
 #

@@ -7,6 +7,7 @@ Works on any frame of the scan's reports, streaming or not.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from watersmeet.objects.postgres_store import TablesStore, TransactionStore
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.wording import node_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -29,10 +31,8 @@ from watersmeet.runtime.messages.reports import IngestReport
 from watersmeet.runtime.operators.task import InlineResult, NodeTask
 from watersmeet.runtime.spark.configuration import context_settings
 from watersmeet.runtime.spark.sql_text import to_spark_sql
-from watersmeet.runtime.spark.tick.aggregate import build_results
 from watersmeet.runtime.spark.tick.arrow_output import plan_arrow_output
-from watersmeet.runtime.spark.tick.atomic_commit import find_atomic_commit
-from watersmeet.runtime.spark.tick.completion_rows import progress_frame
+from watersmeet.runtime.spark.tick.consolidation import build_results
 from watersmeet.runtime.spark.tick.deferred_conditions import ConditionFrame
 from watersmeet.runtime.spark.tick.ingest import REPORT, SIDE_OUTPUT
 from watersmeet.runtime.spark.tick.nodes import FeedFrame, SinkFrame
@@ -49,14 +49,66 @@ from watersmeet.runtime.spark.tick.side_outputs import (
     build_side_frame,
     find_insert,
     list_side_outputs,
+    progress_frame,
 )
 from watersmeet.runtime.spark.tick.sink_row_counts import SinkRowCounter, check_row_count
 from watersmeet.runtime.spark.tick.task_placement import Descriptions, TaskCounts, TaskPlacement
 from watersmeet.runtime.tick import Backend, NodeResult, TickInput, run_tick
 from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Identity
+from watersmeet.sinks.postgres.sink import PostgresSink, publish_together
 from watersmeet.spec.options.spark import says_how
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.commits import commit
+from watersmeet.state.manifest import KnownPart, Manifest
+from watersmeet.state.store import Store
+
+
+@dataclass(frozen=True)
+class AtomicCommit:
+    """Sinks, each with its insert, whose rows come with the state; see `coordinator.commit.JointCommit`."""
+
+    sinks: tuple[tuple[Sink, str], ...]
+
+    @property
+    def inserts(self) -> frozenset[str]:
+        return frozenset(insert for _, insert in self.sinks)
+
+    def create(self, store: Store, manifest: Manifest, attempt: str, identity: Identity) -> Manifest:
+        return create_manifest_with_rows(store, manifest, self.sinks, attempt, identity)
+
+
+def find_atomic_commit(store: Store, staged: Sequence[tuple[Sink, str]]) -> AtomicCommit | None:
+    """Find the staged sinks that commit their rows together with the state; None without any."""
+    if not isinstance(store, TablesStore) or store.place.database is None:
+        return None
+    database = store.place.database
+    sinks = tuple(one for one in staged if isinstance(one[0], PostgresSink) and one[0].database == database)
+    return AtomicCommit(sinks) if sinks else None
+
+
+def create_manifest_with_rows(
+    store: Store, manifest: Manifest, sinks: Sequence[tuple[Sink, str]], attempt: str, identity: Identity
+) -> Manifest:
+    """Commit the manifest as `state.commits.commit` does, with the rows staged in ``sinks``.
+
+    Either everything is committed or nothing.
+
+    Raises:
+        StateError: as `state.commits.commit`.
+        EngineError: the sinks' tables reject something.
+    """
+    assert isinstance(store, TablesStore)
+    tables, writer = store, uuid.uuid4().hex  # the same when it is done again
+    part = KnownPart(tick=manifest.tick, identity=dict(identity))
+
+    def create(cursor: Any, inserts: list[str]) -> Manifest:
+        parts = {**manifest.parts, **dict.fromkeys(inserts, part)}
+        whole = manifest.model_copy(update={"parts": parts, "writer": writer})
+        return commit(TransactionStore(tables, cursor), whole)
+
+    of_tables = [(sink, insert) for sink, insert in sinks if isinstance(sink, PostgresSink)]
+    return publish_together(of_tables, manifest.tick, attempt, identity, create)
+
 
 _NodeKey = tuple[str, int]
 """A query's name, and the number of a node of it."""

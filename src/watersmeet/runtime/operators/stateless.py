@@ -1,5 +1,4 @@
-"""A join with a table as of the tick: the tick's rows of the left side are looked up in a copy of the table,
-go out with what they found, and are not retained.
+"""Operators that retain nothing: lookups in a table, and rows that pass unchanged.
 
 With equality keys a task owns a hash range of the rows and of the copy. Without, it takes its share of the
 rows and looks at the whole copy.
@@ -16,12 +15,12 @@ import pyarrow as pa
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
 from watersmeet.kernel.match.pairs import Search, candidates, has_match
 from watersmeet.kernel.match.probe import Rows
-from watersmeet.runtime.messages.shapes import LookupShape
+from watersmeet.names import DIFF
+from watersmeet.runtime.messages.shapes import LookupShape, PassShape, RestShape
 from watersmeet.runtime.messages.work import SideWork
 from watersmeet.runtime.tasks.matches import ProbedPiece, emit_matches
-from watersmeet.runtime.tasks.partition import HashRange, TaskPartition
-from watersmeet.runtime.tasks.results import NO_ROWS, count, emit_rows, pad, pad_files
-from watersmeet.runtime.tasks.side import NewRows, RunSlice, SideSlice
+from watersmeet.runtime.tasks.results import NO_ROWS, append_diffs, count, emit_rows, pad, pad_files
+from watersmeet.runtime.tasks.side import HashRange, NewRows, RunSlice, SideSlice, TaskPartition
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 
@@ -88,3 +87,26 @@ def _join_rows(
 
 def _mark_nothing(rows: Rows) -> None:
     """Ignore the rows: rows of a table have no marks."""
+
+
+# Rows of a node that keeps none: what its side brought in the tick, as it came.
+
+
+def pass_rows(shape: PassShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the task partition's part of the tick's rows, in order."""
+    files = pad_files(share.work.sides[0], share.store, share.partition, share.partitions)
+    for batch, low, high in files:
+        padded = pad(shape, Side.LEFT, batch, np.arange(low, high))
+        if shape.changelog:
+            diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high]
+            yield from append_diffs(padded, diffs)
+        else:
+            yield from padded
+
+
+# No rows: those of a node in whose place another query's is run.
+
+
+def no_rows(shape: RestShape, share: TaskPartition) -> Iterator[pa.RecordBatch]:
+    """Yield no rows; a reused subplan has no tasks here and no consumer that reads this output."""
+    yield from ()
