@@ -124,14 +124,14 @@ class StartedJob:
         """
 
         @wraps(function)
-        def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        def call_within_tick(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             self._within.tick = True
             try:
                 return function(*arguments, **named)
             finally:
                 self._within.tick = False
 
-        return called
+        return call_within_tick
 
     def _of_a_table(self, frame: Any) -> Any:
         """Wrap a callable that makes frames of a table, because it also runs in a tick.
@@ -185,7 +185,7 @@ class StartedJob:
         has; called by ``on_tick`` or a function that gets rows, which are waited for, at once). It goes on
         from there when it is started again."""
         self._stop.set()
-        return False if self._in_tick else self._joined(timeout)
+        return False if self._in_tick else self._wait_for_end(timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
@@ -199,7 +199,7 @@ class StartedJob:
         with self._lock:
             self._waiting += 1
         try:
-            self._joined(timeout)
+            self._wait_for_end(timeout)
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -216,7 +216,7 @@ class StartedJob:
     def _in_tick(self) -> bool:
         return getattr(self._within, "tick", False)
 
-    def _joined(self, timeout: float | None) -> bool:
+    def _wait_for_end(self, timeout: float | None) -> bool:
         self._thread.join(timeout)
         return self._ended.is_set()
 

@@ -125,7 +125,7 @@ class TopicReader:
         Raises:
             TopicReadError: the topics cannot be read.
         """
-        return self._asked(self._describe_topics)
+        return self._call_brokers(self._describe_topics)
 
     def records(
         self, spans: Mapping[SourcePartition, tuple[int, int]]
@@ -137,7 +137,7 @@ class TopicReader:
         Raises:
             TopicReadError: the topics cannot be read; also while the caller iterates.
         """
-        consumer = self._asked(
+        consumer = self._call_brokers(
             lambda: self._client.reader(
                 **{
                     "group.id": _GROUP,
@@ -153,7 +153,7 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def _asked(self, what: Callable[[], Answer]) -> Answer:
+    def _call_brokers(self, what: Callable[[], Answer]) -> Answer:
         """Return the result of a call to the brokers.
 
         Raises:

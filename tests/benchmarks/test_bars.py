@@ -61,7 +61,7 @@ def test_flink_is_judged_by_whole_runs_and_has_no_ticks() -> None:
     ]
 
 
-def test_without_flink_its_parts_are_left_out_and_it_is_said(
+def test_missing_flink_skips_its_parts_with_a_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only = [text for name, part in PARTS.items() if part.other in FLINKS for text in ("--only", name)]

@@ -18,7 +18,7 @@ def data(tmp_path: Path) -> Path:
     return prepare(Workload("small", rows=300, ticks=3), tmp_path / "data")
 
 
-def joined(data: Path, kind: str) -> pa.Table:
+def join_sides(data: Path, kind: str) -> pa.Table:
     sides = {s: f"(FROM '{data}/{s}/*.parquet' WHERE k <> {k}) {s}" for s, k in SENTINEL_KEYS.items()}
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
@@ -27,7 +27,7 @@ def joined(data: Path, kind: str) -> pa.Table:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_order_and_files_do_not_matter(data, tmp_path, kind):
-    rows = joined(data, kind)
+    rows = join_sides(data, kind)
     (tmp_path / "out").mkdir()
     pq.write_table(rows.slice(100), tmp_path / "out" / "a.parquet")
     pq.write_table(rows.slice(0, 100), tmp_path / "out" / "b.parquet")
@@ -36,7 +36,7 @@ def test_order_and_files_do_not_matter(data, tmp_path, kind):
 
 
 def test_a_row_twice_and_a_row_missing_show(data, tmp_path):
-    rows = joined(data, "left")
+    rows = join_sides(data, "left")
     changed = pa.concat_tables([rows.slice(1), rows.slice(1, 1)])
     (tmp_path / "out").mkdir()
     pq.write_table(changed, tmp_path / "out" / "a.parquet")

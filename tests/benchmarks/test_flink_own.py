@@ -54,7 +54,7 @@ def test_files_are_read_in_the_order_of_time_and_without_sentinels(tmp_path: Pat
     assert [path.name for path in there if re.fullmatch(found[1], str(path))] == names
 
 
-def test_no_row_of_files_in_order_is_behind_the_watermark() -> None:
+def test_default_lag_covers_the_disorder_of_rows_in_file_order() -> None:
     """By the rows themselves: the greatest time so far, less the lag."""
     workload = WORKLOADS["1k"]
     found = re.fullmatch(r"INTERVAL '(\d+)' SECOND", flink_own.lag("default"))

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import hot_key
 
 
-def test_all_ways_put_out_the_same(capsys):
+def test_split_relieves_the_busiest_task(capsys):
     asked = ["--rows", "20000", "--ticks", "3", "--kind", "full", "--tasks", "3"]
     assert hot_key.main(asked) == 0
     told = [
@@ -22,7 +22,7 @@ def test_all_ways_put_out_the_same(capsys):
 
 
 @pytest.mark.full
-def test_a_key_with_a_share_beside_others(capsys):
+def test_benchmark_compares_a_hot_key_share_with_no_hot_key(capsys):
     asked = ["--rows", "20000", "--ticks", "2", "--share", "0.3", "--small", "3", "--tasks", "2"]
     assert hot_key.main(asked) == 0
     assert "against no hot key" in capsys.readouterr().out

@@ -32,7 +32,7 @@ def test_moving_limits_release_and_others_do_not(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_ticks_of_a_grown_state_are_measured_beside_those_of_a_small_one(monkeypatch, tmp_path, capsys):
+def test_benchmark_compares_ticks_of_large_and_small_state(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(retention, "ROWS_PER_TICK", 500)
     monkeypatch.setattr(retention, "BASE_ROWS", 2_000)
     monkeypatch.setattr(retention, "BENCH", tmp_path)

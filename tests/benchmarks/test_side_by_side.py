@@ -36,7 +36,7 @@ def result(workload: str, system: str, rate: float = 1.0, number: int = 0, **cha
     return Result(**{**values, **changed})  # type: ignore[arg-type]
 
 
-def test_ratios_are_taken_within_a_round():
+def test_ratios_are_computed_within_a_round():
     """A round on a busy machine is slower for both."""
     rates = [(400, 100), (40, 10), (41, 10)]
     results = [

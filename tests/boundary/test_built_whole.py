@@ -39,7 +39,7 @@ ALLOWED = {
 }
 
 
-def assigned(source: str) -> list[str]:
+def find_outside_assignments(source: str) -> list[str]:
     """The objects of which an attribute is set, but for ``self`` in a constructor."""
     outside: list[str] = []
 
@@ -62,12 +62,14 @@ def assigned(source: str) -> list[str]:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_no_attribute_is_set_from_outside_or_later(name: str) -> None:
-    named = {(name, target) for target in assigned((PACKAGE / name).read_text())}
+    named = {(name, target) for target in find_outside_assignments((PACKAGE / name).read_text())}
     assert named - ALLOWED == set(), "build the object whole, or give the next value"
 
 
 def test_what_is_allowed_is_needed() -> None:
-    named = {(name, target) for name in WHOLE for target in assigned((PACKAGE / name).read_text())}
+    named = {
+        (name, target) for name in WHOLE for target in find_outside_assignments((PACKAGE / name).read_text())
+    }
     assert named >= ALLOWED
 
 
@@ -84,4 +86,4 @@ def test_what_is_allowed_is_needed() -> None:
     ],
 )
 def test_every_kind_of_assignment_is_seen(source: str, found: list[str]) -> None:
-    assert assigned(source) == found
+    assert find_outside_assignments(source) == found

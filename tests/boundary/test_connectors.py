@@ -27,7 +27,7 @@ def test_nobody_compares_names_of_connectors():
     assert found == set(BY_ITS_NAME)
 
 
-def test_names_are_told_apart():
+def test_connector_names_are_unique_and_lowercase():
     assert len(BY_NAME) == sum(1 + len(each.aliases) for each in CONNECTORS.values())
     assert all(name == name.lower() for name in BY_NAME)
 

@@ -251,7 +251,7 @@ def test_flags_are_there(page):
 
 
 @pytest.mark.parametrize("connector", ["kafka", "generator"])
-def test_options_of_any_source_are_taken(connector):
+def test_connectors_accept_options_of_any_source(connector):
     """Those that the page gives for any source reach no reader that would refuse them."""
     from watersmeet.runtime.spark.sources import generator, kafka
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tests.support.error_codes import COMPOSED, NO_CODES, all_codes, composed, is_said, kebab_texts
+from tests.support.error_codes import (
+    COMPOSED,
+    NO_CODES,
+    all_codes,
+    is_known_message,
+    kebab_texts,
+    list_code_templates,
+)
 from tests.support.package_paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "users" / "reference" / "errors.md"
@@ -18,9 +25,9 @@ def test_every_code_has_its_row_and_no_other():
     assert all_codes() - set(listed) == set(), "without a row (or no codes: tests/support/error_codes.py)"
 
 
-def test_codes_that_are_put_together_are_known():
+def test_composed_error_codes_are_listed():
     """Those that the source does not spell out are listed by hand."""
-    assert composed() == set(COMPOSED)
+    assert list_code_templates() == set(COMPOSED)
 
 
 def test_texts_that_are_no_codes_are_texts_of_the_source():
@@ -28,7 +35,7 @@ def test_texts_that_are_no_codes_are_texts_of_the_source():
 
 
 def test_messages_are_such_as_the_code_says():
-    unsaid = [(code, text) for code, text, _ in ROWS if not is_said(code, text)]
+    unsaid = [(code, text) for code, text, _ in ROWS if not is_known_message(code, text)]
     assert unsaid == []
 
 

@@ -23,7 +23,7 @@ def module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def defined(tree: ast.Module) -> set[str]:
+def collect_defined_names(tree: ast.Module) -> set[str]:
     """All names that a module has, those of its functions' bodies among them: a few too many do no harm."""
     names: set[str] = set()
     for node in nodes_of(tree):
@@ -54,7 +54,7 @@ def nowhere(source: str, modules: Mapping[str, set[str]]) -> Iterator[str]:
                 yield f"{module}.{name}"
 
 
-def misnamed(text: str, modules: Mapping[str, set[str]]) -> list[str]:
+def find_unknown_names(text: str, modules: Mapping[str, set[str]]) -> list[str]:
     """Return the modules, and names in modules, that a text mentions and the package lacks."""
     return [name for name in NAME.findall(text) if not _is_there(name, modules)]
 
@@ -70,7 +70,7 @@ def _is_there(name: str, modules: Mapping[str, set[str]]) -> bool:
 @cache
 def modules_of_the_package() -> dict[str, set[str]]:
     files = find_paths(PACKAGE, "**/*.py")
-    return {module_name(file): defined(tree_of(file.read_text())) for file in files}
+    return {module_name(file): collect_defined_names(tree_of(file.read_text())) for file in files}
 
 
 def test_imports_lead_somewhere():
@@ -91,7 +91,7 @@ def test_names_in_texts_lead_somewhere():
         f"{file.relative_to(REPOSITORY)}: {name}"
         for file in files
         if file != Path(__file__)
-        for name in misnamed(file.read_text(), modules)
+        for name in find_unknown_names(file.read_text(), modules)
     ]
     assert not found, "\n".join(found)
 
@@ -107,7 +107,7 @@ def test_names_in_texts_lead_somewhere():
 )
 def test_a_name_that_leads_nowhere_is_seen(text, expected):
     modules = {"watersmeet": {"__getattr__"}, "watersmeet.here": {"there", "Class"}}
-    assert misnamed(text, modules) == expected
+    assert find_unknown_names(text, modules) == expected
 
 
 @pytest.mark.parametrize(

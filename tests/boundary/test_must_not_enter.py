@@ -46,7 +46,7 @@ LIBRARIES_OUT: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
-def called(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+def find_calls(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Line, last name, last two names of what is called."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Call):
@@ -60,7 +60,7 @@ def called(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 def trespasses(source: str, module: str) -> list[str]:
     part, tree = part_of(module), tree_of(source)
     found = []
-    for line, last, two in called(tree):
+    for line, last, two in find_calls(tree):
         for what, (parts, names) in OUT.items():
             if part in parts and (f".{last}" in names or two in names):
                 found.append(f"{what}: {two} ({module}:{line})")

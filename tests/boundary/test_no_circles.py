@@ -17,7 +17,7 @@ from tests.support.syntax import tree_of
 FILES = {module_name(file): file for file in find_paths(PACKAGE, "**/*.py")}
 
 
-def imported(source: str, module: str, known: Mapping[str, object]) -> set[str]:
+def find_imported_modules(source: str, module: str, known: Mapping[str, object]) -> set[str]:
     """The modules of ``known`` that the source imports; of a package only itself, not all that is in it."""
     found = set()
     for _, name, for_types in imports(tree_of(source)):
@@ -35,7 +35,10 @@ def circle(graph: Mapping[str, set[str]]) -> list[str] | None:
 
 
 def test_there_is_no_circle():
-    graph = {name: imported(file.read_text(encoding="utf-8"), name, FILES) for name, file in FILES.items()}
+    graph = {
+        name: find_imported_modules(file.read_text(encoding="utf-8"), name, FILES)
+        for name, file in FILES.items()
+    }
     assert sum(map(len, graph.values())) > len(FILES), "imports are seen"
     assert circle(graph) is None
 
@@ -55,5 +58,5 @@ def test_a_circle_is_seen(other, expected):
         "watersmeet.plan.planner": other,
     }
     known = {**sources, "watersmeet.errors": ""}
-    graph = {name: imported(source, name, known) for name, source in sources.items()}
+    graph = {name: find_imported_modules(source, name, known) for name, source in sources.items()}
     assert (circle(graph) is not None) == expected

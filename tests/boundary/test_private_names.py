@@ -37,7 +37,7 @@ def private_parts(node: ast.AST) -> list[str]:
     return [part for part in text.split(".") if is_private(part)] if isinstance(text, str) else []
 
 
-def patched(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def find_private_patches(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of every patch of a private name."""
     for node in nodes_of(tree):
         names: list[str] = []
@@ -56,7 +56,7 @@ def test_no_test_patches_a_private_name():
     places = [
         f"{path.relative_to(REPOSITORY)}:{line}: {name}"
         for path in find_paths(REPOSITORY, "tests/**/*.py")
-        for line, name in patched(tree_of(path.read_text()))
+        for line, name in find_private_patches(tree_of(path.read_text()))
     ]
     assert places == [], "observe what comes out, use a parameter, or make the name public"
 
@@ -81,9 +81,9 @@ def test_no_test_patches_a_private_name():
     ],
 )
 def test_a_patch_of_a_private_name_is_seen(source):
-    assert [name for _, name in patched(tree_of(source))] in (["_x"], ["_table"], ["_close"])
+    assert [name for _, name in find_private_patches(tree_of(source))] in (["_x"], ["_table"], ["_close"])
 
 
 def test_other_names_are_no_patches():
     source = "monkeypatch.setattr(module, 'x', 1)\nself._x = 1\nself._x.y = 1\ngetattr(job, '_x')\nx = job._x"
-    assert list(patched(tree_of(source))) == []
+    assert list(find_private_patches(tree_of(source))) == []

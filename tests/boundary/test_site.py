@@ -52,7 +52,7 @@ def test_links_are_those_of_the_site(name, link, found):
     assert pages.relinked(block, name, where)[0] == block
 
 
-def test_a_link_to_what_is_no_page_is_said():
+def test_link_to_a_file_outside_the_pages_is_reported():
     assert pages.relinked("[x](../src/a.py)", "docs/a.md", {"docs/a.md": "a.md"})[1] == [
         "docs/a.md: ../src/a.py"
     ]

@@ -83,13 +83,13 @@ def rows(title: str, page: str = OPTIONS) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines if line.startswith("`")]
 
 
-def listed(title: str, page: str = OPTIONS) -> list[str]:
+def read_table_names(title: str, page: str = OPTIONS) -> list[str]:
     return [name for row in rows(title, page) for name in re.findall(r"`([^`]+)`", row[0])]
 
 
 @pytest.mark.parametrize(("title", "known"), [*SOURCES.items(), *SINKS.items()], ids=[*SOURCES, *SINKS])
 def test_options_are_those_of_the_code(title, known):
-    named = listed(title)
+    named = read_table_names(title)
     assert sorted(named) == sorted(known)
 
 
@@ -120,10 +120,10 @@ def test_connectors_and_what_they_do():
 def test_settings_and_flags():
     titles = ("Semantics and limits", "Run and state")
     settings_of = [row for title in titles for row in rows(title, SETTINGS)]
-    named = [name for title in titles for name in listed(title, SETTINGS)]
+    named = [name for title in titles for name in read_table_names(title, SETTINGS)]
     assert sorted(named) == sorted([*settings.OPTIONS, *settings.RUN_SETTINGS, "spark.<name>"])
     flags = {row[1].strip("`") for row in settings_of} - {""}
-    alone = set(listed("Flags of `run` alone", SETTINGS))
+    alone = set(read_table_names("Flags of `run` alone", SETTINGS))
     assert flags | alone == command_flags("run") - {"--help"}
     assert not flags & alone
     for row in settings_of[:-1]:
@@ -145,7 +145,7 @@ def test_tables_of_the_reference_are_those_that_are_compared(page):
 
 
 def test_statements():
-    assert listed("Statements", SQL) == list(STATEMENTS)
+    assert read_table_names("Statements", SQL) == list(STATEMENTS)
 
 
 def test_types():

@@ -103,7 +103,7 @@ def _names_a_type(node: ast.AST) -> bool:
     )
 
 
-def kept_as_text(tree: ast.AST) -> Iterator[int]:
+def find_text_types(tree: ast.AST) -> Iterator[int]:
     """Lines of fields, arguments and results that are called types, and are texts."""
     for node in nodes_of(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -143,8 +143,8 @@ def test_types_are_compared_as_values():
     assert {name for name, _, tree in modules() if any(compared_texts(tree))} == set(COMPARED)
 
 
-def test_types_are_kept_as_values():
-    assert {name for name, _, tree in modules() if any(kept_as_text(tree))} == set(KEPT)
+def test_types_are_annotated_as_values():
+    assert {name for name, _, tree in modules() if any(find_text_types(tree))} == set(KEPT)
 
 
 def test_each_rule_has_one_home():
@@ -211,8 +211,8 @@ def test_a_text_that_is_compared_is_seen(source):
         "types: tuple[str, ...] = ()",
     ],
 )
-def test_a_type_that_is_kept_as_text_is_seen(source):
-    assert list(kept_as_text(tree_of(source)))
+def test_type_annotated_as_text_is_found(source):
+    assert list(find_text_types(tree_of(source)))
 
 
 @pytest.mark.parametrize("source", ['type_.name == "DECIMAL"', 'family == "MAP"', "column.type == BIGINT"])

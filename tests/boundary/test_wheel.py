@@ -30,7 +30,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SITE = Path(os.path.dirname(__import__("numpy").__file__)).parent
 
 
-def called(*command: object, cwd: Path) -> str:
+def run_command(*command: object, cwd: Path) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
@@ -40,25 +40,25 @@ def called(*command: object, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> SimpleNamespace:
+def installed_wheel(tmp_path_factory) -> SimpleNamespace:
     """An archive of sources, a wheel that is made of that alone, and an environment with the wheel in it."""
     folder = tmp_path_factory.mktemp("built")
     build = (sys.executable, "-m", "hatchling", "build")
-    called(*build, "-t", "sdist", "-d", folder, cwd=ROOT)
+    run_command(*build, "-t", "sdist", "-d", folder, cwd=ROOT)
     (sources,) = folder.glob("*.tar.gz")
     with tarfile.open(sources) as archive:
         names = set(archive.getnames())
         # what the first versions of 3.11 lack, and later ones ask for
         archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
-    called(*build, "-t", "wheel", "-d", folder, cwd=unpacked)
+    run_command(*build, "-t", "wheel", "-d", folder, cwd=unpacked)
     (wheel,) = folder.glob("*.whl")
     environment = folder / "environment"
     venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python)
     install = (*pip, "install", "--no-index", "--no-compile", "--no-build-isolation")
-    called(*install, "--no-deps", wheel, cwd=folder)
+    run_command(*install, "--no-deps", wheel, cwd=folder)
     (own,) = (environment / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(f"{SITE}\n")  # behind its own
     return SimpleNamespace(
@@ -71,39 +71,41 @@ def built(tmp_path_factory) -> SimpleNamespace:
     )
 
 
-def tracked() -> set[str]:
+def list_package_files() -> set[str]:
     """Files of the package, from its folder on, but for what Python and tools leave there."""
     return {path.relative_to(PACKAGE).as_posix() for path in find_paths(PACKAGE, "**/*") if path.is_file()}
 
 
-def test_the_wheel_has_every_file_of_the_package_and_no_other(built):
-    with zipfile.ZipFile(built.wheel) as archive:
+def test_the_wheel_has_every_file_of_the_package_and_no_other(installed_wheel):
+    with zipfile.ZipFile(installed_wheel.wheel) as archive:
         names = set(archive.namelist())
     inside = {name.removeprefix("watersmeet/") for name in names if name.startswith("watersmeet/")}
-    assert inside == tracked()
+    assert inside == list_package_files()
     assert {"py.typed", "spec/spark_functions.json", "cli/jobs/connections.sql"} <= inside
     assert {
         name for name in names if ".dist-info/" not in name and not name.startswith("watersmeet/")
     } == set()
 
 
-def test_the_archive_of_sources_has_the_package_the_tests_and_the_pages(built):
-    assert {f"src/watersmeet/{name}" for name in tracked()} <= built.sources
+def test_the_archive_of_sources_has_the_package_the_tests_and_the_pages(installed_wheel):
+    assert {f"src/watersmeet/{name}" for name in list_package_files()} <= installed_wheel.sources
     assert {
         "pyproject.toml",
         "LICENSE",
         "README.md",
         "docs/users/delivered.sql",
         "requirements.lock",
-    } <= built.sources
-    assert "tests/boundary/test_wheel.py" in built.sources
+    } <= installed_wheel.sources
+    assert "tests/boundary/test_wheel.py" in installed_wheel.sources
     assert not [
-        name for name in built.sources if re.search(r"(^|/)(\.venv|\.jars|\.cache|__pycache__)", name)
+        name
+        for name in installed_wheel.sources
+        if re.search(r"(^|/)(\.venv|\.jars|\.cache|__pycache__)", name)
     ]
 
 
-def test_the_wheel_says_what_the_project_says(built):
-    with zipfile.ZipFile(built.wheel) as archive:
+def test_the_wheel_says_what_the_project_says(installed_wheel):
+    with zipfile.ZipFile(installed_wheel.wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         said = Parser().parsestr(archive.read(name).decode())
         assert [each for each in archive.namelist() if each.endswith("licenses/LICENSE")]
@@ -115,16 +117,18 @@ def test_the_wheel_says_what_the_project_says(built):
     assert not of_spark & {each.name for each in needed if not each.marker}, "the core does without"
 
 
-def test_the_command_works_from_the_wheel(built, tmp_path):
+def test_the_command_works_from_the_wheel(installed_wheel, tmp_path):
     version = f"watersmeet {PROJECT['version']}\n"
-    assert called(built.bin / "watersmeet", "--version", cwd=tmp_path) == version
-    assert called(built.bin / "python", "-m", "watersmeet", "--version", cwd=tmp_path) == version
+    assert run_command(installed_wheel.bin / "watersmeet", "--version", cwd=tmp_path) == version
+    assert (
+        run_command(installed_wheel.bin / "python", "-m", "watersmeet", "--version", cwd=tmp_path) == version
+    )
 
 
-def test_the_long_description_leads_to_the_address_and_no_link_of_it_leads_nowhere(built):
+def test_the_long_description_leads_to_the_address_and_no_link_of_it_leads_nowhere(installed_wheel):
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
     home = hatch["metadata"]["hooks"]["custom"]["address"]
-    with zipfile.ZipFile(built.wheel) as archive:
+    with zipfile.ZipFile(installed_wheel.wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         said = Parser().parsestr(archive.read(name).decode())
     assert said["Description-Content-Type"] == "text/markdown"
@@ -148,43 +152,50 @@ def test_no_other_file_names_the_address():
     assert named == ["pyproject.toml"]
 
 
-def repository(built: SimpleNamespace, place: Path) -> str:
+def repository(installed_wheel: SimpleNamespace, place: Path) -> str:
     """A repository of git with the sources; its commit."""
-    shutil.copytree(built.folder, place, ignore=shutil.ignore_patterns("tests", "docs", "examples", "deploy"))
+    shutil.copytree(
+        installed_wheel.folder, place, ignore=shutil.ignore_patterns("tests", "docs", "examples", "deploy")
+    )
     git = ("git", "-C", place, "-c", "user.name=x", "-c", "user.email=x@example.org")
-    called(*git, "init", "--quiet", cwd=place)
-    called(*git, "add", "--all", cwd=place)
-    called(*git, "commit", "--quiet", "--message", "all", cwd=place)
-    return called(*git, "rev-parse", "HEAD", cwd=place).strip()
+    run_command(*git, "init", "--quiet", cwd=place)
+    run_command(*git, "add", "--all", cwd=place)
+    run_command(*git, "commit", "--quiet", "--message", "all", cwd=place)
+    return run_command(*git, "rev-parse", "HEAD", cwd=place).strip()
 
 
-def named_by_a_project(built: SimpleNamespace, place: Path) -> str:
+def named_by_a_project(installed_wheel: SimpleNamespace, place: Path) -> str:
     """The first line of the requirements file that the installed command writes."""
-    called(built.bin / "watersmeet", "init", "kafka", place, cwd=place.parent)
+    run_command(installed_wheel.bin / "watersmeet", "init", "kafka", place, cwd=place.parent)
     return (place / "requirements.txt").read_text().splitlines()[0]
 
 
-def test_projects_name_the_wheel_that_was_installed_and_its_extras_need_no_index(built, tmp_path):
-    assert named_by_a_project(built, tmp_path / "a") == f"watersmeet[spark,kafka] @ file://{built.wheel}"
+def test_projects_name_the_wheel_that_was_installed_and_its_extras_need_no_index(installed_wheel, tmp_path):
+    assert (
+        named_by_a_project(installed_wheel, tmp_path / "a")
+        == f"watersmeet[spark,kafka] @ file://{installed_wheel.wheel}"
+    )
     # as the hints of errors say: what is installed is not looked for
-    called(*built.install, "--dry-run", "watersmeet[spark,ui,delta]", cwd=tmp_path)
+    run_command(*installed_wheel.install, "--dry-run", "watersmeet[spark,ui,delta]", cwd=tmp_path)
 
 
-def test_it_is_installed_from_a_repository_and_projects_name_its_commit(built, tmp_path):
+def test_it_is_installed_from_a_repository_and_projects_name_its_commit(installed_wheel, tmp_path):
     place = tmp_path / "repository"
-    commit = repository(built, place)
-    called(*built.install, "--no-deps", "--force-reinstall", f"git+file://{place}", cwd=tmp_path)
-    line = named_by_a_project(built, tmp_path / "a")
+    commit = repository(installed_wheel, place)
+    run_command(
+        *installed_wheel.install, "--no-deps", "--force-reinstall", f"git+file://{place}", cwd=tmp_path
+    )
+    line = named_by_a_project(installed_wheel, tmp_path / "a")
     assert line == f"watersmeet[spark,kafka] @ git+file://localhost{place}@{commit}"
-    called(*built.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
+    run_command(*installed_wheel.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
 
 
 @pytest.mark.full
-def test_it_is_installed_from_a_folder_and_projects_name_it(built, tmp_path):
-    called(*built.install, "--no-deps", "--force-reinstall", ".", cwd=built.folder)
-    line = named_by_a_project(built, tmp_path / "a")
-    assert line == f"watersmeet[spark,kafka] @ file://{built.folder}"
-    called(*built.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
+def test_it_is_installed_from_a_folder_and_projects_name_it(installed_wheel, tmp_path):
+    run_command(*installed_wheel.install, "--no-deps", "--force-reinstall", ".", cwd=installed_wheel.folder)
+    line = named_by_a_project(installed_wheel, tmp_path / "a")
+    assert line == f"watersmeet[spark,kafka] @ file://{installed_wheel.folder}"
+    run_command(*installed_wheel.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -206,18 +217,20 @@ def test_the_line_that_installs_it_again(record, version, line):
 
 
 @pytest.mark.full
-def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
-    assert "made" in called(built.bin / "python", "-m", "watersmeet", "init", "files", "shop", cwd=tmp_path)
+def test_a_project_is_made_and_tested_with_the_wheel(installed_wheel, tmp_path):
+    assert "made" in run_command(
+        installed_wheel.bin / "python", "-m", "watersmeet", "init", "files", "shop", cwd=tmp_path
+    )
     code = "import watersmeet.testing; print(watersmeet.__file__)"
-    home = called(built.bin / "python", "-c", code, cwd=tmp_path)
-    assert Path(home.strip()) == built.own / "watersmeet" / "__init__.py"
-    tests = (built.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert "3 passed" in called(*tests, cwd=tmp_path / "shop")
-    shown = called(built.bin / "watersmeet", "preview", "job.sql", cwd=tmp_path / "shop")
+    home = run_command(installed_wheel.bin / "python", "-c", code, cwd=tmp_path)
+    assert Path(home.strip()) == installed_wheel.own / "watersmeet" / "__init__.py"
+    tests = (installed_wheel.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "3 passed" in run_command(*tests, cwd=tmp_path / "shop")
+    shown = run_command(installed_wheel.bin / "watersmeet", "preview", "job.sql", cwd=tmp_path / "shop")
     assert "Pier 7" in shown
 
 
-def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
+def test_messages_name_exactly_the_extras_of_the_project():
     """An extra that nothing needs does nothing; one that a message names has to be there."""
     texts = [
         path.read_text()

@@ -85,7 +85,7 @@ def modules() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> dict:
+def outputs_without_pyspark(tmp_path_factory) -> dict:
     """What commands print, and what Python raises, in a process that finds no PySpark."""
     folder = tmp_path_factory.mktemp("without")
     templates = PACKAGE / "cli" / "templates"
@@ -111,34 +111,37 @@ def told(tmp_path_factory) -> dict:
     return json.loads(child.stdout)
 
 
-def test_every_other_module_loads(told):
-    assert told["missing"] == []
+def test_every_other_module_loads(outputs_without_pyspark):
+    assert outputs_without_pyspark["missing"] == []
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_needs_spark_says_so_first(told, name):
-    status, out, err = told[f"no {name}"]
+def test_what_needs_spark_says_so_first(outputs_without_pyspark, name):
+    status, out, err = outputs_without_pyspark[f"no {name}"]
     assert (status, out) == (2, "")
     assert "EngineError[missing-library]: watersmeet " in err
     assert "needs PySpark, which is not installed\nHint: pip install 'watersmeet[spark]'" in err
 
 
 @pytest.mark.parametrize("name", ["run()", "start"])
-def test_python_says_so_too(told, name):
-    assert "needs PySpark, which is not installed\nHint: pip install 'watersmeet[spark]'" in told[name]
+def test_python_says_so_too(outputs_without_pyspark, name):
+    assert (
+        "needs PySpark, which is not installed\nHint: pip install 'watersmeet[spark]'"
+        in outputs_without_pyspark[name]
+    )
 
 
 @pytest.mark.parametrize("name", DONE)
-def test_what_needs_no_spark_is_done(told, name):
-    status, out, err = told[name]
+def test_what_needs_no_spark_is_done(outputs_without_pyspark, name):
+    status, out, err = outputs_without_pyspark[name]
     assert (status, "Error" in err) == (0, False)
     assert out
 
 
 @pytest.mark.parametrize("what", DOCTOR)
-def test_doctor_says_it_once_and_goes_on(told, what):
+def test_doctor_says_it_once_and_goes_on(outputs_without_pyspark, what):
     """Java is not told from here: the tests' machine has it somewhere."""
-    status, out, _ = told[what]
+    status, out, _ = outputs_without_pyspark[what]
     assert status == 1
     assert out.count("needs PySpark") == 1
     assert "FAIL  PySpark" in out

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from watersmeet import Part
 
 
-def put(part: Part, rows: pa.RecordBatchReader) -> None:
+def write_part(part: Part, rows: pa.RecordBatchReader) -> None:
     """Into the folder ``given`` of the one that the process runs in."""
     folder = Path("given")
     folder.mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ from obstore.store import S3Store
 
 from tests.chaos.special import check_shed, with_those_aside
 from tests.simulation import run as runs
-from tests.simulation.jobs import INSERTS, SHEDDING, Log, expected, query_of
+from tests.simulation.jobs import INSERTS, SHEDDING, Log, compute_expected_rows, query_of
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support import sinking
 from tests.support.kafka import consume_all
@@ -134,12 +134,12 @@ class _Points:
     def after(self, owner: Any, name: str, what: str) -> None:
         done = getattr(owner, name)
 
-        def stepped(*arguments: Any, **named: Any) -> Any:
+        def call_and_reach_point(*arguments: Any, **named: Any) -> Any:
             answer = done(*arguments, **named)
             self.point(what)
             return answer
 
-        setattr(owner, name, stepped)
+        setattr(owner, name, call_and_reach_point)
 
 
 def run(job: Job, at: str | None = None, tick: int = 1) -> None:
@@ -192,17 +192,17 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
         assert manifest is not None
         check_shed(job.query, got, _rows(shed_job), logs, manifest.queries[INSERTS[0]].account)
         return
-    wanted = expected(job.query, logs, cuts)
+    wanted = compute_expected_rows(job.query, logs, cuts)
     if job.aside:
         got = with_those_aside(job.url, job.name, got)
     if job.then:  # rows of ticks before are those of the query before
-        wide, wanted = wanted, expected(job.then, logs, cuts)
+        wide, wanted = wanted, compute_expected_rows(job.then, logs, cuts)
         assert got <= wide, f"too many {dict(got - wide)}"
         got &= wanted
     assert got == wanted, f"lost {dict(wanted - got)}, too many {dict(got - wanted)}"
 
 
-def forked(
+def run_in_fork(
     job: Job,
     at: str | None = None,
     tick: int = 1,
@@ -276,7 +276,7 @@ def _spec(job: Job) -> SinkSpec:
         short = {"max_wait": "60 s", "transaction.timeout.ms": "5000"}
         return SinkSpec("out", "kafka", {"bootstrap.servers": job.servers, **topics, **short})
     if job.sink == "function":
-        return SinkSpec("out", "function", {"function": "tests.chaos.given:put"})
+        return SinkSpec("out", "function", {"function": "tests.chaos.given:write_part"})
     return SinkSpec("out", job.sink, _table(job).options)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
+from tests.chaos.killed import POINTS, SINKS, STORES, Job, run_in_fork
 from tests.simulation.jobs import ALIKE, QUERIES, SHEDDING
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
@@ -96,13 +96,13 @@ def kill_twice(
     killed = replace(Job(str(folder), kind["query"], sink, store, draw.randrange(1 << 32), *places), **kind)
     kills = 0
     if killed.then:
-        outcome = forked(
+        outcome = run_in_fork(
             replace(killed, then=""), draw.choice(["committed", "ticked"]), 1 + draw.randrange(2)
         )
         assert outcome in ("killed", None), f"{killed}, before its query changed: {outcome}"
         kills += outcome == "killed"
     for at, tick in [(point, 1 + draw.randrange(2)), (draw.choice(POINTS), 1), (None, 0)]:
-        outcome = forked(killed, at, tick)
+        outcome = run_in_fork(killed, at, tick)
         assert outcome in (("killed", None) if at else (None,)), f"{killed}, killed at {point}: {outcome}"
         kills += outcome == "killed"
     return kills

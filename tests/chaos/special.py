@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.jobs import SHEDDING, Log, expected
+from tests.simulation.jobs import SHEDDING, Log, compute_expected_rows
 from tests.support.ticks import PLACES_OF_A_ROW
 
 Result = Counter[tuple[Any, ...]]
@@ -34,7 +34,9 @@ def check_shed(
         assert of_alias == counts.get("shed", 0), f"{alias}: {of_alias} rows in shed_output, {counts}"
         assert counts["in"] == sum(counts.get(place, 0) for place in PLACES_OF_A_ROW), (alias, counts)
     cuts = {side: [(0, len(log.rows))] for side, log in logs.items()}
-    pairs = Counter({row: n for row, n in expected(query, logs, cuts).items() if row[1] is not None})
+    pairs = Counter(
+        {row: n for row, n in compute_expected_rows(query, logs, cuts).items() if row[1] is not None}
+    )
     met = Counter({row: n for row, n in got.items() if row[1] is not None})
     assert met <= pairs, f"too many {dict(met - pairs)}"
     lost = [row for row in pairs - met if not {("l", row[0]), ("r", row[1])} & told.keys()]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.killed import POINTS, SINKS, Job, forked
+from tests.chaos.killed import POINTS, SINKS, Job, run_in_fork
 from tests.chaos.matrix import MATRIX, job_id, kill_twice, servers
 from tests.simulation.planted import MISFIT, PLANTED
 
@@ -66,8 +66,8 @@ def test_rows_lost_by_a_planted_bug_are_found(places: Places, tmp_path: Path, bu
         folder = tmp_path / f"planted{number}"
         folder.mkdir()
         job = Job(str(folder), query, "file", "directory", number, *places)
-        ended = [forked(job, "committed", tick, PLANTED[bug]) for tick in (1, 2, 3)]
-        ended.append(forked(job, planted=PLANTED[bug]))
+        ended = [run_in_fork(job, "committed", tick, PLANTED[bug]) for tick in (1, 2, 3)]
+        ended.append(run_in_fork(job, planted=PLANTED[bug]))
         assert ended[0] == "killed"
         assert not MISFIT.search(str(ended)), f"the planted bug does not fit the code: {ended}"
         if ended[-1] is not None:

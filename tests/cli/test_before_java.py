@@ -70,13 +70,13 @@ def folder(tmp_path, monkeypatch):
     assert not (tmp_path / "started").exists(), "Java was started"
 
 
-def checked(text: str, **how) -> list[WatersmeetError]:
+def find_problems(text: str, **how) -> list[WatersmeetError]:
     asked = parse_job(text)
     return find_server_problems(asked, plan_job(asked), RunSettings("state", **how))
 
 
 def codes(text: str, **how) -> list[str]:
-    return [problem.code for problem in checked(text, **how)]
+    return [problem.code for problem in find_problems(text, **how)]
 
 
 def keep_state(text: str, *, committed: int = 0, files: Sequence[FileRead] = (), **more) -> Checkpoint:
@@ -99,7 +99,7 @@ def keep_state(text: str, *, committed: int = 0, files: Sequence[FileRead] = (),
     return checkpoint
 
 
-def test_all_problems_are_told_at_once(watersmeet, folder):
+def test_preflight_reports_all_problems_at_once(watersmeet, folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "notes.txt").touch()
     (folder / "file").touch()
@@ -131,7 +131,7 @@ def test_the_checkpoint_of_a_query_of_spark_is_refused(watersmeet, folder):
     assert "jars-missing" in told
 
 
-def test_files_at_another_path_are_told_before_anything_changes(watersmeet, folder):
+def test_moved_files_are_reported_before_any_change(watersmeet, folder):
     """By `doctor`, too; each command says which flags to add."""
     size = (folder / "in" / "1.json").stat().st_size
     text = JOB.format(sink=FILES)
@@ -149,7 +149,7 @@ def test_files_at_another_path_are_told_before_anything_changes(watersmeet, fold
     assert sorted(folder.rglob("*")) == before
 
 
-def test_python_is_told_alike(folder):
+def test_python_api_reports_the_same_problems(folder):
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").touch()
     with pytest.raises(WatersmeetError) as told:
@@ -180,7 +180,7 @@ def test_results_of_an_earlier_job_stay():
     assert MemorySink.table("o").column_names == ["k"]
 
 
-def test_a_state_that_does_not_fit_is_told():
+def test_preflight_reports_a_state_that_does_not_match():
     text = JOB.format(sink=FILES)
     checkpoint = keep_state(text)
     assert codes(text) == []
@@ -202,12 +202,12 @@ def test_what_may_not_be_read_is_not_lost(monkeypatch, name):
     checkpoint = keep_state(text)
     file, read_text = checkpoint.spark / name, Path.read_text
 
-    def refused(path, *arguments, **named):
+    def deny_read_of_file(path, *arguments, **named):
         if path == file:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return read_text(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "read_text", refused)
+    monkeypatch.setattr(Path, "read_text", deny_read_of_file)
     assert codes(text) == (["place-unusable"] if name == "metadata" else [])  # others are read later
     with pytest.raises(EngineError, match=f"Spark's checkpoint: {file} cannot be used: Permission") as told:
         read_file_text(file)
@@ -218,7 +218,7 @@ def test_what_may_not_be_read_is_not_lost(monkeypatch, name):
         assert file.exists()
 
 
-def test_lost_state_is_told():
+def test_preflight_reports_lost_state():
     text = JOB.format(sink=FILES)
     checkpoint = keep_state(text)
     for manifest in (checkpoint.state / "manifests").iterdir():
@@ -226,7 +226,7 @@ def test_lost_state_is_told():
     assert codes(text) == ["state-lost"]
 
 
-def test_a_finished_job_is_told():
+def test_preflight_reports_a_finished_job():
     text = JOB.format(sink=FILES)
     keep_state(text, finished=True)
     assert codes(text) == ["job-finished"]
@@ -295,7 +295,7 @@ def test_two_that_look_at_once_do_not_take_each_other_for_a_run(folder, monkeypa
     assert answers == [False, False]
 
 
-def test_a_run_is_on_until_its_process_has_gone(folder):
+def test_lock_is_released_when_its_process_dies(folder):
     root = Path("state")
     at_home, in_a_store = Checkpoint(root), Checkpoint(root, MemoryStore())
     assert (at_home.is_locked(), in_a_store.is_locked()) == (False, None)
@@ -318,7 +318,7 @@ def test_a_run_is_on_until_its_process_has_gone(folder):
         ("deltalake", "'connector' = 'delta', 'path' = 'out'"),
     ],
 )
-def test_a_missing_extra_is_told(monkeypatch, library, sink):
+def test_preflight_reports_a_missing_library(monkeypatch, library, sink):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setattr("watersmeet.spec.options.lake.find_spec", lambda module: None)
     assert "missing-library" in codes(JOB.format(sink=sink))
@@ -339,21 +339,21 @@ def test_a_missing_extra_is_told(monkeypatch, library, sink):
         ),
     ],
 )
-def test_servers_that_are_away_are_told(monkeypatch, text, code):
+def test_preflight_reports_unreachable_servers(monkeypatch, text, code):
     monkeypatch.setattr("watersmeet.runtime.spark.preflight.run.SINK_S", 0.3)
     monkeypatch.setattr(servers, "BROKERS_S", 0.3)
     monkeypatch.setattr("watersmeet.runtime.spark.preflight.servers.DATABASE_S", 0.3)
     assert codes(text) == [f"{code}-unreachable"]
 
 
-def test_a_host_that_has_no_name_is_told(monkeypatch):
+def test_preflight_reports_an_unresolvable_host(monkeypatch):
     monkeypatch.setattr("watersmeet.runtime.spark.preflight.servers.DATABASE_S", 0)
     text = f"{TABLE}{JOB.format(sink=FILES)}".replace("127.0.0.1:9", f"{'a' * 64}.example")
     joined = "SELECT a.k FROM a JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = d.k"
     assert codes(text.replace("SELECT k, t FROM a", joined)) == ["database-unreachable"]
 
 
-def test_a_stop_ends_waiting_and_nothing_is_said_of_servers(monkeypatch):
+def test_stop_cancels_the_server_check_without_a_report(monkeypatch):
     asked = parse_job(JOB.format(sink=TOPIC.format(port=9)))
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
@@ -384,13 +384,13 @@ def test_a_broker_that_comes_up_in_time_is_waited_for(monkeypatch):
     broker.join()
 
 
-def test_servers_behind_a_proxy_of_java_are_left_to_it():
+def test_java_proxy_disables_server_checks():
     text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
     proxy = "SET spark.driver.extraJavaOptions = '-DsocksProxyHost=proxy';"
     assert codes(proxy + text) == []
 
 
-def test_what_else_is_wrong_is_not_told_later_for_a_broker_that_is_away(folder):
+def test_unreachable_broker_does_not_delay_other_problems(folder):
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").touch()
     text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))

@@ -57,7 +57,7 @@ def test_one_that_refuses_and_one_that_is_none():
         assert [code for code, _ in problems(server.url)] == ["no-registry"]
 
 
-def test_the_newest_schema_is_looked_at_when_it_is_asked_for():
+def test_newest_schema_is_checked_only_if_thorough():
     with SchemaRegistry() as server:
         assert problems(server.url, thorough=True) == []
         assert any('has no schema "o-value"' in note for note in sources.list_source_notes(plan(server.url)))

@@ -90,7 +90,7 @@ def test_with_sources_checked_it_is_an_error(watersmeet, job, tmp_path):
     assert Broker.last.asked[-1].endswith(b"\0\0\0\1\0\1x\0"), "one topic, and none is created"
 
 
-def test_the_first_records_that_are_not_read_are_told(watersmeet, job, tmp_path):
+def test_check_sources_shows_the_first_unreadable_records(watersmeet, job, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("k,t\nx,7\nx,2026-03-01 10:00\n")
     found = watersmeet("explain", job, "--check-sources")
@@ -262,7 +262,7 @@ def good_parquet():
     return sink.getvalue()
 
 
-def declared(path, kind, more=""):
+def build_job_text(path, kind, more=""):
     return (
         "CREATE TABLE a (t TIMESTAMP, x BIGINT, WATERMARK FOR t) WITH ('connector' = 'file', "
         f"'path' = '{path}', 'format' = '{kind}'{more}); SELECT * FROM a;"
@@ -301,7 +301,7 @@ def test_files_that_cannot_be_read_are_named(watersmeet, tmp_path, name):
     for place in range(4):
         (tmp_path / f"{place}.{kind}").write_bytes(content if place in (1, 2) else good)
     job = tmp_path / "_job.sql"
-    job.write_text(declared(tmp_path, kind))
+    job.write_text(build_job_text(tmp_path, kind))
     found = watersmeet("explain", job, "--check-sources")
     assert (found.status, found.out) == (2, ""), found.err
     errors = [line for line in found.err.splitlines() if not line.startswith("note: ")]
@@ -315,7 +315,7 @@ def test_files_that_cannot_be_read_are_named(watersmeet, tmp_path, name):
 
 def test_a_torn_archive_and_one_that_is_whole(watersmeet, tmp_path):
     (tmp_path / "1.json.gz").write_bytes(gzip.compress(GOOD_JSON))
-    (tmp_path / "_job.sql").write_text(declared(tmp_path, "json"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path, "json"))
     assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0
     (tmp_path / "2.json.gz").write_bytes(gzip.compress(GOOD_JSON)[:-12])
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
@@ -331,7 +331,7 @@ def test_good_files_and_odd_characters_are_no_errors(watersmeet, tmp_path):
     (tmp_path / "1.csv").write_bytes(GOOD_CSV)
     (tmp_path / "2.csv").write_bytes(b"\xef\xbb\xbf" + GOOD_CSV + b"x," + "ä".encode() * 70_000)
     (tmp_path / "3.csv").write_bytes(b"")
-    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path, "csv"))
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
     assert (found.status, "UTF-8" in found.err) == (0, False), found.err
     (tmp_path / "4.csv").write_bytes(GOOD_CSV + b"caf\xe9,1\n")
@@ -359,7 +359,7 @@ def test_json_that_spark_may_read_is_no_error(watersmeet, tmp_path, content, opt
     """Only where no line can be a record is that certain."""
     (tmp_path / "1.json").write_bytes(content)
     given = "".join(f", '{name}' = '{value}'" for name, value in options.items())
-    text = declared(tmp_path, "json").replace("'format' = 'json'", f"'format' = 'json'{given}")
+    text = build_job_text(tmp_path, "json").replace("'format' = 'json'", f"'format' = 'json'{given}")
     assert given in text
     (tmp_path / "_job.sql").write_text(text)
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
@@ -383,7 +383,7 @@ def test_files_in_directories(watersmeet, tmp_path, files, said):
     for name in files:
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(GOOD_JSON)
-    (tmp_path / "_job.sql").write_text(declared(tmp_path / "in", "json"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path / "in", "json"))
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
     assert found.status == (2 if said else 0), found.err
     if said:
@@ -395,18 +395,18 @@ def test_files_in_directories(watersmeet, tmp_path, files, said):
 def test_a_hidden_file_is_noted(watersmeet, tmp_path):
     (tmp_path / "1.json").write_bytes(GOOD_JSON)
     (tmp_path / "_2.json").write_bytes(GOOD_JSON)
-    (tmp_path / "_job.sql").write_text(declared(tmp_path, "json", ", 'recursiveFileLookup' = 'false'"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path, "json", ", 'recursiveFileLookup' = 'false'"))
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
     assert found.status == 0
     assert "_2.json" in found.err
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_another_separator_is_told(watersmeet, tmp_path, separator):
+def test_check_sources_suggests_the_separator(watersmeet, tmp_path, separator):
     (tmp_path / "1.csv").write_text(f"t{separator}x\n{T}{separator}1\n")
-    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path, "csv"))
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
     written = {"\t": "\\t"}.get(separator, separator)
     assert f"set 'sep' = '{written}'" in found.err
-    (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv", f", 'sep' = '{written}'"))
+    (tmp_path / "_job.sql").write_text(build_job_text(tmp_path, "csv", f", 'sep' = '{written}'"))
     assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0

@@ -33,7 +33,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def asked(folder: Path, shell: str, *words: str) -> str:
+def complete_in_shell(folder: Path, shell: str, *words: str) -> str:
     """What the command answers to a shell where the last word is being typed."""
     command = " ".join(("watersmeet", *words))
     environment = os.environ | {
@@ -98,7 +98,7 @@ def test_words_are_offered(words, offered, folder, monkeypatch, capsys):
     assert set(in_process(monkeypatch, capsys, *words)) == offered
 
 
-def test_files_elsewhere_are_offered_by_their_whole_path(folder, tmp_path, monkeypatch, capsys):
+def test_completion_outside_cwd_offers_full_paths(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir("/")
     assert in_process(monkeypatch, capsys, "run", f"{folder}/jobs/d") == [f"{folder}/jobs/daily.sql"]
 
@@ -127,8 +127,8 @@ def test_a_folder_in_a_circle_has_an_end(tmp_path, monkeypatch):
 
 
 def test_zsh_gets_files_from_the_command_and_other_files_from_itself(folder):
-    assert '"jobs/daily.sql"' in asked(folder, "zsh", "run", "jobs/d")
-    assert asked(folder, "zsh", "run", "none").strip() == "_files"
+    assert '"jobs/daily.sql"' in complete_in_shell(folder, "zsh", "run", "jobs/d")
+    assert complete_in_shell(folder, "zsh", "run", "none").strip() == "_files"
 
 
 def test_little_is_loaded_for_it(folder):

@@ -96,18 +96,18 @@ def test_comparison_sees_a_missing_a_doubled_and_a_changed_row(streams, tmp_path
     duckdb.sql("SET TimeZone = 'UTC'")
     duckdb.sql(f"COPY ({demo.batch.format(streams=streams)}) TO {rows} (FORMAT parquet)")
 
-    def compared(sql):
+    def compare_output(sql):
         duckdb.sql(f"COPY ({sql.format(rows=rows)}) TO '{out}/a.parquet' (FORMAT parquet)")
         found = compare(demo, streams, out)
         return found.missing, found.surplus, found.equal
 
-    assert compared("SELECT * FROM {rows}") == (0, 0, True)
+    assert compare_output("SELECT * FROM {rows}") == (0, 0, True)
     some = "(FROM {rows} ORDER BY ALL LIMIT 28000) UNION ALL (FROM {rows} ORDER BY ALL LIMIT 1)"
-    assert compared(some) == (234, 1, False)
+    assert compare_output(some) == (234, 1, False)
     changed = (
         "SELECT * REPLACE (CASE WHEN landed = (SELECT min(landed) FROM {rows}) THEN 'X' ELSE tailnum END"
     )
-    missing, surplus, equal = compared(changed + " AS tailnum) FROM {rows}")
+    missing, surplus, equal = compare_output(changed + " AS tailnum) FROM {rows}")
     assert missing == surplus >= 1
     assert not equal
 

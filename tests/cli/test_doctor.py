@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def taken():
+def busy_port():
     """A port at which this process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
@@ -41,7 +41,7 @@ def checks(out: str) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in json.loads(out)["checks"]}
 
 
-def test_a_machine_that_has_all_can_run_a_job_and_nothing_is_left_behind(watersmeet, folder):
+def test_doctor_passes_on_a_complete_machine_and_leaves_no_files(watersmeet, folder):
     told = watersmeet("doctor")
     assert (told.status, told.err) == (0, "")
     assert told.out.splitlines()[-1] == "a job can be run"
@@ -51,7 +51,7 @@ def test_a_machine_that_has_all_can_run_a_job_and_nothing_is_left_behind(watersm
     assert os.listdir(folder) == ["in"]
 
 
-def test_what_is_missing_is_said_with_what_to_type(watersmeet, monkeypatch):
+def test_doctor_reports_missing_parts_with_hints(watersmeet, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/no/such/java")
     monkeypatch.setenv("PATH", "/no/such/folder")
     told = watersmeet("doctor")
@@ -110,14 +110,14 @@ def test_a_pipeline_is_a_job_too(watersmeet, folder):
     assert watersmeet("doctor", "pipeline.toml").status == 1
 
 
-def test_a_port_that_is_taken_stops_the_job_that_wants_it(watersmeet, folder, taken):
-    (folder / "job.sql").write_text(f"SET ui = '{taken}';" + JOB.format(sink=FILES))
+def test_doctor_fails_if_the_ui_port_of_a_job_is_busy(watersmeet, folder, busy_port):
+    (folder / "job.sql").write_text(f"SET ui = '{busy_port}';" + JOB.format(sink=FILES))
     told = watersmeet("doctor", "job.sql", "--json")
     assert told.status == 1
     page = checks(told.out)["Page"]
     assert f"process {os.getpid()} (" in page["detail"]
     assert page["hint"] == "another port: --ui PORT"
-    check = machine.check_port("Page", Address("127.0.0.1", taken), "--ui PORT").as_note()
+    check = machine.check_port("Page", Address("127.0.0.1", busy_port), "--ui PORT").as_note()
     assert check.status is Status.NOTE, "a job without a page runs"
 
 

@@ -43,7 +43,7 @@ def file(tmp_path):
     return found
 
 
-def test_what_was_measured_wins_and_stands_beside_what_is_declared_and_kept(watersmeet, file, tmp_path):
+def test_measured_rates_override_declared_rates(watersmeet, file, tmp_path):
     job = run(STREAMS + JOIN, tmp_path / "state of a run")
     found = watersmeet("explain", file, "--checkpoint", tmp_path / "state of a run")
     assert (found.status, found.err) == (0, "")
@@ -59,7 +59,7 @@ def test_what_was_measured_wins_and_stands_beside_what_is_declared_and_kept(wate
     assert alone.out[: alone.out.index("State forecast")] == found.out[: found.out.index("State forecast")]
 
 
-def test_another_order_is_told_and_what_it_takes(watersmeet, file, tmp_path):
+def test_explain_suggests_a_better_join_order_by_measured_rates(watersmeet, file, tmp_path):
     """Few orders have a note: with those first, joins would make fewer rows for what follows."""
     streams = """
 CREATE TABLE {name} (id BIGINT, t TIMESTAMP, s STRING, WATERMARK FOR t AS t - INTERVAL '10' SECONDS)

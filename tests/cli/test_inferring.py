@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
+def test_explain_prints_inferred_columns_that_can_be_copied(watersmeet, files):
     found = watersmeet("explain", "job.sql")
     assert found.status == 0, found.err
     assert found.err.splitlines() == [

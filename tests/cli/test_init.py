@@ -197,14 +197,14 @@ def test_a_link_that_leads_nowhere_is_in_the_way(tmp_path):
 
 
 @pytest.mark.parametrize("beneath", ["", "b"])
-def test_a_file_where_a_folder_is_asked_for_is_told_as_that(beneath, tmp_path):
+def test_init_rejects_a_file_in_place_of_a_folder(beneath, tmp_path):
     (tmp_path / "afile").write_text("mine")
     with pytest.raises(SpecError) as refused:
         make_project("files", tmp_path / "afile" / beneath)
     assert refused.value.message == f'"{tmp_path / "afile"}" cannot be written: Not a directory'
 
 
-def test_a_folder_that_looks_like_an_option_can_be_gone_into(tmp_path, monkeypatch):
+def test_cd_hint_works_for_a_folder_named_like_an_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = make_project("files", Path("-shop")).told()
     (line,) = [line for line in told.splitlines() if line.strip().startswith("cd ")]
@@ -221,7 +221,7 @@ def test_what_was_made_goes_again_when_the_rest_cannot_be(tmp_path):
     assert files_in(tmp_path) == {"shop/in": b"mine"}
 
 
-def test_a_file_that_comes_meanwhile_is_kept(tmp_path, monkeypatch):
+def test_init_does_not_overwrite_a_file_created_concurrently(tmp_path, monkeypatch):
     """Whoever looks, and writes then, is not alone."""
     monkeypatch.setattr("os.path.lexists", lambda path: False)
     (tmp_path / "test_job.py").write_text("mine")
@@ -230,7 +230,7 @@ def test_a_file_that_comes_meanwhile_is_kept(tmp_path, monkeypatch):
     assert files_in(tmp_path) == {"test_job.py": b"mine"}
 
 
-def test_a_kind_that_is_none_is_told_with_near_names(tmp_path, watersmeet):
+def test_unknown_template_is_rejected_with_suggestions(tmp_path, watersmeet):
     done = watersmeet("init", "kafak", tmp_path)
     assert done.status == 2
     assert 'there is no project template "kafak"' in done.err
@@ -259,7 +259,7 @@ def test_two_files_of_ones_own(tmp_path, watersmeet, monkeypatch):
     assert sorted([row[0], row[3]] for row in rows) == [[1, "Pier 7"], [2, None]]
 
 
-def delivered(project: Path) -> list[tuple[int, str | None]]:
+def read_delivered_rows(project: Path) -> list[tuple[int, str | None]]:
     rows = [
         json.loads(line)
         for part in (project / "out" / "delivered").glob("*.json")
@@ -290,4 +290,4 @@ def test_a_project_of_python_runs_on_spark(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "tick 1: out " in done.stdout
-    assert delivered(tmp_path) == [(1, "Pier 7"), (2, "Pier 9"), (3, None)]
+    assert read_delivered_rows(tmp_path) == [(1, "Pier 7"), (2, "Pier 9"), (3, None)]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.pipelines.texts import edited
+from tests.pipelines.texts import edit_pipeline_text
 from watersmeet import errors
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.watermark_holders import SilentPartition
@@ -147,13 +147,13 @@ def test_a_mistake_gives_one_short_message_with_a_hint(watersmeet, tmp_path, old
     assert max(len(message.split()), len(hint.split())) <= 50
 
 
-def test_a_missing_file_is_said_so(watersmeet, tmp_path):
+def test_missing_job_file_is_reported(watersmeet, tmp_path):
     found = watersmeet("run", tmp_path / "no.sql")
     assert found.status == 2
     assert "No such file" in found.err
 
 
-def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
+def test_run_passes_its_flags_to_the_engine(watersmeet, job, engine, make_tick):
     engine.ticks = [make_tick(1, **{"in": 4, "matched": 3, "retained": 1})]
     flags = [
         "--checkpoint",
@@ -188,7 +188,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
 
 def test_a_run_warns_of_the_limits_of_a_pipeline(watersmeet, tmp_path, engine):
     """As `validate` and `Pipeline.run` do: its hot keys, and milliseconds, are known to no plan."""
-    text = edited(
+    text = edit_pipeline_text(
         ('connector = "memory"\n\n', 'connector = "memory"\nrows_per_second = 10\n\n'),
         ('lag = "10 seconds"', 'lag = "10 seconds"\nhot_key_rows_per_second = 5'),
         ('[state_store]\nkind = "object"\nurl = "s3://bucket/clicked"\n', ""),
@@ -208,7 +208,7 @@ def test_notices_of_the_start_go_to_standard_error(watersmeet, job, engine):
     assert "parts were moved" not in found.out
 
 
-def test_without_a_checkpoint_the_state_is_beside_the_work(watersmeet, job, engine):
+def test_default_checkpoint_is_in_the_working_directory(watersmeet, job, engine):
     assert watersmeet("run", job).status == 0
     assert engine.settings.checkpoint == str(Path(".watersmeet") / "job")
     assert engine.settings.partitions is None
@@ -238,7 +238,7 @@ def test_a_job_that_ends_before_its_first_tick_has_an_account_in_json(watersmeet
     assert "{" not in watersmeet("run", job).out
 
 
-def test_changed_files_are_in_the_account_and_said(watersmeet, job, engine, make_tick):
+def test_changed_files_appear_in_the_account_and_on_stderr(watersmeet, job, engine, make_tick):
     engine.ticks = [make_tick(1, **{"in": 1, "matched": 1})]
     engine.changed = {"s": SimpleNamespace(files=7, names=["/in/1.json"])}
     found = watersmeet("run", job, "--json")
@@ -248,7 +248,7 @@ def test_changed_files_are_in_the_account_and_said(watersmeet, job, engine, make
 
 
 @pytest.mark.parametrize("flags", [[], ["--live"], ["--json"]])
-def test_who_is_waited_for_at_the_start_is_said(watersmeet, job, engine, flags):
+def test_run_reports_silent_partitions_at_the_start(watersmeet, job, engine, flags):
     engine.waiting = {"q": {"a": (SilentPartition("orders", "2"),), "b": ()}}
     found = watersmeet("run", job, *flags)
     assert (
@@ -371,7 +371,7 @@ def test_a_bug_shows_no_secret(watersmeet, job, engine, monkeypatch):
     assert "RuntimeError: GET https://h/***\n" in watersmeet("run", job).err
 
 
-def test_a_bug_is_no_trace_unless_asked_for(watersmeet, job, engine, monkeypatch):
+def test_bug_prints_a_traceback_only_on_request(watersmeet, job, engine, monkeypatch):
     engine.error = RuntimeError("it broke\nat length")
     found = watersmeet("run", job)
     assert found.status == 70

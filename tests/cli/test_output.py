@@ -47,7 +47,7 @@ def started(*argv, **files):
 
 @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
 @pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
-def test_a_full_disk_behind_standard_output(with_data, argv):
+def test_full_standard_output_fails_with_a_hint(with_data, argv):
     with FULL.open("w") as full, started(*argv, stdout=full) as process:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 2, said
@@ -107,7 +107,7 @@ def test_closed_streams_leave_no_places_for_files(tmp_path):
     assert subprocess.run(command, env=ENVIRONMENT, check=False).returncode > 2
 
 
-def test_a_full_disk_behind_standard_error_changes_no_status(job):
+def test_full_standard_error_does_not_change_the_exit_status(job):
     with FULL.open("w") as full:
         assert subprocess.run(
             [sys.executable, "-c", START, "explain", "nosuch.sql"], stderr=full, env=ENVIRONMENT, check=False
@@ -119,7 +119,7 @@ def test_a_full_disk_behind_standard_error_changes_no_status(job):
     [("replay", str(CASES)), pytest.param(("explain", "job.sql"), marks=pytest.mark.full)],
     ids=" ".join,
 )
-def test_a_reader_that_has_gone(with_data, argv):
+def test_closed_pipe_ends_the_command_silently(with_data, argv):
     with started(*argv, stdout=subprocess.PIPE) as process:
         process.stdout.close()
         said = process.stderr.read()
@@ -188,7 +188,7 @@ def test_ctrl_c_at_any_time_is_quiet(with_data, after_s):
 def test_ctrl_c_within_a_class_that_is_being_made_is_quiet(watersmeet, job, monkeypatch):
     """Python 3.11 wraps what is raised there, as of libraries that are loaded by a command."""
 
-    def interrupted(*args):
+    def raise_interrupt_in_class_body(*args):
         class Attribute:
             def __set_name__(self, owner, name):
                 raise KeyboardInterrupt
@@ -196,7 +196,7 @@ def test_ctrl_c_within_a_class_that_is_being_made_is_quiet(watersmeet, job, monk
         class Model:
             field = Attribute()
 
-    monkeypatch.setattr(sys.modules["watersmeet.cli.main"], "text_of", interrupted)
+    monkeypatch.setattr(sys.modules["watersmeet.cli.main"], "text_of", raise_interrupt_in_class_body)
     ended = watersmeet("explain", job)
     assert (ended.status, ended.err) == (130, "")
 

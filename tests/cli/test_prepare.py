@@ -19,7 +19,7 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def stored_archive(tmp_path):
     path = class_archive.archive_path()
     path.parent.mkdir(parents=True, mode=0o700)
     made = tmp_path / "made.jsa"
@@ -28,38 +28,38 @@ def kept(tmp_path):
     return path
 
 
-def test_a_file_that_is_there_is_told_to_the_jvm(kept):
-    assert class_archive.options() == f'-XX:SharedArchiveFile="{kept}" -Xlog:cds*=off'
+def test_options_name_the_stored_archive(stored_archive):
+    assert class_archive.options() == f'-XX:SharedArchiveFile="{stored_archive}" -Xlog:cds*=off'
 
 
-def test_without_a_file_the_jvm_is_told_nothing():
+def test_options_are_empty_without_an_archive():
     assert class_archive.options() == ""
 
 
 @pytest.mark.parametrize("told", ["-XX:SharedArchiveFile=x.jsa", "-XX:ArchiveClassesAtExit=y.jsa"])
-def test_a_jvm_that_is_told_otherwise_is_not_told_twice(kept, told):
+def test_options_are_empty_if_the_user_sets_an_archive_flag(stored_archive, told):
     assert class_archive.options("-Xss4m")
     assert class_archive.options(f"-Xss4m {told}") == ""
 
 
 @pytest.mark.parametrize("of", ["file", "folder"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_classes_that_others_could_have_written_are_not_loaded(kept, of, mode):
-    path = kept if of == "file" else kept.parent
+def test_classes_that_others_could_have_written_are_not_loaded(stored_archive, of, mode):
+    path = stored_archive if of == "file" else stored_archive.parent
     path.chmod(path.stat().st_mode | mode)
     assert class_archive.options() == ""
 
 
-def test_a_link_is_not_followed(kept, tmp_path):
+def test_a_link_is_not_followed(stored_archive, tmp_path):
     other = tmp_path / "other.jsa"
-    kept.rename(other)
-    kept.symlink_to(other)
+    stored_archive.rename(other)
+    stored_archive.symlink_to(other)
     assert class_archive.options() == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_classes_of_another_user_are_not_loaded(kept):
-    os.chown(kept, 12345, -1)
+def test_classes_of_another_user_are_not_loaded(stored_archive):
+    os.chown(stored_archive, 12345, -1)
     assert class_archive.options() == ""
 
 
@@ -71,15 +71,15 @@ def test_other_jars_are_another_file(monkeypatch, tmp_path):
     assert class_archive.archive_path() != before
 
 
-def test_what_is_there_is_not_made_again(kept, capsys):
+def test_what_is_there_is_not_made_again(stored_archive, capsys):
     assert main(["prepare"]) == 0
     assert "exists already" in capsys.readouterr().out
-    assert kept.read_bytes() == b"classes"
+    assert stored_archive.read_bytes() == b"classes"
 
 
-def test_remove_deletes_it(kept, capsys):
+def test_remove_deletes_it(stored_archive, capsys):
     assert main(["prepare", "--remove"]) == 0
-    assert not kept.exists()
+    assert not stored_archive.exists()
     assert "1 deleted" in capsys.readouterr().out
     assert main(["prepare", "--remove"]) == 0
 
@@ -118,28 +118,28 @@ def test_without_java_it_says_so(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("size", ["3", "", None])
-def test_a_file_that_was_cut_off_is_not_loaded(kept, size):
+def test_a_file_that_was_cut_off_is_not_loaded(stored_archive, size):
     """A JVM that maps one dies of it."""
-    stamp = kept.with_suffix(".size")
+    stamp = stored_archive.with_suffix(".size")
     stamp.unlink() if size is None else stamp.write_text(size)
     assert class_archive.options() == ""
 
 
-def test_a_file_that_was_cut_off_is_made_again(kept, monkeypatch, tmp_path):
-    kept.write_bytes(b"cla")
+def test_a_file_that_was_cut_off_is_made_again(stored_archive, monkeypatch, tmp_path):
+    stored_archive.write_bytes(b"cla")
     assert class_archive.options() == ""
     _child(monkeypatch, tmp_path, 'printf classes > "$3"')
     assert main(["prepare"]) == 0
     assert class_archive.options()
 
 
-def test_a_path_that_a_jvm_takes_for_two_is_told_of(monkeypatch, tmp_path, capsys):
+def test_prepare_rejects_a_path_that_contains_a_separator(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
     assert main(["prepare"]) == 2
     assert "several paths" in capsys.readouterr().err
 
 
-def test_what_was_left_by_a_kill_is_removed(kept):
+def test_what_was_left_by_a_kill_is_removed(stored_archive):
     left = class_archive.cache_folder() / f"{class_archive.STAGING_PREFIX}1"
     left.mkdir()
     (left / "half.jsa").write_bytes(b"half")

@@ -112,7 +112,7 @@ def test_times_by_a_pattern_and_quotes_that_are_written_twice(watersmeet, files)
     assert json.loads(found.out.splitlines()[-1])["preview"]["sources"]["o"]["broken"] == 1
 
 
-def test_what_was_read_is_said(watersmeet, files):
+def test_preview_reports_how_many_rows_it_read(watersmeet, files):
     found = watersmeet("preview", "job.sql", "--rows", "2", "--limit", "1")
     assert found.status == 0, found.err
     assert "o: first 2 rows of 1 file; there are more" in found.out
@@ -323,7 +323,7 @@ SELECT b.n, {what} AS x
         ("b.n > 0", "CAST(a.k AS INT)", "the column x = CAST(a.k AS INT) failed: [CAST_INVALID_INPUT]"),
     ],
 )
-def test_what_fails_is_said_as_it_was_written(watersmeet, tmp_path, monkeypatch, on, what, said):
+def test_failure_quotes_the_expression_as_written(watersmeet, tmp_path, monkeypatch, on, what, said):
     """For a key a text is cast to a number, and nobody has written that."""
     monkeypatch.chdir(tmp_path)
     for name, row in (("a", {"k": "abc"}), ("b", {"n": 1, "m": 0})):
@@ -356,7 +356,7 @@ def written(folder, columns, names):
     parquet.write_table(table, folder / "1.parquet")
 
 
-def flipped(file):
+def corrupt_file(file):
     content = bytearray(file.read_bytes())
     content[40:400] = bytes(byte ^ 0x5A for byte in content[40:400])
     file.write_bytes(content)
@@ -372,7 +372,7 @@ def hostile(folder, name):
     lines = "t,s\n" + "".join(f"{n},{n * 7919 % 1009}\n" for n in range(100_000))
     if name == "page":
         written(folder, [range(5000), [f"x{n}" for n in range(5000)]], ["t", "s"])
-        flipped(folder / "1.parquet")
+        corrupt_file(folder / "1.parquet")
     elif name == "twice":
         written(folder, [[1], [2], ["a"]], ["t", "t", "s"])
     elif name == "letters":
@@ -406,7 +406,7 @@ def hostile(folder, name):
     ],
 )
 @pytest.mark.parametrize("table", [False, True])
-def test_what_a_run_does_not_read_is_said_in_a_line(
+def test_unreadable_files_are_reported_in_one_line(
     watersmeet, tmp_path, monkeypatch, name, options, checked, said, table
 ):
     monkeypatch.chdir(tmp_path)

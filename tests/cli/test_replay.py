@@ -106,7 +106,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("flags", [[], ["--check"], ["--trace"]], ids=" ".join)
-def test_what_is_no_case_file_is_refused_and_said(watersmeet, tmp_path, name, flags):
+def test_invalid_case_file_is_rejected_with_a_hint(watersmeet, tmp_path, name, flags):
     text, said = WRONG[name]
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     found = watersmeet("replay", tmp_path / name, *flags)
@@ -132,7 +132,7 @@ def test_broken_files_are_messages(watersmeet, tmp_path):
         assert "Traceback" not in found.err
 
 
-def test_a_case_that_waits_is_told_apart_from_one_that_fails(watersmeet, engines, case_file):
+def test_check_distinguishes_waiting_cases_from_failures(watersmeet, engines, case_file):
     """By the code of the refusal alone, and only where rows are expected."""
     waiting = {**GOOD, "case": "waiting"}
     engines[0]["waiting"] = [{"case": "waiting", "error": "PlanError[not-yet]: no such join\nHint: later"}]

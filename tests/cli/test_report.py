@@ -27,7 +27,7 @@ INSERT INTO numbers SELECT x.id FROM n x LEFT JOIN n y ON x.id = y.id AND y.t BE
 
 
 @pytest.fixture
-def ran(tmp_path, monkeypatch):
+def recorded_runs(tmp_path, monkeypatch):
     """Two runs, of three ticks and of two, the second of which fails."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.sql").write_text(JOB)
@@ -71,7 +71,7 @@ def charts_in(page: str) -> dict:
 
 
 @pytest.mark.parametrize("named", ["job.sql", ".watersmeet/job"])
-def test_one_file_with_all_of_it(watersmeet, ran, tmp_path, named):
+def test_one_file_with_all_of_it(watersmeet, recorded_runs, tmp_path, named):
     said = watersmeet("report", named, "-o", "out.html").out
     assert said == "out.html: 2 runs, until tick 5\n"
     page = (tmp_path / "out.html").read_text()
@@ -88,7 +88,7 @@ def test_one_file_with_all_of_it(watersmeet, ran, tmp_path, named):
     assert "LEFT OUTER JOIN" in document["plan"]
 
 
-def test_names_are_text_and_nothing_is_asked_for(watersmeet, ran):
+def test_report_escapes_names_and_loads_no_external_resources(watersmeet, recorded_runs):
     page = watersmeet("report", "job.sql", "-o", "-").out
     assert page.count("<script") == 1 + len(SCRIPTS)
     assert page.count("</script>") == 1 + len(SCRIPTS)
@@ -101,13 +101,13 @@ def test_names_are_text_and_nothing_is_asked_for(watersmeet, ran):
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page.replace("$", ""))
 
 
-def test_a_job_without_a_history_is_said_to_have_none(watersmeet, ran, tmp_path):
-    for file in (ran.state / FOLDER).iterdir():
+def test_report_rejects_a_job_without_history(watersmeet, recorded_runs, tmp_path):
+    for file in (recorded_runs.state / FOLDER).iterdir():
         file.unlink()
     assert "[no-history]: there is no history" in watersmeet("report", "job.sql").err
 
 
-def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch):
+def test_report_rejects_a_path_without_state(watersmeet, tmp_path, monkeypatch):
     """As of an empty directory, of a job that never ran, of a file that is no job."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
@@ -118,21 +118,21 @@ def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch)
         assert "[no-state]: there is no state in" in found.err
 
 
-def test_a_run_before_its_first_tick_is_said_to_be_one(watersmeet, tmp_path):
+def test_report_rejects_a_run_before_its_first_tick(watersmeet, tmp_path):
     with Checkpoint(tmp_path / "begun").lock():
         found = watersmeet("report", str(tmp_path / "begun"))
     assert "[no-state]: the run that uses" in found.err
     assert "has not committed its first tick yet" in found.err
 
 
-def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch):
+def test_ui_warns_about_a_job_without_history(watersmeet, recorded_runs, tmp_path, monkeypatch):
     monkeypatch.setattr("watersmeet.page.server.ServedPage.run", lambda serving: None)
     assert watersmeet("ui", "job.sql", "--listen", "0").err == ""
     (tmp_path / "empty").mkdir()
     assert "note: there is no history there" in watersmeet("ui", "empty", "--listen", "0").err
 
 
-def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, ran, tmp_path, monkeypatch):
+def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, recorded_runs, tmp_path, monkeypatch):
     monkeypatch.setattr("watersmeet.page.server.ServedPage.run", lambda serving: None)
     job = tmp_path / "job.sql"
     job.write_text(f"SET token_file = '{tmp_path / 'token'}'; {job.read_text()}")
@@ -141,27 +141,27 @@ def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, ran, tmp_
     assert watersmeet(*asked, "--token-file", "t").out.endswith(f"/ (token in {tmp_path / 't'})\n")
     assert watersmeet(*asked, "--no-token").out.endswith("/ (no token: open to every user of this machine)\n")
     config = os.environ["XDG_CONFIG_HOME"]
-    told = watersmeet("ui", ran.root, "--listen", "0").out
+    told = watersmeet("ui", recorded_runs.root, "--listen", "0").out
     assert told.endswith(f"/ (token in {config}/watersmeet/token)\n")
 
 
-def test_runs_without_ticks_are_shown(watersmeet, ran):
+def test_runs_without_ticks_are_shown(watersmeet, recorded_runs):
     """As of a job whose first tick failed, or whose segments were removed."""
-    for name in ran.store.names(FOLDER):
+    for name in recorded_runs.store.names(FOLDER):
         if name.endswith(".arrow"):
-            ran.store.delete(name)
+            recorded_runs.store.delete(name)
     found = watersmeet("report", "job.sql", "-o", "out.html")
     assert (found.status, found.out) == (0, "out.html: 2 runs, of no tick\n"), found.err
     with open("out.html", encoding="utf-8") as file:
         assert "the disk is full" in file.read()
 
 
-def test_what_cannot_be_written_is_said(watersmeet, ran):
+def test_report_rejects_an_unwritable_output_path(watersmeet, recorded_runs):
     assert "no/such/x.html cannot be written" in watersmeet("report", "job.sql", "-o", "no/such/x.html").err
 
 
-def test_it_goes_along_with_a_copy_and_goes_with_a_reset(watersmeet, ran, tmp_path):
+def test_it_goes_along_with_a_copy_and_goes_with_a_reset(watersmeet, recorded_runs, tmp_path):
     watersmeet("state", "copy", "job.sql", "copy")
     assert "2 runs, until tick 5" in watersmeet("report", "copy").out
     watersmeet("reset", "job.sql", "--yes")
-    assert not ran.root.exists()
+    assert not recorded_runs.root.exists()

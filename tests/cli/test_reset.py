@@ -65,109 +65,110 @@ class Left:
 
 
 @pytest.fixture
-def left(tmp_path, monkeypatch):
+def job_leftovers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return Left(tmp_path)
 
 
-def test_a_finished_job_says_so_before_spark_starts(watersmeet, left, engine):
-    left.make()
-    found = watersmeet("run", left.file)
+def test_a_finished_job_says_so_before_spark_starts(watersmeet, job_leftovers, engine):
+    job_leftovers.make()
+    found = watersmeet("run", job_leftovers.file)
     assert (found.status, engine.job) == (2, None)
     assert found.err == (
         "StateError[job-finished]: the job was finished before, by tick 1: its input was ended (--finish),"
-        f" so it accepts no more rows\nHint: to start over: watersmeet reset {left.file}\n"
+        f" so it accepts no more rows\nHint: to start over: watersmeet reset {job_leftovers.file}\n"
     )
-    found = watersmeet("run", left.file, "--finish")
+    found = watersmeet("run", job_leftovers.file, "--finish")
     assert (found.status, engine.job) == (0, None)
-    over = f"To start over: watersmeet reset {left.file}"
+    over = f"To start over: watersmeet reset {job_leftovers.file}"
     assert found.err == f"Nothing to do: tick 1 closed the input (--finish). {over}\n"
-    shutil.move(left.checkpoint.root, "elsewhere")
-    found = watersmeet("run", left.file, "--checkpoint", "elsewhere")
-    assert found.err.endswith(f"watersmeet reset {left.file} --checkpoint elsewhere\n")
+    shutil.move(job_leftovers.checkpoint.root, "elsewhere")
+    found = watersmeet("run", job_leftovers.file, "--checkpoint", "elsewhere")
+    assert found.err.endswith(f"watersmeet reset {job_leftovers.file} --checkpoint elsewhere\n")
 
 
-def test_a_job_that_goes_on_is_run(watersmeet, left, engine):
-    left.make(finished=False)
-    assert watersmeet("run", left.file).status == 0
+def test_a_job_that_goes_on_is_run(watersmeet, job_leftovers, engine):
+    job_leftovers.make(finished=False)
+    assert watersmeet("run", job_leftovers.file).status == 0
     assert engine.job is not None
 
 
-def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
-    left.make()
-    (left.out / "notes.txt").write_text("mine")
-    found = watersmeet("reset", left.file, "--yes")
+def test_reset_names_what_goes_and_what_stays(watersmeet, job_leftovers, engine):
+    job_leftovers.make()
+    (job_leftovers.out / "notes.txt").write_text("mine")
+    found = watersmeet("reset", job_leftovers.file, "--yes")
     assert found.status == 0, found.err
     assert found.out.splitlines() == [
         "This will be deleted:",
-        f"  checkpoint {left.checkpoint.root} (finished after tick 1)",
-        f'  sink "out": {left.out} (2 files, and those that were set aside; other files stay: notes.txt)',
-        f'  sink "late": {left.late} (2 files, and those that were set aside)',
+        f"  checkpoint {job_leftovers.checkpoint.root} (finished after tick 1)",
+        f'  sink "out": {job_leftovers.out}'
+        " (2 files, and those that were set aside; other files stay: notes.txt)",
+        f'  sink "late": {job_leftovers.late} (2 files, and those that were set aside)',
         '  not deleted: sink "topic": what was sent to Kafka',
         '  not deleted: sink "rows": the rows of its table',
         "Deleted. The next run starts from scratch.",
     ]
-    assert [path.name for path in left.out.iterdir()] == ["notes.txt"]
-    shutil.rmtree(left.out)
-    assert left.is_removed()
-    assert watersmeet("run", left.file).status == 0
+    assert [path.name for path in job_leftovers.out.iterdir()] == ["notes.txt"]
+    shutil.rmtree(job_leftovers.out)
+    assert job_leftovers.is_removed()
+    assert watersmeet("run", job_leftovers.file).status == 0
     assert engine.job is not None
-    again = watersmeet("reset", left.file, "--yes")
+    again = watersmeet("reset", job_leftovers.file, "--yes")
     assert again.status == 0
     assert "Nothing to delete" in again.out
 
 
 @pytest.mark.parametrize(("answer", "status"), [("n", 1), ("", 1), ("y", 0)])
-def test_reset_asks(watersmeet, left, monkeypatch, answer, status):
-    left.make()
+def test_reset_asks(watersmeet, job_leftovers, monkeypatch, answer, status):
+    job_leftovers.make()
     asked = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
-    assert watersmeet("reset", left.file).status == status
+    assert watersmeet("reset", job_leftovers.file).status == status
     assert asked == ["Delete it? [y/N] "]
-    assert left.is_removed() is (status == 0)
+    assert job_leftovers.is_removed() is (status == 0)
 
 
-def test_nobody_there_to_be_asked(watersmeet, left, monkeypatch):
-    left.make()
+def test_reset_without_a_terminal_requires_the_yes_flag(watersmeet, job_leftovers, monkeypatch):
+    job_leftovers.make()
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    found = watersmeet("reset", left.file)
+    found = watersmeet("reset", job_leftovers.file)
     assert found.status == 2
     assert "--yes" in found.err
-    assert left.checkpoint.root.exists()
+    assert job_leftovers.checkpoint.root.exists()
 
 
-def test_a_sink_of_another_checkpoint_stays(watersmeet, left):
-    left.make()
-    (left.late / "_owner").write_text("0" * 32)
-    found = watersmeet("reset", left.file, "--yes")
-    assert f'not deleted: sink "late": {left.late}, which is not this checkpoint\'s' in found.out
-    assert not left.out.exists()
+def test_a_sink_of_another_checkpoint_stays(watersmeet, job_leftovers):
+    job_leftovers.make()
+    (job_leftovers.late / "_owner").write_text("0" * 32)
+    found = watersmeet("reset", job_leftovers.file, "--yes")
+    assert f'not deleted: sink "late": {job_leftovers.late}, which is not this checkpoint\'s' in found.out
+    assert not job_leftovers.out.exists()
     assert len(FileSink(parse_job(JOB).sinks[2]).parts()) == 2
 
 
-def test_what_is_no_checkpoint_is_not_removed(watersmeet, left, tmp_path):
-    left.make()
-    (left.checkpoint.root / "thesis.tex").write_text("years")
-    found = watersmeet("reset", left.file, "--yes")
+def test_what_is_no_checkpoint_is_not_removed(watersmeet, job_leftovers, tmp_path):
+    job_leftovers.make()
+    (job_leftovers.checkpoint.root / "thesis.tex").write_text("years")
+    found = watersmeet("reset", job_leftovers.file, "--yes")
     assert found.status == 2
     assert "not-a-checkpoint" in found.err
     assert "thesis.tex" in found.err
-    assert (left.checkpoint.root / "state").exists()
-    assert watersmeet("reset", left.file, "--yes", "--checkpoint", tmp_path).status == 2
-    assert left.file.exists()
+    assert (job_leftovers.checkpoint.root / "state").exists()
+    assert watersmeet("reset", job_leftovers.file, "--yes", "--checkpoint", tmp_path).status == 2
+    assert job_leftovers.file.exists()
 
 
-def test_not_while_a_run_holds_the_lock(watersmeet, left):
-    left.make()
-    with left.checkpoint.lock():
-        found = watersmeet("reset", left.file, "--yes")
+def test_not_while_a_run_holds_the_lock(watersmeet, job_leftovers):
+    job_leftovers.make()
+    with job_leftovers.checkpoint.lock():
+        found = watersmeet("reset", job_leftovers.file, "--yes")
     assert found.status == 2
     assert "checkpoint-locked" in found.err
-    assert left.out.exists()
+    assert job_leftovers.out.exists()
 
 
-def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine, monkeypatch):
+def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, job_leftovers, engine, monkeypatch):
     """Every call that changes the disk is made to fail once; a run in between is refused."""
     calls = {"n": 0, "at": 0}
 
@@ -185,20 +186,23 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
             patched.setattr(home, name, failing(getattr(home, name)))
         interrupted = 0
         while True:
-            left.make()
+            job_leftovers.make()
             calls["n"], calls["at"] = 0, interrupted + 1
-            status = watersmeet("reset", left.file, "--yes").status
+            status = watersmeet("reset", job_leftovers.file, "--yes").status
             calls["at"] = 0
             if status == 0:
                 break
             assert status == 130
             interrupted += 1
-            if not left.checkpoint.root.exists() and left.checkpoint.root.with_name("job.reset").exists():
-                refused = watersmeet("run", left.file)
+            if (
+                not job_leftovers.checkpoint.root.exists()
+                and job_leftovers.checkpoint.root.with_name("job.reset").exists()
+            ):
+                refused = watersmeet("run", job_leftovers.file)
                 assert (refused.status, engine.job) == (2, None)
                 assert "reset-unfinished" in refused.err
-            assert watersmeet("reset", left.file, "--yes").status == 0
-            assert left.is_removed()
+            assert watersmeet("reset", job_leftovers.file, "--yes").status == 0
+            assert job_leftovers.is_removed()
     assert interrupted > 10
 
 
@@ -208,15 +212,15 @@ def test_what_has_no_name_is_no_checkpoint():
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_an_interrupted_reset_stops_a_run_from_python(left, linked):
-    left.make()
-    root = left.checkpoint.root
+def test_an_interrupted_reset_stops_a_run_from_python(job_leftovers, linked):
+    job_leftovers.make()
+    root = job_leftovers.checkpoint.root
     root.rename(root.with_name("job.reset"))
     named = root
     if linked:
-        named = left.out.parent / "link"
+        named = job_leftovers.out.parent / "link"
         named.symlink_to(root)
     with pytest.raises(SeveralErrors, match="was interrupted") as caught:  # its sources are not there
-        watersmeet_package.run(left.file.read_text(), {"checkpoint": str(named)})
+        watersmeet_package.run(job_leftovers.file.read_text(), {"checkpoint": str(named)})
     (told,) = [error for error in caught.value.errors if error.code == "reset-unfinished"]
     assert told.hint == f"finish the reset: watersmeet reset JOB.sql --checkpoint {named}"

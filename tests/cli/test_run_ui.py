@@ -66,29 +66,30 @@ def test_a_page_without_a_token_says_who_may_see_it(watersmeet, job, engine, tmp
     assert f"/ (token in {tmp_path / 'token'})\n" in told
 
 
-def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, monkeypatch):
-    def refused(*flags: str) -> str:
+def test_invalid_ui_options_are_rejected_before_spark_starts(watersmeet, job, engine, monkeypatch):
+    def get_rejection(*flags: str) -> str:
         found = watersmeet("run", job, *flags)
         assert (found.status, found.out, engine.job) == (2, "", None)
         return found.err
 
     with socket.create_server(("127.0.0.1", 0)) as other:
-        told = refused("--ui", str(other.getsockname()[1]))
+        told = get_rejection("--ui", str(other.getsockname()[1]))
     assert told.startswith("EngineError[port-taken]: the page cannot be shown at 127.0.0.1:")
     assert "another program uses this port\nHint: use another port, such as 8766" in told
-    assert "ui is '70000'" in refused("--ui", "70000")
-    assert "ui is 'localhost'" in refused("--ui", "localhost")
-    assert "exclude each other" in refused("--ui", "0", "--token-file", "x", "--no-token")
+    assert "ui is '70000'" in get_rejection("--ui", "70000")
+    assert "ui is 'localhost'" in get_rejection("--ui", "localhost")
+    assert "exclude each other" in get_rejection("--ui", "0", "--token-file", "x", "--no-token")
     for asked in ("--ui", "--metrics"):
-        assert '[token-file]: the token for page and metrics cannot be read from "/dev/null"' in refused(
-            asked, "0", "--token-file", "/dev/null"
+        assert (
+            '[token-file]: the token for page and metrics cannot be read from "/dev/null"'
+            in get_rejection(asked, "0", "--token-file", "/dev/null")
         )
     job.write_text(f"SET history = 'off'; {job.read_text()}")
-    assert "needs its history, but history = 'off'" in refused("--ui", "0")
+    assert "needs its history, but history = 'off'" in get_rejection("--ui", "0")
     job.write_text(job.read_text().partition(";")[2])
     monkeypatch.delitem(sys.modules, "watersmeet.page.server", raising=False)
     monkeypatch.setitem(sys.modules, "sse_starlette.sse", None)
-    assert "pip install 'watersmeet[ui]'" in refused("--ui", "0")
+    assert "pip install 'watersmeet[ui]'" in get_rejection("--ui", "0")
 
 
 @pytest.mark.parametrize(

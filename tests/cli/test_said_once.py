@@ -8,7 +8,7 @@ from watersmeet.cli.output import log_to_stderr
 from watersmeet.observe.log import LOG
 
 
-def test_a_notice_is_said_once(capsys):
+def test_notice_is_printed_once(capsys):
     with log_to_stderr(None) as said:
         said.notice("moved")
         LOG.warning("moved")

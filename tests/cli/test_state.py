@@ -31,7 +31,7 @@ OTHER = "INSERT INTO third SELECT x.k FROM a x JOIN b y ON x.t = y.t AND x.k < y
 
 
 @pytest.fixture
-def ran(tmp_path: Path) -> Path:
+def job_folder(tmp_path: Path) -> Path:
     """The job's text and its state, after two ticks."""
     text = DECLARED + insert("first") + insert("second", "LEFT JOIN") + OTHER
     (tmp_path / "job.sql").write_text(text)
@@ -44,8 +44,8 @@ def ran(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
-    monkeypatch.chdir(ran)
+def test_rows_and_files_and_who_has_them(watersmeet, job_folder, monkeypatch):
+    monkeypatch.chdir(job_folder)
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     manifest = load_newest(LocalStore(".watersmeet/job/state"))
     assert manifest is not None
@@ -75,8 +75,8 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     assert "each counted once" in shown.out
 
 
-def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
-    monkeypatch.chdir(ran)
+def test_what_differs_from_the_text(watersmeet, job_folder, monkeypatch):
+    monkeypatch.chdir(job_folder)
     text = DECLARED.replace("CREATE TABLE a", "CREATE TABLE c", 1).replace("in/a", "in/c")
     text += "INSERT INTO first SELECT b.k FROM b JOIN c ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1;\n"
     text += insert("second", "LEFT JOIN").replace(" a ", " b x ").replace("a.", "x.").replace("third", "x")
@@ -98,9 +98,9 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     assert "the job's text differs from that of the state" in watersmeet("state", "show", "job.sql").out
 
 
-def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, ran, monkeypatch):
+def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, job_folder, monkeypatch):
     """Before it is run so, an operator asks from when on its results would be complete."""
-    monkeypatch.chdir(ran)
+    monkeypatch.chdir(job_folder)
     text = Path("job.sql").read_text()
     wider = text.replace("a.t + 50;", "a.t + 60;").replace("x.k < y.k", "x.k < y.k AND x.k > 1")
     Path("job.sql").write_text(wider)

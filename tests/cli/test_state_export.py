@@ -37,14 +37,14 @@ LEFT JOIN c ON upper(a.`x y`) = CAST(c.k AS STRING) AND c.t BETWEEN b.t AND b.t 
 
 
 @pytest.fixture
-def ran(tmp_path, monkeypatch):
+def recorded_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Ran(tmp_path, 5)
     made.run(9)
     return made
 
 
-def exported(folder="seen"):
+def read_export(folder="seen"):
     """Per input its rows, read by DuckDB, and what the index says of the file."""
     told = json.loads(Path(folder, "index.json").read_text())
     read = {}
@@ -55,11 +55,11 @@ def exported(folder="seen"):
     return told, read
 
 
-def test_rows_that_are_retained_are_there_and_no_others(watersmeet, ran):
+def test_rows_that_are_retained_are_there_and_no_others(watersmeet, recorded_job):
     said = watersmeet("state", "export", "job.sql", "seen")
     assert (said.status, said.err) == (0, "")
     assert "exported tick 9 to seen" in said.out
-    told, read = exported()
+    told, read = read_export()
     assert told["tick"] == 9
     rows = {"a": [], "b": []}
     for tick in range(1, 10):
@@ -87,7 +87,7 @@ def test_times_are_times_and_computed_columns_say_what_they_are(watersmeet, tmp_
     a = [({"k": 1, "x y": "q", "t": at, "n": at}, 1), ({"k": 2, "x y": None, "t": at, "n": None}, 1)]
     job.tick({"a": a, "b": [({"k": 1, "t": at}, 1)], "c": []}, clock_us=1_700_000_000_000_000)
     assert watersmeet("state", "export", "job.sql", "seen").status == 0
-    _, read = exported()
+    _, read = read_export()
     file = read["a"][2]["file"]
     said = duckdb.sql(
         f"SELECT epoch(t), epoch(n), k, \"x y\", typeof(t), typeof(n) FROM 'seen/{file}'"
@@ -116,7 +116,7 @@ def test_no_column_takes_the_place_of_another_one(watersmeet, tmp_path, monkeypa
     a = [({"k": k, "_MATCHED": said, "t": 1}, 1) for k, said in (("1", "user's"), ("2", None))]
     job.tick({"a": a, "b": [({"k": "1X", "t": 1}, 1)]}, clock_us=1)
     assert watersmeet("state", "export", "job.sql", "seen").status == 0
-    _, read = exported()
+    _, read = read_export()
     rows, columns, file = read["a"]
     assert len({column.lower() for column in columns}) == len(columns) == 6
     assert columns[:4] == ["k", "_MATCHED", "t", "k || 'X'"]
@@ -126,17 +126,17 @@ def test_no_column_takes_the_place_of_another_one(watersmeet, tmp_path, monkeypa
     assert read["b"][2]["matched"] == "_matched"
 
 
-def test_a_link_may_say_where_to(watersmeet, ran):
+def test_a_link_may_say_where_to(watersmeet, recorded_job):
     Path("there").mkdir()
     Path("link").symlink_to("there")
     Path("to-come").symlink_to("not/yet/there")
     for place in ("link", "to-come"):
         assert watersmeet("state", "export", "job.sql", place).status == 0
         assert Path(place).is_symlink()
-        assert exported(place)[0]["tick"] == 9
+        assert read_export(place)[0]["tick"] == 9
 
 
-def test_what_stands_in_the_way(watersmeet, ran):
+def test_what_stands_in_the_way(watersmeet, recorded_job):
     Path("full").mkdir()
     Path("full/x").touch()
     Path("a-file").touch()
@@ -151,9 +151,9 @@ def test_what_stands_in_the_way(watersmeet, ran):
     assert (refused.status, "File name too long" in refused.err) == (2, True)
     Path("job.sql").write_text(JOB.replace("LEFT JOIN", "JOIN"))
     assert watersmeet("state", "export", "job.sql", "empty/in/it").status == 0
-    newest = load_newest(ran.checkpoint.store)
+    newest = load_newest(recorded_job.checkpoint.store)
     run = next(iter(newest.runs())).run
-    file = ran.checkpoint.state / run.name
+    file = recorded_job.checkpoint.state / run.name
     content = bytearray(file.read_bytes())
     content[-40] ^= 1
     file.chmod(0o600)
@@ -164,18 +164,18 @@ def test_what_stands_in_the_way(watersmeet, ran):
     assert [path.name for path in Path().iterdir() if path.name.startswith(".export")] == []
 
 
-def test_a_job_that_goes_on_is_exported_as_of_one_tick(watersmeet, ran, monkeypatch):
+def test_a_job_that_goes_on_is_exported_as_of_one_tick(watersmeet, recorded_job, monkeypatch):
     """Ticks remove what an earlier attempt was about to read."""
     real, gone_on = export.retained_rows, []
 
     def retained(store, live, *args):
         if len(gone_on) < 3:
-            gone_on.append(ran.run(10 + len(gone_on) * 8 + 8))
+            gone_on.append(recorded_job.run(10 + len(gone_on) * 8 + 8))
         return real(store, live, *args)
 
     monkeypatch.setattr(export, "retained_rows", retained)
     assert watersmeet("state", "export", "job.sql", "seen").status == 0
-    assert exported()[0]["tick"] > 9
+    assert read_export()[0]["tick"] > 9
 
 
 @pytest.mark.parametrize("path", case_files())

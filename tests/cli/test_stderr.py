@@ -20,7 +20,7 @@ SELECT {what} AS x FROM a JOIN b ON a.t BETWEEN b.t AND b.t + 5 AND a.n * b.n > 
 """
 
 
-def failed(tmp_path: Path, command: str, what: str, *options: str) -> list[str]:
+def run_failing_command(tmp_path: Path, command: str, what: str, *options: str) -> list[str]:
     """The lines on standard error."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text(json.dumps({"t": 1, "s": "zz", "n": 3}) + "\n")
@@ -42,7 +42,7 @@ def failed(tmp_path: Path, command: str, what: str, *options: str) -> list[str]:
     ],
 )
 def test_a_refused_job_says_so_and_no_more(tmp_path, what):
-    lines = failed(tmp_path, "explain", what)
+    lines = run_failing_command(tmp_path, "explain", what)
     assert lines[0].startswith(("SqlError[", "PlanError["))
     assert all(line.startswith(("SqlError[", "PlanError[", "Hint: ")) for line in lines), lines
 
@@ -50,7 +50,7 @@ def test_a_refused_job_says_so_and_no_more(tmp_path, what):
 @pytest.mark.spark
 def test_a_tick_that_fails_says_so_and_no_more(tmp_path):
     """DuckDB is loaded, for the condition over both sides: it looks at exit whether all was freed."""
-    lines = failed(tmp_path, "run", "CAST(a.s AS BIGINT)", "--until-caught-up")
+    lines = run_failing_command(tmp_path, "run", "CAST(a.s AS BIGINT)", "--until-caught-up")
     errors = [line for line in lines if line.startswith("EngineError[")]
     assert len(errors) == 1, lines
     assert errors[0].startswith(

@@ -63,7 +63,7 @@ class Partition:
         return self.read
 
 
-def played(
+def simulate_topic_history(
     rng: random.Random, losses: bool, free: float = 0.15, crowded: tuple[int, int] = (0, 0)
 ) -> tuple[list[Partition], JobHistory, int]:
     """Partitions, and what was written down of a job that read them. ``crowded``: from which tick to before
@@ -163,7 +163,7 @@ def test_each_record_was_read_by_its_tick(all_known: bool, seed: int) -> None:
     seen: Counter[str] = Counter()
     for case in range(CASES):
         rng = random.Random(f"{seed} {case}")
-        parts, past, _ = played(rng, losses=True)
+        parts, past, _ = simulate_topic_history(rng, losses=True)
         history = tick_history(past if all_known else known_in_part(past, rng))
         if not len(history) or not history.tells_reading:
             continue
@@ -184,7 +184,9 @@ def test_of_ticks_in_which_there_were_too_many_partitions_nothing_is_guessed(see
     for case in range(CASES):
         rng = random.Random(f"{seed} {case}")
         first = rng.randint(1, 8)
-        parts, past, _ = played(rng, losses=True, crowded=(first, first + rng.choice([2, 4, 99])))
+        parts, past, _ = simulate_topic_history(
+            rng, losses=True, crowded=(first, first + rng.choice([2, 4, 99]))
+        )
         history = tick_history(past if rng.random() < 0.5 else known_in_part(past, rng))
         if len(history) and history.tells_reading:
             check_slots(history, parts, seen)
@@ -192,11 +194,11 @@ def test_of_ticks_in_which_there_were_too_many_partitions_nothing_is_guessed(see
     assert seen["after the one before"] > 20, seen
 
 
-def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
+def test_missing_offsets_map_to_the_tick_that_read_them(seed: int) -> None:
     seen: Counter[str] = Counter()
     for case in range(4 * CASES):
         rng = random.Random(f"{seed} {case}")
-        parts, past, _ = played(rng, losses=False, free=rng.choice([0, 0.15]))
+        parts, past, _ = simulate_topic_history(rng, losses=False, free=rng.choice([0, 0.15]))
         all_known = rng.random() < 0.5
         history = tick_history(past if all_known else known_in_part(past, rng))
         if not len(history) or not history.tells_reading:
@@ -237,7 +239,7 @@ def test_more_records_than_a_tick_read_are_others() -> None:
         find_missing(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
 
 
-def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_them() -> None:
+def test_reread_offsets_in_rolled_up_ticks_map_to_the_later_tick() -> None:
     points = Points()
     for tick, began, end in ((3, 0, 10), (4, 9, 12), (5, 12, 16)):
         levels = {(OF, "start offset t/0"): began, (OF, "offset t/0"): end}

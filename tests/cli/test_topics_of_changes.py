@@ -14,7 +14,7 @@ from tests.support.changing_fates import ROW, KeyedRecord, as_changes, keyed_cas
 from tests.support.partly_known import rolled_up
 from tests.support.recorded_cases import Reached
 from tests.support.topic_cases import TopicCase
-from tests.why.test_random_changes import OF_KEYS, check_records, rows_of, told
+from tests.why.test_random_changes import OF_KEYS, answer_all_rows, check_records, rows_of
 from watersmeet.cli.why.topics import find_unordered
 from watersmeet.history.points import MAX_PARTITIONS
 from watersmeet.runtime.replay import CaseStep
@@ -41,7 +41,7 @@ def test_every_record_of_a_topic_of_changes_has_its_fate(seed: int, monkeypatch:
     assert all(seen[what] for what in OF_KEYS), seen
 
 
-def ran(*steps: Any, of: type[TopicCase] = TopicCase) -> TopicCase:
+def run_case(*steps: Any, of: type[TopicCase] = TopicCase) -> TopicCase:
     case = {
         "case": "c",
         "tables": {"a": KEYED, "b": KEYED},
@@ -97,7 +97,7 @@ def known_in_part(case: Any, run: TopicCase, rng: random.Random) -> TickHistory:
 
 
 @pytest.mark.full
-def test_of_compacted_topics_that_is_told_which_is_certain(seed: int, monkeypatch: Any) -> None:
+def test_why_on_compacted_topics_reports_only_certain_fates(seed: int, monkeypatch: Any) -> None:
     seen: Counter[str] = Counter()
     for number in range(seed, seed + COMPACTED_CASES):
         rng = random.Random(number)
@@ -117,7 +117,7 @@ def test_of_compacted_topics_that_is_told_which_is_certain(seed: int, monkeypatc
                 given.append((tick, records[name, tick, places[tick]], row))
                 places[tick] += 1
             by_offset = dict(zip(run.offsets[name], given, strict=True))
-            for fate in told(run, name, history, reread):
+            for fate in answer_all_rows(run, name, history, reread):
                 offset = int(fate.place.rpartition(" ")[2].replace(",", ""))
                 if offset not in by_offset:  # nothing is read of it
                     assert fate.what in ("not_read", "not_known")
@@ -133,8 +133,8 @@ def test_of_compacted_topics_that_is_told_which_is_certain(seed: int, monkeypatc
     assert all(seen[what] for what in ("there", "replaced", "delete", "not_known", "in part")), seen
 
 
-def test_of_a_compacted_topic_it_is_told_what_the_table_has(monkeypatch: Any) -> None:
-    run = ran(
+def test_why_on_a_compacted_topic_reports_current_table_rows(monkeypatch: Any) -> None:
+    run = run_case(
         [row("a", 1, "x"), row("a", 2, "x"), row("a", 3, "x")],
         [row("a", 1, "w"), row("a", 2)],
         [row("a", 1, "y"), row("b", 5, "y")],
@@ -169,10 +169,12 @@ def test_of_a_compacted_topic_it_is_told_what_the_table_has(monkeypatch: Any) ->
 
 
 def test_topics_of_which_the_state_names_no_partition_are_not_read_yet(monkeypatch: Any) -> None:
-    run = ran([row("a", 1, "x")], [row("a", 1), row("b", 2, "x")])
+    run = run_case([row("a", 1, "x")], [row("a", 1), row("b", 2, "x")])
     reread = run.read_again(monkeypatch, is_read=False)
     assert [own.missing for own in reread.values()] == [(), ()]
-    assert [fate.what for fate in told(run, "a", tick_history(run.past), reread)] == ["not_read"] * 2
+    assert [fate.what for fate in answer_all_rows(run, "a", tick_history(run.past), reread)] == [
+        "not_read"
+    ] * 2
 
 
 def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_record(
@@ -187,8 +189,8 @@ def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_
                 read["a"] = dict(read["a"]) | {f"a/{n}": 1 for n in range(1, MAX_PARTITIONS + 1)}
             return began, read
 
-    run = ran([row("a", 1, "x")], [row("b", 1, "x")], [row("a", 1, "y")], of=OfManyParts)
-    first, second = told(run, "a", tick_history(run.past), run.read_again(monkeypatch))
+    run = run_case([row("a", 1, "x")], [row("b", 1, "x")], [row("a", 1, "y")], of=OfManyParts)
+    first, second = answer_all_rows(run, "a", tick_history(run.past), run.read_again(monkeypatch))
     assert (first.what, second.what) == ("not_known", "not_known")
     assert first.text.endswith("of some rows it is not known when they were read")
 
@@ -206,7 +208,7 @@ def test_records_of_one_key_in_two_partitions_that_a_tick_read_are_in_no_order(
     parts: list[str], at: list[int], ticks: list[int]
 ) -> None:
     """``at``: in which of two ticks each was read."""
-    run = ran([row("a", 1, "x")], [row("a", 2, "x")])
+    run = run_case([row("a", 1, "x")], [row("a", 2, "x")])
     (source,) = [own for own in run.plan.sources if own.name == "a"]
     history = tick_history(run.past)
     rows = to_table(source.columns, [{"id": 7, "k": "x"}], [1])

@@ -37,7 +37,7 @@ def rows(*given: tuple) -> dict:
 
 @pytest.mark.parametrize("file", case_files())
 @pytest.mark.parametrize("partitions", [3, pytest.param(1, marks=pytest.mark.full)])
-def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, partitions):
+def test_traced_buffers_equal_the_state_and_pairs_equal_the_output(file, partitions):
     for each in load_cases(file)[:: at_effort(quick=6, full=1)]:
         tracer = Tracer()
         outputs = replay_case(each, partitions=partitions, tracer=tracer)
@@ -69,7 +69,7 @@ def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, parti
 LEFT = "SELECT l.t AS lt, r.t AS rt FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 5"
 
 
-def test_why_a_row_was_not_kept():
+def test_trace_explains_why_a_row_is_not_retained():
     text = trace_of(
         case(
             f"{LEFT} AND l.k <> 'x' AND r.k <> 'y' WHERE l.k <> 'z' OR l.k IS NULL",

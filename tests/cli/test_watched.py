@@ -50,7 +50,7 @@ def test_a_log_of_no_form_is_refused(run):
     assert "use 'text' or 'json'" in told
 
 
-def test_a_port_that_is_taken_is_told_before_spark_is_started(run):
+def test_busy_metrics_port_is_reported_before_spark_starts(run):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

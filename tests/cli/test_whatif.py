@@ -73,7 +73,7 @@ def sampled(ending="parquet"):
 ARRIVAL = ("--arrival", "o=came", "--arrival", "plain_d=came")
 
 
-def expected(lag, interval, size=10):
+def compute_expected_figures(lag, interval, size=10):
     """Late rows, the most that is retained, lost and all matches: row by row, after the rules."""
     rows = {"o": drawn(1, 120), "d": drawn(2, 120)}
     arrived = sorted((row[2], name, row) for name, own in (("o", rows["o"]), ("d", rows["d"])) for row in own)
@@ -112,7 +112,7 @@ def lines_of(found):
     return [json.loads(line) for line in found.out.splitlines()]
 
 
-def told(line):
+def extract_figures(line):
     own = line["queries"]["out"]
     late = (own["inputs"]["o"]["late"], own["inputs"]["d"]["late"])
     return (*late, own["max_retained_rows"], own["lost_matches"], own["matches"])
@@ -128,8 +128,10 @@ def test_what_is_shown_is_what_the_rules_give(watersmeet, files):
         (5, 1.0), (5, 0.5), (2, 1.0), (2, 0.5), (9, 1.0), (9, 0.5),
     ]  # fmt: skip
     for line in lines:
-        assert told(line) == expected(line["lags"]["o"] // 10**6, int(20 * line["interval_scale"])), line
-    assert any(told(line)[3] for line in lines)
+        assert extract_figures(line) == compute_expected_figures(
+            line["lags"]["o"] // 10**6, int(20 * line["interval_scale"])
+        ), line
+    assert any(extract_figures(line)[3] for line in lines)
     assert summary["whatif"]["by_arrival"]
     assert summary["whatif"]["sources"] == {"o": 120, "plain_d": 120}
 
@@ -142,7 +144,7 @@ def test_a_suggestion_is_the_least_lag_and_how_to_say_it(watersmeet, files):
     suggestion = summary["whatif"]["suggestion"]
     for place, name in enumerate(("o", "plain_d")):
         lag = suggestion["min_lags"][name] // 10**6
-        assert expected(lag, 20)[place] <= 6 < expected(lag - 1, 20)[place]
+        assert compute_expected_figures(lag, 20)[place] <= 6 < compute_expected_figures(lag - 1, 20)[place]
     seconds = {name: lag // 10**6 for name, lag in suggestion["lags"].items()}
     assert suggestion["declarations"] == [
         f"WATERMARK FOR t AS t - INTERVAL '{seconds['o']}' SECONDS",
@@ -150,7 +152,7 @@ def test_a_suggestion_is_the_least_lag_and_how_to_say_it(watersmeet, files):
     ]
     assert lines[0]["setting"] == "as it is"
     assert lines[-1]["setting"] == "none late"
-    assert told(lines[-1])[:2] == (0, 0)
+    assert extract_figures(lines[-1])[:2] == (0, 0)
     said = JOB.replace("WATERMARK FOR t AS t - INTERVAL '5' SECONDS", suggestion["declarations"][0])
     said = said.replace(
         "IMPOSE_ORDER(TABLE plain_d, DESCRIPTOR(t), INTERVAL '5' SECONDS)", suggestion["declarations"][1]
@@ -159,7 +161,7 @@ def test_a_suggestion_is_the_least_lag_and_how_to_say_it(watersmeet, files):
     first, *_ = lines_of(
         watersmeet("whatif", "said.sql", *sampled(), *ARRIVAL, "--rows-per-tick", "10", "--json")
     )
-    assert told(first) == told(suggestion)
+    assert extract_figures(first) == extract_figures(suggestion)
 
 
 def test_formats_say_the_same(watersmeet, files):
@@ -202,7 +204,7 @@ def test_a_sample_is_read_by_the_options_of_its_source(watersmeet, files, option
     assert lines_of(own)[:-1] == lines_of(plain)[:-1]
 
 
-def test_texts_that_are_null_elsewhere_are_texts_of_a_sample(watersmeet, files):
+def test_csv_sample_reads_null_literals_as_text(watersmeet, files):
     """Arrow takes NULL, NaN and N/A for no value, unless it is told otherwise."""
     job = JOB.replace("o.id, d.t AS at", "o.id, o.note, d.t AS at").replace("o.id = d.id", "o.note = 'NULL'")
     (files / "job.sql").write_text(job)
@@ -232,7 +234,7 @@ def test_options_of_a_sample_that_only_spark_knows_are_refused(watersmeet, files
     assert lines_of(watersmeet("whatif", "job.sql", *sampled("parquet"), "--json"))
 
 
-def test_quotes_behind_backslashes_are_refused(watersmeet, files):
+def test_sample_with_quotes_after_backslashes_is_rejected(watersmeet, files):
     with open("o.csv", "a") as file:
         file.write('1,2024-07-01 00:00:00,"a \\" b"\n')
     found = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
@@ -305,7 +307,7 @@ def test_silence_and_partitions(watersmeet, files):
         "--lag", "1 s", "--idle", "none", "--idle", "10 seconds",
     )  # fmt: skip
     *lines, _ = lines_of(found)
-    late = {(line["lags"]["o"], line["idle_timeout_us"]): told(line)[0] for line in lines}
+    late = {(line["lags"]["o"], line["idle_timeout_us"]): extract_figures(line)[0] for line in lines}
     assert late[10**6, None] == 0
     assert late[10**6, 10**7] == 1
 
@@ -346,7 +348,7 @@ INSERT INTO out SELECT a.k, c.t AS u FROM a JOIN b ON a.k = b.k AND b.t BETWEEN 
 """
 
 
-def test_rows_that_wait_in_a_join_above_are_kept_rows(watersmeet, files):
+def test_rows_waiting_in_an_upper_join_count_as_retained(watersmeet, files):
     (files / "cascade.sql").write_text(CASCADE)
     for name, times in (("a", [1, 2]), ("b", [2, 3]), ("c", [0, 0])):
         parquet.write_table(pa.table({"k": [1, 1], "t": times}), f"{name}.parquet")
@@ -357,7 +359,7 @@ def test_rows_that_wait_in_a_join_above_are_kept_rows(watersmeet, files):
     assert own["max_retained_rows"] == inputs + 4  # every a with every b
 
 
-def test_a_pipeline_is_told_in_its_own_words(watersmeet, files):
+def test_whatif_suggests_pipeline_options_for_a_pipeline(watersmeet, files):
     text = """
 name = "p"
 [[sources]]
@@ -432,7 +434,7 @@ def errors_of(found):
     return found.err
 
 
-def test_all_that_is_wrong_with_flags_is_told_together(watersmeet, files):
+def test_whatif_reports_all_invalid_flags_at_once(watersmeet, files):
     err = errors_of(
         watersmeet(
             "whatif",
@@ -493,7 +495,7 @@ def test_all_that_is_wrong_with_flags_is_told_together(watersmeet, files):
         assert words in err, words
 
 
-def test_all_that_is_wrong_with_files_is_told_together(watersmeet, files):
+def test_whatif_reports_all_invalid_sample_files_at_once(watersmeet, files):
     (files / "many").mkdir()
     parquet.write_table(pa.table({"id": [1]}), "many/1.parquet")
     (files / "many" / "2.parquet").write_bytes(b"PAR1 not really")
@@ -539,7 +541,7 @@ def test_samples_that_are_none(watersmeet, files, columns, options, code):
     assert f"[{code}]" in errors_of(watersmeet("whatif", "job.sql", *sampled(), *options))
 
 
-def test_texts_that_are_no_times_are_told_with_their_row(watersmeet, files):
+def test_invalid_time_text_is_reported_with_its_row(watersmeet, files):
     (files / "o.csv").write_text("id,t\n1,2024-07-01 10:00:00\n2,yesterday\n")
     err = errors_of(watersmeet("whatif", "job.sql", *sampled("csv")))
     assert "o.csv, row 2: \"t\" is 'yesterday'" in err
@@ -577,7 +579,7 @@ def test_jobs_that_are_not_tried(watersmeet, files, text, code, words):
     assert words in err
 
 
-def test_what_cannot_be_tried_is_said(watersmeet, files):
+def test_whatif_rejects_settings_that_it_cannot_try(watersmeet, files):
     """Nothing to scale, a clock of numbers without silence, too many settings, two forms of one answer."""
     (files / "one.sql").write_text(WINDOWS)
     parquet.write_table(pa.table({"id": [1], "t": [5]}), "n.parquet")

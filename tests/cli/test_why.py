@@ -70,7 +70,7 @@ TICKS = [
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def job_folder(tmp_path_factory):
     """The job's directory, after three ticks, and a file that none has read."""
     root = tmp_path_factory.mktemp("why")
     (root / "job.sql").write_text(JOB)
@@ -84,16 +84,16 @@ def ran(tmp_path_factory):
 
 
 @pytest.fixture
-def why(ran, capsys, monkeypatch):
-    monkeypatch.chdir(ran)
+def why(job_folder, capsys, monkeypatch):
+    monkeypatch.chdir(job_folder)
 
-    def asked(*words):
+    def run_why(*words):
         status = main(["why", "job.sql", "--input", *words])
         said = capsys.readouterr()
         assert status == 0, said.err
         return said.out
 
-    return asked
+    return run_why
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_json_has_the_same(why):
     assert fate["near_misses"][0]["row"]["delivery_id"] == 2
 
 
-def test_without_a_key_all_rows_are_told_up_to_a_limit(why):
+def test_why_without_a_key_lists_rows_up_to_the_limit(why):
     said = why("o", "--limit", "3")
     assert "… and 7 more rows" in said
 
 
-def test_an_input_that_is_not_given_is_asked_for(ran, capsys, monkeypatch):
-    monkeypatch.chdir(ran)
+def test_why_without_an_input_lists_the_aliases(job_folder, capsys, monkeypatch):
+    monkeypatch.chdir(job_folder)
     assert main(["why", "job.sql", "--key", "17"]) == 2
     assert "--input is missing Hint: use an alias of the query: --input o, d" in " ".join(
         capsys.readouterr().err.split()
@@ -178,14 +178,14 @@ def test_an_input_that_is_not_given_is_asked_for(ran, capsys, monkeypatch):
         (["o", "--time", "noon"], '"noon" is not a value of o.order_time (TIMESTAMP)'),
     ],
 )
-def test_what_is_asked_wrongly(ran, capsys, monkeypatch, words, said):
-    monkeypatch.chdir(ran)
+def test_why_rejects_invalid_arguments(job_folder, capsys, monkeypatch, words, said):
+    monkeypatch.chdir(job_folder)
     assert main(["why", "job.sql", "--input", *words]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_of_a_source_that_cannot_be_read_again_a_time_is_judged(ran, why):
-    gone = ran / "in" / "orders" / "000.json"
+def test_of_a_source_that_cannot_be_read_again_a_time_is_judged(job_folder, why):
+    gone = job_folder / "in" / "orders" / "000.json"
     content = gone.read_bytes()
     stat = gone.stat()
     try:

@@ -32,7 +32,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "internals" / "decisions.md"
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: Any) -> Path:
+def job_folder(tmp_path_factory: Any) -> Path:
     root: Path = tmp_path_factory.mktemp("why")
     (root / "job.sql").write_text(SALES)
     folders = {name: root / name for name in ("customers", "orders")}
@@ -43,15 +43,15 @@ def ran(tmp_path_factory: Any) -> Path:
     return root
 
 
-def said(root: Path, capsys: Any, monkeypatch: Any, *words: str) -> str:
+def run_why(root: Path, capsys: Any, monkeypatch: Any, *words: str) -> str:
     monkeypatch.chdir(root)
     assert main(["why", "job.sql", "--input", *words]) == 0
     out: str = capsys.readouterr().out
     return out
 
 
-def test_the_example_of_the_docs(ran: Path, capsys: Any, monkeypatch: Any) -> None:
-    out = said(ran, capsys, monkeypatch, "c")
+def test_the_example_of_the_docs(job_folder: Path, capsys: Any, monkeypatch: Any) -> None:
+    out = run_why(job_folder, capsys, monkeypatch, "c")
     shown = DOCS.read_text().partition("sales: c, by ticks 1 to 3\n")[2].partition("```")[0]
     for number in (1, 2, 3):
         shown = shown.replace(f"customers/{number}.json", f"customers/{number - 1:03}.json")
@@ -59,12 +59,14 @@ def test_the_example_of_the_docs(ran: Path, capsys: Any, monkeypatch: Any) -> No
         assert fate.strip() in out
 
 
-def test_diffs_are_those_that_the_records_say(ran: Path, capsys: Any, monkeypatch: Any) -> None:
-    out = said(ran, capsys, monkeypatch, "o", "--key", "number=11")
+def test_diffs_are_those_that_the_records_say(job_folder: Path, capsys: Any, monkeypatch: Any) -> None:
+    out = run_why(job_folder, capsys, monkeypatch, "o", "--key", "number=11")
     assert "there from tick 1 until tick 2, in which it was deleted; emitted unmatched, with NULLs" in out
     assert "took away an equal row in tick 2, with 1 row of the output" in out
-    assert "(one of 2 equal rows, of 1 after tick 3)" in said(ran, capsys, monkeypatch, "o", "--key", "2")
-    assert 'met {"c": null} in tick 3' in said(ran, capsys, monkeypatch, "o", "--key", "1")
+    assert "(one of 2 equal rows, of 1 after tick 3)" in run_why(
+        job_folder, capsys, monkeypatch, "o", "--key", "2"
+    )
+    assert 'met {"c": null} in tick 3' in run_why(job_folder, capsys, monkeypatch, "o", "--key", "1")
 
 
 NESTED = SALES.replace(
@@ -87,13 +89,13 @@ def test_keys_and_what_changes_may_be_computed(tmp_path: Path, capsys: Any, monk
     with job.run(OPEN):
         job.read({"customers": first, "orders": [order]})
         job.read({"customers": [customer(2, "c", "D", 3)], "orders": [{**order, "m": {"d": -1, "id": 1}}]})
-    out = said(tmp_path, capsys, monkeypatch, "c", "--key", "id=1")
+    out = run_why(tmp_path, capsys, monkeypatch, "c", "--key", "id=1")
     assert "there since tick 1; joined with o (number 10, " in out
     assert "dropped in tick 1: an older change than one that its key has had" in out
-    out = said(tmp_path, capsys, monkeypatch, "c", "--key", "id=2")
+    out = run_why(tmp_path, capsys, monkeypatch, "c", "--key", "id=2")
     assert "there from tick 1 until tick 2, in which it was deleted" in out
     assert "took (m {'id': 2, 'op': 'I', 'at': 1}, segment b) away in tick 2" in out
-    out = said(tmp_path, capsys, monkeypatch, "o", "--key", "number=10")
+    out = run_why(tmp_path, capsys, monkeypatch, "o", "--key", "number=10")
     assert "there from tick 1 until tick 2, in which it was deleted; joined with c" in out
     assert "took away an equal row in tick 2" in out
 
@@ -102,7 +104,7 @@ def test_records_that_do_not_say_what_they_change_are_broken() -> None:
     op = ChangeColumn("op", ("I",), ("D",))
     columns = [column(name, kind) for name, kind in {"op": "STRING", "id": "INT", "at": "INT"}.items()]
 
-    def said(rows: list[dict[str, Any]], source: Source) -> list[Any]:
+    def decode_changes(rows: list[dict[str, Any]], source: Source) -> list[Any]:
         """Per record its diff, and what it tells of its row; None: it is broken."""
         changes, says = as_changes(source, to_table(source.columns, rows, [1] * len(rows)), "UTC")
         told = changes.drop_columns([PARTITION]).to_pylist()
@@ -110,7 +112,7 @@ def test_records_that_do_not_say_what_they_change_are_broken() -> None:
 
     by_word = Source("s", tuple(columns[:1]), "file", change_column=op)
     words: list[dict[str, Any]] = [{"op": word} for word in ("I", "D", "X", None)]
-    assert said(words, by_word) == [("I", 1), ("D", -1), None, None]
+    assert decode_changes(words, by_word) == [("I", 1), ("D", -1), None, None]
     columns.append(column("v", "STRING"))
     keyed = Source("s", tuple(columns), "file", change_column=op, primary_key=PrimaryKey(("id",), "at"))
     rows: list[dict[str, Any]] = [
@@ -119,6 +121,6 @@ def test_records_that_do_not_say_what_they_change_are_broken() -> None:
         {"op": "D", "id": 1, "at": None, "v": "x"},
         {"op": "D", "id": None, "at": 5, "v": "x"},
     ]
-    assert said(rows, keyed) == [("I", 1, 5, "x", 1), None, ("D", 1, None, None, -1), None]
+    assert decode_changes(rows, keyed) == [("I", 1, 5, "x", 1), None, ("D", 1, None, None, -1), None]
     plain = Source("s", (column("d", "INT"),), "file", change_column=ChangeColumn("d"))
-    assert said([{"d": d} for d in (3, -2, 0, None)], plain) == [(3, 3), (-2, -2), (0, 0), None]
+    assert decode_changes([{"d": d} for d in (3, -2, 0, None)], plain) == [(3, 3), (-2, -2), (0, 0), None]

@@ -154,7 +154,7 @@ def test_the_newest_ticks_are_read_where_there_are_too_many(monkeypatch: Any) ->
         ({}, {}, "topic t is not there any more"),
     ],
 )
-def test_what_is_not_there_any_more_is_said(
+def test_missing_topic_data_is_reported(
     ends: Any, options: dict[str, str], said: str, monkeypatch: Any
 ) -> None:
     again = read(monkeypatch, Reader(ends), history([{0: 9}], {0: 0}), {0: 9}, **options)
@@ -217,7 +217,7 @@ def test_why_a_topic_is_not_read(why: Exception, said: str, monkeypatch: Any) ->
     assert words(read(monkeypatch, Refusing(why), history([{0: 9}], {0: 0}), {0: 9})) == [said]
 
 
-def test_brokers_that_are_silent_are_asked_once(monkeypatch: Any) -> None:
+def test_silent_brokers_are_contacted_only_once(monkeypatch: Any) -> None:
     silent: set[str] = set()
     for reader in (Refusing(SilentBrokers("no broker answers at nowhere:1")), Refusing(AssertionError())):
         monkeypatch.setattr(topics, "TopicReader", reader)
@@ -261,7 +261,7 @@ def test_brokers_that_are_not_there_are_not_waited_for(monkeypatch: Any) -> None
             list(reader.records({SourcePartition("t", 0): (0, 1)}))
 
 
-def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
+def test_rejected_login_is_reported(monkeypatch: Any) -> None:
     monkeypatch.setattr(reading, "ANSWER_S", 0.3)
     options = {"bootstrap.servers": "127.0.0.1:9"}
     with TopicReader(source(**options)) as reader:
@@ -317,7 +317,7 @@ class Consumer:
         return [self.messages.pop(0)] if self.messages else []
 
 
-def given_by(consumer: Consumer, pause_s: float = 0.0) -> list[dict[str, Any]]:
+def read_records(consumer: Consumer, pause_s: float = 0.0) -> list[dict[str, Any]]:
     """The records 0 to 2 that it gives; ``pause_s``: what is done with each takes so long."""
     rows = []
     with TopicReader(source()) as reader:
@@ -330,19 +330,19 @@ def given_by(consumer: Consumer, pause_s: float = 0.0) -> list[dict[str, Any]]:
 
 def test_the_time_that_is_counted_is_that_of_brokers(monkeypatch: Any) -> None:
     monkeypatch.setattr(reading, "ANSWER_S", 0.05)
-    rows = given_by(Consumer([Message(0), Message(2), Message(3)]), pause_s=0.1)
+    rows = read_records(Consumer([Message(0), Message(2), Message(3)]), pause_s=0.1)
     assert [row["offset"] for row in rows] == [0, 2]
     assert rows[0] == {"offset": 0, "key": b"k", "value": None, "timestamp": None}
     with pytest.raises(SilentBrokers):
-        given_by(Consumer([Message(0)], after_s=0.03))
+        read_records(Consumer([Message(0)], after_s=0.03))
     monkeypatch.setattr(reading, "MAX_READ_S", 0.05)
     with pytest.raises(TopicReadError, match="the brokers would take more than 0 s"):
-        given_by(Consumer([Message(0), Message(1), Message(2)], after_s=0.03))
+        read_records(Consumer([Message(0), Message(1), Message(2)], after_s=0.03))
 
 
 def test_a_partition_may_end_before_its_last_offset() -> None:
     last = Message(2, KafkaError(KafkaError._PARTITION_EOF))
-    assert len(given_by(Consumer([Message(0), last]))) == 1
+    assert len(read_records(Consumer([Message(0), last]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -354,10 +354,10 @@ def test_a_partition_may_end_before_its_last_offset() -> None:
         (KafkaError._AUTO_OFFSET_RESET, "some have gone while they were read: ask again"),
     ],
 )
-def test_errors_that_stay_are_said(code: int, said: str | None) -> None:
+def test_persistent_kafka_errors_are_reported(code: int, said: str | None) -> None:
     messages = [Message(0), Message(0, KafkaError(code)), Message(2)]
     if said is None:
-        assert len(given_by(Consumer(messages))) == 2
+        assert len(read_records(Consumer(messages))) == 2
         return
     with pytest.raises(TopicReadError, match=said):
-        given_by(Consumer(messages))
+        read_records(Consumer(messages))

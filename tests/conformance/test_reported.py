@@ -41,7 +41,7 @@ def test_lenient_is_true_or_false():
     assert "unknown option" in line["error"]
 
 
-def test_a_delete_of_what_is_not_there_is_told_with_the_row_and_counted():
+def test_delete_of_a_missing_row_is_reported_and_counted():
     columns = {"t": "TIMESTAMP", "d": "DATE", "k": "STRING", "n": "DECIMAL(10,2)"}
     case = {
         "case": "c",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.duckdb_batch import connected, fill
+from tests.support.duckdb_batch import connect_duckdb, fill
 from tests.support.effort import at_effort
 from watersmeet.runtime.local import replay_case
 
@@ -129,7 +129,7 @@ def bag(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def replayed(sql: str, seed: int, partitions: int = 1) -> list[dict[str, Any]]:
+def replay_query(sql: str, seed: int, partitions: int = 1) -> list[dict[str, Any]]:
     outputs = replay_case(random_case(sql, seed), partitions)
     assert not any("error" in output for output in outputs), outputs
     assert not any(output["late"] for output in outputs)
@@ -137,7 +137,7 @@ def replayed(sql: str, seed: int, partitions: int = 1) -> list[dict[str, Any]]:
 
 
 def of_duckdb(sql: str, seed: int) -> Counter[str]:
-    with connected() as connection:
+    with connect_duckdb() as connection:
         given = [each for step in random_case(sql, seed)["steps"][:-1] for each in step["rows"]]
         for name in STREAMS:
             fill(connection, name, dict.fromkeys(COLUMNS, "BIGINT"), [row for of, row in given if of == name])
@@ -153,13 +153,13 @@ def test_all_rows_are_duckdbs(name: str, seed: int) -> None:
     expected = of_duckdb(sql, seed)
     assert len(expected) > 2
     for partitions in at_effort(quick=(5,), full=(1, 5)):
-        outputs = replayed(sql, seed, partitions)
+        outputs = replay_query(sql, seed, partitions)
         assert bag([row for output in outputs for row in output["rows"]]) == expected
 
 
 @pytest.mark.parametrize("name", FLAT)
 def test_each_tick_is_that_of_the_flat_query(name: str) -> None:
-    nested, flat = (replayed(sql, 7) for sql in FLAT[name])
+    nested, flat = (replay_query(sql, 7) for sql in FLAT[name])
     for own, other in zip(nested, flat, strict=True):
         assert bag(own["rows"]) == bag(other["rows"])
         assert sorted(own["watermarks"].values()) == sorted(other["watermarks"].values())

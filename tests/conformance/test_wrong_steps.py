@@ -9,7 +9,7 @@ from watersmeet.runtime.local import replay_case
 STREAM = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": None}}, "partitions": ["p0"]}
 
 
-def replayed(*steps):
+def replay_steps(*steps):
     case = {"case": "c", "streams": {"l": STREAM, "unused": STREAM}, "query": "SELECT t FROM l"}
     return replay_case({**case, "steps": list(steps)})
 
@@ -26,7 +26,7 @@ def replayed(*steps):
     ],
 )
 def test_a_step_with_an_unknown_name_is_refused(step, words):
-    (line,) = replayed({"rows": [["l", {"t": 1}]]}, step)
+    (line,) = replay_steps({"rows": [["l", {"t": 1}]]}, step)
     assert f"step 1: {words}" in line["error"]
 
 
@@ -56,14 +56,14 @@ def test_parts_of_values_come_back():
         assert found == {"a": ["2024-07-01", None], "m": [["k", "1.5"]], "s": {"x": 7}, "x": 7}
 
 
-def test_all_problems_are_told_at_once():
-    (line,) = replayed({"rowz": []}, {"idle": ["r"]}, {"rows": [["l", {"tt": 1}], ["l", {"tt": 2}]]})
+def test_problems_of_all_steps_are_reported_at_once():
+    (line,) = replay_steps({"rowz": []}, {"idle": ["r"]}, {"rows": [["l", {"tt": 1}], ["l", {"tt": 2}]]})
     assert line["error"].count("bad-case") == 3
 
 
 def test_what_is_there_is_not_refused():
     row = {"t": 1, "k": "a", "_partition": "p0"}
-    lines = replayed(
+    lines = replay_steps(
         {
             "rows": [["l", row], ["unused", row]],
             "idle": ["l/p0", "unused"],

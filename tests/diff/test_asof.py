@@ -14,7 +14,7 @@ LEFT = [[10, "a", 1], [20, "a", 2], [30, "b", 3], [40, "a", 4]]
 RIGHT = [[5, "a", 50], [9, "a", 90], [20, "a", 200], [21, "a", 210], [35, "b", 350], [100, "a", 0]]
 
 
-def played(kind: str, match: str, on: str = "l.k = r.k") -> Played:
+def build_case(kind: str, match: str, on: str = "l.k = r.k") -> Played:
     rows = [["l", {"t": t, "k": k, "n": n}] for t, k, n in LEFT]
     rows += [["r", {"t": t, "k": k, "n": n}] for t, k, n in RIGHT]
     stream: dict[str, Any] = {
@@ -52,7 +52,7 @@ def nearest(sign: int, within: int, kind: str, *, equal: bool) -> set[tuple[int,
 )
 def test_the_nearest_row(tmp_path: Path, kind: str, match: str, sign: int, equal: bool) -> None:
     on = "l.k = r.k AND r.t " + ("> l.t - 15" if sign == 1 else "< l.t + 15")
-    case = played(kind, match, on)
+    case = build_case(kind, match, on)
     db = open_database(str(tmp_path))
     both = case.compared(db, case.output)
     assert both.unexplained == 0, both
@@ -62,7 +62,7 @@ def test_the_nearest_row(tmp_path: Path, kind: str, match: str, sign: int, equal
 
 
 def test_another_row_is_seen_and_one_that_is_not_due_is_not_counted(tmp_path: Path) -> None:
-    case = played("LEFT ASOF", "l.t >= r.t")
+    case = build_case("LEFT ASOF", "l.t >= r.t")
     db = open_database(str(tmp_path))
     assert set(case.compared(db, case.output).counts) <= {(MISSING, NOT_DUE)}
     rows = case.output.to_pylist()

@@ -68,15 +68,15 @@ class _Job(FileJob):
         self.tables: list[pa.Table] = []
         tick = self.job.tick
 
-        def kept(*given: Any, **named: Any) -> Any:
+        def tick_and_record(*given: Any, **named: Any) -> Any:
             output = tick(*given, **named)
             self.tables.append(output.tables[query])
             return output
 
-        self.job.tick = kept  # type: ignore[method-assign]
+        self.job.tick = tick_and_record  # type: ignore[method-assign]
 
 
-def ran_in(
+def run_job(
     root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS, text: str = SALES, query: str = "sales"
 ) -> pa.Table:
     (root / "job.sql").write_text(text)
@@ -87,7 +87,7 @@ def ran_in(
     return pa.concat_tables(job.tables)
 
 
-def said(root: Path, capsys: Any, put_out: pa.Table, *words: str) -> tuple[int, dict[str, Any], str]:
+def run_diff(root: Path, capsys: Any, put_out: pa.Table, *words: str) -> tuple[int, dict[str, Any], str]:
     parquet.write_table(put_out, root / "put_out.parquet")
     status = main(["diff", "job.sql", "--output", "sales=put_out.parquet", "--json", *words])
     out, err = capsys.readouterr()
@@ -100,12 +100,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_changes_that_were_put_out_are_summed(place: Path, capsys: Any) -> None:
-    put_out = ran_in(place)
-    status, line, _ = said(place, capsys, put_out)
+def test_diff_sums_the_emitted_changes(place: Path, capsys: Any) -> None:
+    put_out = run_job(place)
+    status, line, _ = run_diff(place, capsys, put_out)
     assert (status, line["equal"], line["batch_rows"], line["engine"]) == (0, True, 2, "duckdb")
     lost = put_out.filter(pa.compute.not_equal(put_out.column("_tick"), 2))
-    status, line, _ = said(place, capsys, lost)
+    status, line, _ = run_diff(place, capsys, lost)
     assert status == 1
     found = {(row["side"], row["count"], *row["row"]) for row in line["rows"]}
     assert found == {
@@ -117,13 +117,13 @@ def test_changes_that_were_put_out_are_summed(place: Path, capsys: Any) -> None:
 
 
 def test_what_cannot_be_decided_is_refused(place: Path, capsys: Any) -> None:
-    put_out = ran_in(place, orders=[ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]])
-    status, _, err = said(place, capsys, put_out)
+    put_out = run_job(place, orders=[ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]])
+    status, _, err = run_diff(place, capsys, put_out)
     assert status == 2
     assert 'the rows of "orders" cannot be determined: rows of it (1) were deleted more often' in " ".join(
         err.split()
     )
-    status, _, err = said(place, capsys, put_out, "--input", "orders=orders")
+    status, _, err = run_diff(place, capsys, put_out, "--input", "orders=orders")
     assert status == 2
     assert "the order of changes is not known" in " ".join(err.split())
 
@@ -149,8 +149,8 @@ def test_keys_and_what_changes_may_be_computed(place: Path, capsys: Any, key: st
         ]
         for rows in CUSTOMERS
     ]
-    put_out = ran_in(place, customers, text=COMPUTED.replace("number + 1", key))
-    status, line, err = said(place, capsys, put_out)
+    put_out = run_job(place, customers, text=COMPUTED.replace("number + 1", key))
+    status, line, err = run_diff(place, capsys, put_out)
     if key == "m.id":
         assert status == 2
         assert "not-compared" in err
@@ -172,7 +172,7 @@ def test_texts_of_which_it_is_computed_what_changes_are_looked_at(place: Path) -
 def test_rows_without_what_says_that_they_come_are_not_compared(place: Path, capsys: Any) -> None:
     text = SALES.replace("customer BIGINT, d INT", "customer BIGINT, n INT, d AS n * 2")
     orders = [[{"number": 10, "customer": 1, "n": 1}], []]
-    status, _, err = said(place, capsys, ran_in(place, orders=orders, text=text))
+    status, _, err = run_diff(place, capsys, run_job(place, orders=orders, text=text))
     assert status == 2
     assert "not-compared" in err
 
@@ -181,7 +181,7 @@ def test_rows_without_what_says_that_they_come_are_not_compared(place: Path, cap
     "relation",
     ["s JOIN s z ON s.k = z.k AND s.t = z.t JOIN p ON p.k = s.k", "c JOIN c z ON c.k = z.k AND c.t = z.t"],
 )
-def test_streams_beside_what_changes_go_by_their_ticks(relation: str) -> None:
+def test_stream_joined_with_changes_requires_a_replay_of_ticks(relation: str) -> None:
     text = """
     CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
     CREATE TABLE c (t BIGINT, k BIGINT, d INT, WATERMARK FOR t AS t - 1)
@@ -240,7 +240,7 @@ def test_what_is_wrong_with_a_table_is_nothing_to_queries_without_it(
         orders = [ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]]
     tables, inserted = SALES.split("CREATE SINK", 1)
     both = "".join([tables, NAMED, "CREATE SINK", inserted] if why == "has many rows" else [SALES, NAMED])
-    put_out = ran_in(place, orders=orders, text=both, query="segments")
+    put_out = run_job(place, orders=orders, text=both, query="segments")
     parquet.write_table(put_out, place / "put_out.parquet")
     assert main(["diff", "job.sql", "--output", "segments=put_out.parquet", "--json"]) == 2
     out, err = capsys.readouterr()
@@ -259,11 +259,11 @@ def with_diffs(job: Job) -> Job:
             own, columns=(*own.columns, Column("diff", BIGINT)), change_column=ChangeColumn("diff")
         )
 
-    def given(own: Any) -> Any:
+    def add_diff_column(own: Any) -> Any:
         return replace(own, branches=tuple(replace(b, source=source(b.source)) for b in own.branches))
 
     (insert,) = job.inserts
-    query = replace(insert.query, relation=with_inputs(insert.query.relation, given))
+    query = replace(insert.query, relation=with_inputs(insert.query.relation, add_diff_column))
     return replace(job, inserts=(replace(insert, query=query),))
 
 
@@ -283,7 +283,9 @@ def in_files(
     return [numbers[file - 1] for file in files], order
 
 
-def compared(case: dict[str, Any], *, lose: bool = False, backwards: bool = False) -> Differences | SpecError:
+def compare_case(
+    case: dict[str, Any], *, lose: bool = False, backwards: bool = False
+) -> Differences | SpecError:
     """The error where it cannot be decided; ``lose``: without what the last tick put out; ``backwards``: as
     if files had counted the other way round."""
     rng = random.Random(case["case"])
@@ -333,15 +335,15 @@ def test_final_contents_of_random_tables_are_what_the_job_came_to(seed: int) -> 
     seen: Counter[str] = Counter()
     for number in range(seed, seed + CASES):
         case = keyed_case(number)
-        same = compared(case)
+        same = compare_case(case)
         if isinstance(same, SpecError):
             seen["more often" if "more often" in same.message else "newer"] += 1
             continue
         assert same.equal, (number, same, case)
         seen["equal"] += 1
-        less = compared(case, lose=True)
+        less = compare_case(case, lose=True)
         seen["lost"] += isinstance(less, Differences) and not less.equal
-        other = compared(case, backwards=True)
+        other = compare_case(case, backwards=True)
         seen["in order"] += isinstance(other, Differences) and not other.equal
     kinds = ("more often", "newer", "lost", "in order")
     assert sum(seen[what] > 0 for what in kinds) >= at_effort(quick=2, full=len(kinds)), seen

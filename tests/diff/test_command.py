@@ -62,7 +62,7 @@ def output(place: Path, *rows: tuple[Any, ...], name: str = "put_out.parquet") -
     return str(place / name)
 
 
-def compared(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+def run_diff(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
     status = main(["diff", "job.sql", "--input", "orders=orders", "--input", "sent=sent", "--json", *more])
     printed = capsys.readouterr()
     return status, json.loads(printed.out) if printed.out else {"error": printed.err}
@@ -74,12 +74,12 @@ MINUTE = 60_000_000
 
 def test_equal_and_different(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
-    status, found = compared(capsys, "--output", f"out={output(place, *good)}")
+    status, found = run_diff(capsys, "--output", f"out={output(place, *good)}")
     assert (status, found["equal"], found["batch_rows"], found["engine"]) == (0, True, 3, "duckdb"), found
 
     bad = [(1, TEN, 1.5), (1, TEN, 1.5), (2, TEN + MINUTE, 4.0)]
     to = place / "rows.csv"
-    status, found = compared(capsys, "--output", f"out={output(place, *bad)}", "--to", str(to))
+    status, found = run_diff(capsys, "--output", f"out={output(place, *bad)}", "--to", str(to))
     assert status == 1
     assert {(r["side"], r["row"][0], r["row"][2], r["count"]) for r in found["rows"]} == {
         ("extra", 1, 1.5, 1),
@@ -101,13 +101,13 @@ def test_columns_are_those_in_the_files_whatever_directories_are_called(
 ) -> None:
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
     (place / "id=7").mkdir()
-    status, found = compared(capsys, "--output", f"out={output(place, *good, name='id=7/out.parquet')}")
+    status, found = run_diff(capsys, "--output", f"out={output(place, *good, name='id=7/out.parquet')}")
     assert (status, found["equal"]) == (0, True), found
 
 
-def test_files_that_are_none_are_told_of(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_output_file_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "out.parquet").write_text("no")
-    status, found = compared(capsys, "--output", "out=out.parquet")
+    status, found = run_diff(capsys, "--output", "out=out.parquet")
     assert status == 2
     assert 'what "out" has written cannot be read' in found["error"]
 
@@ -122,10 +122,10 @@ def test_files_that_are_none_are_told_of(place: Path, capsys: pytest.CaptureFixt
         (["--output", "out=job.sql"], "files of one format that is known by its name are not at job.sql"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_invalid_arguments_are_reported(
     place: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
-    status, found = compared(capsys, *more)
+    status, found = run_diff(capsys, *more)
     assert status == 2
     assert said in found["error"]
 
@@ -159,12 +159,12 @@ def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:
 @pytest.mark.spark
 def test_spark_answers_the_same(spark: Any, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
-    status, equal = compared(capsys, "--output", f"out={output(place, *good)}", "--engine", "spark")
+    status, equal = run_diff(capsys, "--output", f"out={output(place, *good)}", "--engine", "spark")
     assert "error" not in equal, equal
     assert (status, equal["equal"], equal["batch_rows"], equal["engine"]) == (0, True, 3, "spark"), equal
     text = JOB.replace("s.price FROM", "s.price * 2 AS price FROM")
     (place / "job.sql").write_text(text)
-    status, other = compared(capsys, "--output", f"out={output(place, *good)}")
+    status, other = run_diff(capsys, "--output", f"out={output(place, *good)}")
     assert (status, other["engine"]) == (1, "spark")
     assert {(r["side"], r["row"][2]) for r in other["rows"]} == {("extra", 1.5), ("missing", 3)}
 
@@ -191,11 +191,11 @@ def test_decimals_of_json_files_are_whole(place: Path, capsys: pytest.CaptureFix
     (place / "put_out/1.json").write_text("\n".join(rows[:2]) + "\n")
     (place / "put_out/2.json").write_text(rows[2] + "\n")
     (place / "put_out/3.json").write_text("")
-    status, found = compared(capsys, "--output", "out=put_out")
+    status, found = run_diff(capsys, "--output", "out=put_out")
     assert (status, found.get("equal"), found.get("batch_rows")) == (0, True, 3), found
 
     (place / "put_out/1.json").write_text("\n".join(rows[:2]).replace("73.84", "73.85") + "\n")
-    status, found = compared(capsys, "--output", "out=put_out")
+    status, found = run_diff(capsys, "--output", "out=put_out")
     assert {row["row"][2] for row in found["rows"]} == {"421610615998048273.84", "421610615998048273.85"}
 
 
@@ -223,7 +223,7 @@ def test_decimals_within_arrays_and_structs_of_json_are_whole(tmp_path: Path) ->
         json_rows(db, "t", [], {"d": beside}, '"out"')
 
 
-def test_of_topics_it_is_said_that_records_may_have_gone() -> None:
+def test_unexplained_missing_rows_of_topics_get_a_note() -> None:
     text = """CREATE TABLE a (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 1)
       WITH ('connector' = 'kafka', 'topic' = 'a', 'bootstrap.servers' = 'k:9092', 'format' = 'json');
     CREATE SINK q WITH ('connector' = 'memory'); INSERT INTO q SELECT k FROM a;"""
@@ -238,7 +238,7 @@ def test_of_topics_it_is_said_that_records_may_have_gone() -> None:
 @pytest.mark.parametrize(
     ("settings", "asked"), [("", True), ("SET 'spark.x' = '-DsocksProxyHost=p';", False)]
 )
-def test_brokers_are_asked_before_java_starts(
+def test_brokers_are_checked_before_java_starts(
     monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
 ) -> None:
     away = "'connector' = 'kafka', 'bootstrap.servers' = '127.0.0.1:1', 'format' = 'json'"

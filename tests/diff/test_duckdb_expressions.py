@@ -40,7 +40,7 @@ ROW = (
 TEN = datetime(2022, 3, 1, 10)
 
 
-def asked(text: str, *, utc: bool = True) -> str:
+def compile_to_duckdb(text: str, *, utc: bool = True) -> str:
     names = {("", name): NamedColumn(name, sql_type(kind)) for name, kind in TYPES.items()}
     return DuckDb({}, utc=utc).expression(sqlglot.parse_one(text, dialect="databricks"), names)
 
@@ -86,7 +86,7 @@ def asked(text: str, *, utc: bool = True) -> str:
     ],
 )
 def test_a_value_is_sparks(text, value):
-    found = duckdb.sql(f"SELECT {asked(text)} FROM ({ROW})").fetchall()
+    found = duckdb.sql(f"SELECT {compile_to_duckdb(text)} FROM ({ROW})").fetchall()
     assert found == [(value,)]
 
 
@@ -123,23 +123,23 @@ def test_a_value_is_sparks(text, value):
 )
 def test_what_may_mean_something_else_is_sparks(text):
     with pytest.raises(UnsupportedInDialect):
-        asked(text)
+        compile_to_duckdb(text)
 
 
 def test_times_of_other_zones_are_sparks():
     with pytest.raises(UnsupportedInDialect):
-        asked("TIMESTAMP '2022-03-01 10:00:00' = t", utc=False)
+        compile_to_duckdb("TIMESTAMP '2022-03-01 10:00:00' = t", utc=False)
     for text in ("t - u < INTERVAL '1' HOUR", "t - INTERVAL '1' DAY", "u + (d - e) = t"):
-        assert asked(text)
+        assert compile_to_duckdb(text)
         with pytest.raises(UnsupportedInDialect):
-            asked(text, utc=False)
+            compile_to_duckdb(text, utc=False)
     for text in (
         "DATE '2022-03-01' = d",
         "t - INTERVAL '23' HOURS < u",
         "d + INTERVAL '1' DAY",
         "d - e = d - e",
     ):
-        assert asked(text, utc=False)
+        assert compile_to_duckdb(text, utc=False)
 
 
 DECIMALS = {"m": "DECIMAL(9,2)", "k": "DECIMAL(12,4)", "w": "DECIMAL(20,0)", "n": "INT", "big": "BIGINT"}
@@ -180,7 +180,7 @@ def test_spark_means_the_same_by_decimals_and_in_other_zones(spark: Any, seed: i
     names = {("", name): NamedColumn(name, sql_type(kind)) for name, kind in kinds.items()}
     by = DuckDb({}, utc=False)
 
-    def compiled(text: str) -> str:
+    def compile_expression(text: str) -> str:
         return by.expression(sqlglot.parse_one(text, dialect="databricks"), names)
 
     db = duckdb.connect()
@@ -195,7 +195,7 @@ def test_spark_means_the_same_by_decimals_and_in_other_zones(spark: Any, seed: i
         wanted = spark.sql(
             f"SELECT {', '.join(f'{text} AS c{n}' for n, text in enumerate(texts))} FROM r{more}"
         )
-        found = db.sql(f"SELECT {', '.join(map(compiled, texts))} FROM r{more}").to_arrow_table()
+        found = db.sql(f"SELECT {', '.join(map(compile_expression, texts))} FROM r{more}").to_arrow_table()
         for text, theirs, ours in zip(texts, wanted.toArrow().columns, found.columns, strict=True):
             own = [_naive(value) for value in ours.to_pylist()]
             assert own == [_naive(value) for value in theirs.to_pylist()], text

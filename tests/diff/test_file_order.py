@@ -47,7 +47,7 @@ def run(ticks: Ticks, *, columns: str = "", options: str = "", history: bool = T
             path.unlink()
 
 
-def said(capsys: Any, put_out: dict[int, int]) -> tuple[int, list[Any], str]:
+def run_diff(capsys: Any, put_out: dict[int, int]) -> tuple[int, list[Any], str]:
     """What is said of a table that came to these rows: status, differing rows, error."""
     table = pa.table(
         {"id": pa.array(put_out.keys(), pa.int64()), "v": pa.array(put_out.values(), pa.int64())}
@@ -71,8 +71,8 @@ def test_files_of_a_tick_count_by_time_and_name(capsys: Any) -> None:
         (0, "a.json", 2, [row(2, 20)]),
     ]
     run([first, [(0, "0.json", 0, [row(3, 99)])]])
-    assert said(capsys, {1: 12, 2: 22, 3: 99})[:2] == (0, [])
-    status, rows, _ = said(capsys, {1: 11, 2: 22, 3: 99})
+    assert run_diff(capsys, {1: 12, 2: 22, 3: 99})[:2] == (0, [])
+    status, rows, _ = run_diff(capsys, {1: 11, 2: 22, 3: 99})
     assert (status, [(own["side"], own["row"]) for own in rows]) == (
         1,
         [("extra", [1, 11]), ("missing", [1, 12])],
@@ -88,19 +88,19 @@ STEPS: Ticks = [
 
 def test_the_history_tells_which_steps_one_tick_read(capsys: Any) -> None:
     run(STEPS)
-    assert said(capsys, {1: 11, 2: 22})[:2] == (0, [])
+    assert run_diff(capsys, {1: 11, 2: 22})[:2] == (0, [])
 
 
 def test_without_it_what_goes_by_it_is_refused(capsys: Any) -> None:
     run(STEPS, history=False)
-    status, _, err = said(capsys, {1: 11, 2: 22})
+    status, _, err = run_diff(capsys, {1: 11, 2: 22})
     assert status == 2
     assert "keys of it (2) have records in several files, and which of these counted last is not known" in err
 
 
 def test_files_of_one_name_and_time_are_in_no_order(capsys: Any) -> None:
     run([[(0, "a/1.json", 1, [row(1, 11)]), (0, "b/1.json", 1, [row(1, 12), row(2, 22)])]])
-    status, _, err = said(capsys, {1: 12, 2: 22})
+    status, _, err = run_diff(capsys, {1: 12, 2: 22})
     assert status == 2
     assert "keys of it (1) have records in several files" in err
 
@@ -120,7 +120,7 @@ def test_where_each_says_when_it_was_no_order_matters(
 ) -> None:
     files = [(0, "a/1.json", 1, [row(1, 11, s=3)]), (0, "b/1.json", 1, [row(1, 12) | more])]
     run([files], columns=", s BIGINT", options=", 'sequence.by' = 's'")
-    status, rows, err = said(capsys, {1: 12})
+    status, rows, err = run_diff(capsys, {1: 12})
     assert (status, rows, "in several files" in err) == ((2, [], True) if is_refused else (0, [], False))
 
 
@@ -152,7 +152,7 @@ def test_random_files_count_as_the_job_counted_them(seed: int, capsys: Any, plac
                 holds.pop(record["id"], None)
                 if record["op"] == "I":
                     holds[record["id"]] = record["v"]
-        status, rows, _ = said(capsys, holds)
+        status, rows, _ = run_diff(capsys, holds)
         seen["refused" if status == 2 else "equal" if not rows else "differs"] += 1
         seen["refused with a history"] += status == 2 and history
     assert (seen["differs"], seen["refused with a history"]) == (0, 0), (seed, seen)

@@ -54,14 +54,16 @@ FILES = [  # the first two are of one tick, and count by their times of change
 ]
 
 
-def said(capsys: Any) -> tuple[int, list[dict[str, Any]]]:
+def run_diff(capsys: Any) -> tuple[int, list[dict[str, Any]]]:
     """What is said of both queries."""
     capsys.readouterr()
     status = main(["diff", "job.sql", "--json"])
     return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_what_a_job_has_put_out(spark: Any, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_diff_reports_rows_lost_from_an_equal_output(
+    spark: Any, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.sql").write_text(TEXT)
     for at, (name, text) in enumerate(FILES):
@@ -69,14 +71,14 @@ def test_what_a_job_has_put_out(spark: Any, tmp_path: Path, monkeypatch: Any, ca
         Path(name).write_text(text)
         os.utime(name, (1_700_000_000 + at,) * 2)
     assert main(["run", "job.sql", "--json", "--until-caught-up"]) == 0
-    status, (line, met) = said(capsys)
+    status, (line, met) = run_diff(capsys)
     assert (status, line["equal"], line["batch_rows"], line["engine"]) == (0, True, 2, "duckdb"), line
     assert (met["equal"], met["batch_rows"], met["engine"]) == (True, 3, "ticks"), met
     (part,) = (path for path in Path("out").rglob("*.json") if path.read_text())
     rows = part.read_text().splitlines()
     part.write_text("".join(f"{row}\n" for row in rows[1:]))
     shutil.rmtree(max(path.parent for path in Path("met").rglob("*.parquet")))
-    status, (line, met) = said(capsys)
+    status, (line, met) = run_diff(capsys)
     assert (status, met["equal"]) == (1, False)
     assert (status, [row["side"] for row in line["rows"]]) == (1, ["missing"])
     assert line["rows"][0]["row"][:2] == ["1.50", "2026-03-29T00:30:00"]
@@ -124,7 +126,7 @@ def test_records_that_the_job_counts_as_broken_are_in_no_answer(
     times = pa.array([row["at"] for row in of_p], pa.timestamp("us", "UTC"))
     parquet.write_table(pa.Table.from_pylist(of_p, schema).append_column("at", times), "p/a.parquet")
     assert main(["run", "job.sql", "--json", "--until-caught-up"]) == 0
-    status, (met, all_p) = said(capsys)
+    status, (met, all_p) = run_diff(capsys)
     assert (met["engine"], met["equal"], met["batch_rows"]) == ("spark", True, 4), met
     assert (all_p["engine"], all_p["equal"], all_p["batch_rows"]) == ("duckdb", True, 2), all_p
     assert status == 0

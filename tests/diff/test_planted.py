@@ -65,7 +65,7 @@ def test_what_differs_has_a_reason(db: Any, seed: int, draw: Draw) -> None:
     assert at_effort(quick=any, full=all)(seen[MISSING, why] for why in (LATE, NOT_DUE)), seen
 
 
-def planted(table: pa.Table, rng: random.Random) -> tuple[pa.Table, int, int, bool]:
+def plant_difference(table: pa.Table, rng: random.Random) -> tuple[pa.Table, int, int, bool]:
     """Return the output with a row dropped, doubled or changed; how many are missing now, how many extra, and
     whether the row was padded."""
     row = rng.randrange(table.num_rows)
@@ -73,10 +73,10 @@ def planted(table: pa.Table, rng: random.Random) -> tuple[pa.Table, int, int, bo
     is_padded = any(table[name][row].as_py() is None for name in times)
     without = pa.concat_tables([table.slice(0, row), table.slice(row + 1)])
     doubled = pa.concat_tables([table, table.slice(row, 1)])
-    return (*rng.choice([(without, 1, 0), (doubled, 0, 1), (_changed(table, row), 1, 1)]), is_padded)
+    return (*rng.choice([(without, 1, 0), (doubled, 0, 1), (_change_value(table, row), 1, 1)]), is_padded)
 
 
-def _changed(table: pa.Table, row: int) -> pa.Table:
+def _change_value(table: pa.Table, row: int) -> pa.Table:
     """With another number in a column that no row has."""
     place = next(n for n, field in enumerate(table.schema) if pa.types.is_integer(field.type))
     values = table.column(place).to_pylist()
@@ -98,7 +98,7 @@ def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
             continue
         if any(side == EXTRA for side, _ in before.counts):
             continue  # to drop or change a row that is extra already would add no difference
-        other, missing, extra, is_padded = planted(table, rng)
+        other, missing, extra, is_padded = plant_difference(table, rng)
         found = played.compared(db, other)
         more = Counter(found.counts)
         more.subtract(before.counts)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.diff.test_state import made
+from tests.diff.test_state import run_file_job
 from watersmeet.cli.main import main
 
 
@@ -23,7 +23,7 @@ def test_steps_are_shown_on_a_terminal_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], stream: type[io.StringIO]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made(tmp_path, "json")
+    run_file_job(tmp_path, "json")
     monkeypatch.setattr(sys, "stderr", errors := stream())
     monkeypatch.setenv("TERM", "xterm-256color")
     assert main(["diff", "job.sql", *flags]) in (0, 1)

@@ -56,10 +56,10 @@ def of_oracle(case: dict[str, Any]) -> Counter[str] | None:
         if "error" in line:
             return None
         rows += line["rows"]
-    return summed(rows)
+    return sum_changes(rows)
 
 
-def summed(rows: list[dict[str, Any]]) -> Counter[str]:
+def sum_changes(rows: list[dict[str, Any]]) -> Counter[str]:
     """How often each row is there, of those that are."""
     sums: Counter[str] = Counter()
     for row in rows:
@@ -77,10 +77,10 @@ def again(run: RecordedCase) -> pa.Table:
 
 
 def sums_of(table: pa.Table) -> Counter[str]:
-    return summed(format_case_rows(table))
+    return sum_changes(format_case_rows(table))
 
 
-def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
+def test_replayed_output_equals_the_oracle(seed: int) -> None:
     seen: Counter[str] = Counter()
     number = seed
     while seen["cases"] < CASES:
@@ -104,7 +104,7 @@ def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
     print(seen)
 
 
-def test_what_does_not_follow_is_not_told() -> None:
+def test_replay_refuses_output_that_history_does_not_determine() -> None:
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 1}}, "changes": True}
     both = {"case": "both", "streams": {"l": stream, "r": stream}, "options": {"output_mode": "changelog"}}
     both["query"] = "SELECT l.t, r.t AS u FROM l JOIN r ON l.k = r.k AND l.t BETWEEN r.t - 1 AND r.t + 1"

@@ -32,7 +32,7 @@ def db(tmp_path: Path) -> Iterator[Any]:
     connection.close()
 
 
-def wanted(connector: str, options: dict[str, str], **more: Any) -> Wanted:
+def build_wanted_output(connector: str, options: dict[str, str], **more: Any) -> Wanted:
     key = more.pop("key", ())
     sink = Sink("out", connector, options, None, key)
     return Wanted("out", sink, NAMES, **({"mode": OutputMode.APPEND, "tick": 3} | more))
@@ -63,12 +63,12 @@ def test_a_table_of_delta(db: Any, tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "delta")}
     write_deltalake(options["path"], arrow(ROWS[:1]))
     write_deltalake(options["path"], arrow(ROWS[1:]), mode="append")
-    output, counts = differing(db, wanted("delta", options), tmp_path)
+    output, counts = differing(db, build_wanted_output("delta", options), tmp_path)
     assert (counts, output.may_be_later, output.is_later) == ({}, True, False)
     write_deltalake(options["path"], arrow(ROWS[:1]), mode="append")
-    assert differing(db, wanted("delta", options), tmp_path)[1] == {("extra", "unexplained"): 1}
+    assert differing(db, build_wanted_output("delta", options), tmp_path)[1] == {("extra", "unexplained"): 1}
     with pytest.raises(WatersmeetError, match="its table cannot be read") as raised:
-        differing(db, wanted("delta", {"path": str(tmp_path / "nowhere")}), tmp_path)
+        differing(db, build_wanted_output("delta", {"path": str(tmp_path / "nowhere")}), tmp_path)
     assert raised.value.code == "not-compared"
 
 
@@ -80,7 +80,9 @@ def test_a_table_of_iceberg(db: Any, tmp_path: Path) -> None:
     made.create_namespace("shop")
     made.create_table("shop.delivered", arrow(ROWS).schema).append(arrow(ROWS[1:]))
     options = {"table": "shop.delivered"} | {f"catalog.{name}": value for name, value in catalog.items()}
-    assert differing(db, wanted("iceberg", options), tmp_path)[1] == {("missing", "unexplained"): 1}
+    assert differing(db, build_wanted_output("iceberg", options), tmp_path)[1] == {
+        ("missing", "unexplained"): 1
+    }
 
 
 def test_a_table_of_postgres(db: Any, tmp_path: Path, postgres: Any) -> None:
@@ -93,23 +95,23 @@ def test_a_table_of_postgres(db: Any, tmp_path: Path, postgres: Any) -> None:
         " 1.5, 7.25), (NULL, 2, NULL, 0.0, NULL), (NULL, 2, NULL, 'NaN', 0)"
     )
     options = {"url": postgres.url, "table": "diff.delivered"}
-    output, counts = differing(db, wanted("postgres", options), tmp_path)
+    output, counts = differing(db, build_wanted_output("postgres", options), tmp_path)
     assert (counts, output.may_be_later, output.is_later) == ({}, True, False)
 
     ledger, server = PostgresLedger("out", "diff", "delivered"), Server(postgres.url, "out", 5)
     server.run(ledger.make)
     for insert, tick in (("out", 3), ("other", 4)):
         server.run(lambda cursor, of=(insert, tick): ledger.add(cursor, *of, {"rows": "x"}, 1))
-    assert not differing(db, wanted("postgres", options), tmp_path)[0].is_later
+    assert not differing(db, build_wanted_output("postgres", options), tmp_path)[0].is_later
     server.run(lambda cursor: ledger.add(cursor, "out", 4, {"rows": "x"}, 1))
     server.close()
-    assert differing(db, wanted("postgres", options), tmp_path)[0].is_later
+    assert differing(db, build_wanted_output("postgres", options), tmp_path)[0].is_later
 
     postgres.run(
         "DELETE FROM diff.delivered WHERE id = 1;"
         " ALTER TABLE diff.delivered ALTER amount TYPE numeric USING amount::numeric(20, 5)"
     )
-    upserted = wanted("postgres", options, key=("id",))
+    upserted = build_wanted_output("postgres", options, key=("id",))
     assert differing(db, upserted, tmp_path)[1] == {("missing", "unexplained"): 1}, "0.00000 is 0.00"
 
 
@@ -135,7 +137,7 @@ def test_what_postgres_has_is_refused(
 ) -> None:
     postgres.run(sql)
     with pytest.raises(WatersmeetError, match=said.replace("(", r"\(")) as raised:
-        differing(db, wanted("postgres", {"url": postgres.url, "table": table}), tmp_path)
+        differing(db, build_wanted_output("postgres", {"url": postgres.url, "table": table}), tmp_path)
     assert raised.value.code == "not-compared"
     assert postgres.password not in str(raised.value)
 
@@ -146,12 +148,12 @@ def test_changes_in_postgres_count(db: Any, tmp_path: Path, postgres: Any) -> No
         " _tick bigint); INSERT INTO changed VALUES (1, '2022-03-01 10:00:00.000001Z', 1.5, 7.25, 1, 1),"
         " (2, NULL, 0, NULL, 2, 1), (2, NULL, 0, NULL, -1, 2), (2, NULL, 'NaN', 0, 1, 2)"
     )
-    what = wanted(
+    what = build_wanted_output(
         "postgres", {"url": postgres.url, "table": "changed"}, mode=OutputMode.CHANGELOG, alone=True
     )
     assert differing(db, what, tmp_path)[1] == {}
     with pytest.raises(WatersmeetError, match="contains the rows of several queries"):
-        differing(db, wanted("postgres", what.sink.options, alone=False), tmp_path)
+        differing(db, build_wanted_output("postgres", what.sink.options, alone=False), tmp_path)
 
 
 def lines(rows: list[Any]) -> list[str]:
@@ -171,7 +173,9 @@ def test_a_topic(db: Any, tmp_path: Path, kafka_broker: Any) -> None:
     servers = kafka_broker.bootstrap_servers
     kafka_broker.create_topic("diff-out", partitions=3)
     options = {"bootstrap.servers": servers, "topic": "diff-out"}
-    assert differing(db, wanted("kafka", options), tmp_path)[1] == {("missing", "unexplained"): 3}
+    assert differing(db, build_wanted_output("kafka", options), tmp_path)[1] == {
+        ("missing", "unexplained"): 3
+    }
 
     kafka_broker.produce("diff-out", [(n, None, line) for n, line in enumerate(lines(ROWS[:2]))])
     of_a_run = Producer({"bootstrap.servers": servers, "transactional.id": "diff", "linger.ms": 0})
@@ -181,10 +185,10 @@ def test_a_topic(db: Any, tmp_path: Path, kafka_broker: Any) -> None:
         of_a_run.produce("diff-out", lines([row])[0], partition=0)
         of_a_run.flush(30)
         finish(30)
-    output, counts = differing(db, wanted("kafka", options), tmp_path)
+    output, counts = differing(db, build_wanted_output("kafka", options), tmp_path)
     assert (counts, output.may_be_later) == ({}, True), "what was aborted is not there"
     kafka_broker.produce("diff-out", [(2, None, line) for line in lines(ROWS[:1])])
-    assert differing(db, wanted("kafka", options), tmp_path)[1] == {("extra", "unexplained"): 1}
+    assert differing(db, build_wanted_output("kafka", options), tmp_path)[1] == {("extra", "unexplained"): 1}
 
     refused = [
         ({"topic": "diff-none"}, "its topic cannot be read"),
@@ -192,10 +196,10 @@ def test_a_topic(db: Any, tmp_path: Path, kafka_broker: Any) -> None:
     ]
     for other, said in refused:
         with pytest.raises(WatersmeetError, match=said):
-            differing(db, wanted("kafka", options | other), tmp_path)
+            differing(db, build_wanted_output("kafka", options | other), tmp_path)
     kafka_broker.produce("diff-out", [(1, "k", None)])
     with pytest.raises(WatersmeetError, match="at offset 1 of partition 1 has no value"):
-        differing(db, wanted("kafka", options), tmp_path)
+        differing(db, build_wanted_output("kafka", options), tmp_path)
 
 
 def test_decimals_of_json_are_read_to_the_last_digit(db: Any, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ TICKS = [
 Compared = Callable[..., tuple[int, dict[str, Any]]]
 
 
-def made(root: Path, form: str, ahead: list[list[Any]] | None = None) -> None:
+def run_file_job(root: Path, form: str, ahead: list[list[Any]] | None = None) -> None:
     """The job after its ticks: the delivery of order 2 came too late, and its pad is put out.
 
     Args:
@@ -64,7 +64,9 @@ def made(root: Path, form: str, ahead: list[list[Any]] | None = None) -> None:
 
 
 @pytest.fixture
-def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Compared:
+def diff_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Compared:
     monkeypatch.chdir(tmp_path)
 
     def compare(*more: str) -> tuple[int, dict[str, Any]]:
@@ -97,38 +99,38 @@ CSV = [
 
 @pytest.mark.parametrize(("form", "lines"), [("json", JSON), ("csv", CSV)])
 def test_parts_of_text_late_rows_and_strict(
-    tmp_path: Path, compared: Compared, form: str, lines: list[str]
+    tmp_path: Path, diff_command: Compared, form: str, lines: list[str]
 ) -> None:
-    made(tmp_path, form)
+    run_file_job(tmp_path, form)
     part(tmp_path, 2, form, lines)
     part(tmp_path, 4, form, lines)  # of a tick that the state does not know
     expected = {("missing", "late"): 1, ("extra", "late"): 1, ("missing", "not yet due"): 2}
-    status, found = compared()
+    status, found = diff_command()
     assert (status, reasons(found), found["engine"]) == (0, expected, "duckdb"), found
     assert (found["late"], found["output_rows"], found["batch_rows"]) == ({"d": 1}, 2, 4)
-    assert compared("--strict")[0] == 1
+    assert diff_command("--strict")[0] == 1
 
     told = {tuple(row["row"][:1]): row["row"][2] for row in found["rows"]}
     assert told == {(2,): "", (3,): None, (4,): "x"}, "a text without signs is no NULL"
     (tmp_path / f"out/out-{2:012}-00000.{form}").write_text("\n".join(lines[:-1]) + "\n")
-    status, found = compared()
+    status, found = diff_command()
     assert (status, reasons(found)) == (0, {("missing", "late"): 1, ("missing", "not yet due"): 2})
     (tmp_path / f"out/out-{2:012}-00000.{form}").write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
-    status, found = compared("--limit", "0")
+    status, found = diff_command("--limit", "0")
     assert (status, found["rows"]) == (1, []), "the first row is lost"
 
 
-def test_rows_ahead_of_the_clock_are_in_neither(tmp_path: Path, compared: Compared) -> None:
+def test_rows_ahead_of_the_clock_are_in_neither(tmp_path: Path, diff_command: Compared) -> None:
     ahead = [[5, "10:00", "far"], [6, "10:01", "farther"]]
-    made(tmp_path, "json", ahead)
+    run_file_job(tmp_path, "json", ahead)
     part(tmp_path, 2, "json", JSON)
-    status, found = compared()
+    status, found = diff_command()
     assert (status, found["batch_rows"]) == (0, 4), found
     assert not [row for row in found["rows"] if row["row"][0] in (5, 6)]
 
 
-def test_strict_lets_pass_what_is_equal(tmp_path: Path, compared: Compared) -> None:
-    made(tmp_path, "json")
+def test_strict_lets_pass_what_is_equal(tmp_path: Path, diff_command: Compared) -> None:
+    run_file_job(tmp_path, "json")
     rows = [
         {"id": 1, "at": "2022-03-01T10:00:00Z", "note": NOTE, "came": "2022-03-01T10:30:00Z"},
         {"id": 2, "at": "2022-03-01T10:01:00Z", "note": "", "came": "2022-03-01T10:02:00Z"},
@@ -136,23 +138,23 @@ def test_strict_lets_pass_what_is_equal(tmp_path: Path, compared: Compared) -> N
         {"id": 4, "at": "2022-03-01T14:01:00Z", "note": "x", "came": None},
     ]
     (tmp_path / "all.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    status, found = compared("--strict", "--output", "out=all.json")
+    status, found = diff_command("--strict", "--output", "out=all.json")
     assert (status, found["equal"]) == (0, True), found
 
 
-def test_files_that_were_changed_or_are_gone(tmp_path: Path, compared: Compared) -> None:
-    made(tmp_path, "json")
+def test_changed_and_deleted_files_are_reported(tmp_path: Path, diff_command: Compared) -> None:
+    run_file_job(tmp_path, "json")
     part(tmp_path, 2, "json", JSON)
     first = tmp_path / "in/o/000.json"
     first.write_text(first.read_text().replace("10:01:00", "10:01:30"))
     os.utime(first, ns=(1, 1))
-    status, found = compared()
+    status, found = diff_command()
     assert status == 1
     expected = {("missing", "not yet due"): 2, ("missing", "late"): 1, ("extra", "changed file"): 1}
     assert reasons(found) == expected, found
     assert found["notes"] == [f"o: 1 file was changed since it was read: {first}"]
     first.unlink()
-    status, found = compared()
+    status, found = diff_command()
     assert (status, reasons(found)["extra", "changed file"]) == (1, 2), found
     assert found["notes"] == [f"o: 1 file is gone since it was read: {first}"]
 
@@ -184,17 +186,17 @@ def test_a_changed_file_explains_nothing_of_queries_that_do_not_read_it(
     assert (first["notes"], len(second["notes"])) == ([], 1)
 
 
-def test_what_does_not_fit_is_said_in_words(tmp_path: Path, compared: Compared) -> None:
-    made(tmp_path, "json")
+def test_unreadable_outputs_and_changed_plans_are_rejected(tmp_path: Path, diff_command: Compared) -> None:
+    run_file_job(tmp_path, "json")
     part(tmp_path, 2, "json", ['{"id": "none", "at": "2022-03-01T10:00:00Z"}'])
-    status, found = compared()
+    status, found = diff_command()
     assert (status, 'what "out" has written cannot be read' in found["error"]) == (2, True), found
     (tmp_path / "rows.csv").write_text("id,at,note\nx,y,z\n")
-    assert compared("--output", "out=rows.csv")[0] == 2
+    assert diff_command("--output", "out=rows.csv")[0] == 2
     (tmp_path / "rows.parquet").write_text("none")
-    assert compared("--output", "out=rows.parquet")[0] == 2
+    assert diff_command("--output", "out=rows.parquet")[0] == 2
     (tmp_path / "job.sql").write_text(JOB.format(form="json").replace("'1' HOUR", "'2' HOUR"))
-    status, found = compared()
+    status, found = diff_command()
     assert (status, "plan-changed" in found["error"]) == (2, True), found
 
 

@@ -67,7 +67,7 @@ def run(text: str, ticks: list[dict[str, Any]]) -> None:
             job.read(files)
 
 
-def said(capsys: Any, columns: dict[str, list[Any]], *words: str) -> tuple[int, Any, str]:
+def run_diff(capsys: Any, columns: dict[str, list[Any]], *words: str) -> tuple[int, Any, str]:
     kinds = {"name": pa.string()}
     table = pa.table({name: pa.array(own, kinds.get(name, pa.int64())) for name, own in columns.items()})
     parquet.write_table(table, "put_out.parquet")
@@ -86,14 +86,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_rows_of_streams_are_what_tables_held_until_they_were_let_go(capsys: Any) -> None:
+def test_stream_rows_match_table_contents_until_eviction(capsys: Any) -> None:
     run(NAMED, NAMES)
-    status, line, _ = said(capsys, HOLDS)
+    status, line, _ = run_diff(capsys, HOLDS)
     assert (status, line["equal"], line["engine"]) == (0, True, "ticks"), line
     assert line["notes"] == ["rows that were late are neither in the answer nor in the output: 1 of b"]
-    status, line, _ = said(capsys, {"k": [1, 9], "name": ["y", "n"]})
+    status, line, _ = run_diff(capsys, {"k": [1, 9], "name": ["y", "n"]})
     assert (status, rows(line)) == (1, [("missing", "unexplained", 1, 1, "y")])
-    status, line, _ = said(capsys, {"k": [1, 1, 9], "name": ["y", "z", "n"]})
+    status, line, _ = run_diff(capsys, {"k": [1, 1, 9], "name": ["y", "z", "n"]})
     assert (status, rows(line)) == (
         1,
         [("missing", "unexplained", 1, 1, "y"), ("extra", "unexplained", 1, 1, "z")],
@@ -105,38 +105,38 @@ def test_rows_of_streams_are_what_tables_held_until_they_were_let_go(capsys: Any
 )
 def test_windows_of_changes_stay_as_they_closed(capsys: Any, mode: str, holds: Any) -> None:
     run(SUMS.format(mode=mode), CHANGES)
-    status, line, _ = said(capsys, holds)
+    status, line, _ = run_diff(capsys, holds)
     assert (status, line["equal"], line["engine"]) == (0, True, "ticks"), line
-    status, line, _ = said(capsys, {"k": [0], "n": [7]})
+    status, line, _ = run_diff(capsys, {"k": [0], "n": [7]})
     assert (status, ("extra", "unexplained", 1, 0, 7) in rows(line)) == (1, True)
 
 
 def test_what_is_not_known_is_refused(capsys: Any) -> None:
     run(NAMED, NAMES)
-    status, _, err = said(capsys, HOLDS, "--input", "a=a")
+    status, _, err = run_diff(capsys, HOLDS, "--input", "a=a")
     assert (status, "it is not known which tick read them" in err) == (2, True)
     (file, *_) = sorted(Path("p").iterdir())
     text = file.read_text()
     file.write_text(text + text)
-    status, _, err = said(capsys, HOLDS)
+    status, _, err = run_diff(capsys, HOLDS)
     assert (status, "not all rows of its inputs can be read again" in err) == (2, True)
     for path in Path(".watersmeet/job").rglob("*history*/**/*"):
         if path.is_file():
             path.unlink()
-    status, _, err = said(capsys, HOLDS)
+    status, _, err = run_diff(capsys, HOLDS)
     assert (status, "the history does not have tick 4" in err) == (2, True)
 
 
 def test_a_state_that_is_ahead_of_its_history_is_refused(capsys: Any, monkeypatch: Any) -> None:
     run(NAMED, NAMES)
     monkeypatch.setattr(command, "history_of", lambda store, tick: history_of(store, tick - 1))
-    status, _, err = said(capsys, HOLDS)
+    status, _, err = run_diff(capsys, HOLDS)
     assert (status, "the history does not have tick 4, that of the state" in err) == (2, True)
 
 
 def test_deletes_of_what_was_not_there_are_refused(capsys: Any) -> None:
     run(SUMS.format(mode="CHANGES"), [*CHANGES, {"c": [{"t": 14, "v": 77, "d": -1}]}])
-    status, _, err = said(capsys, {"k": [0, 10], "n": [12, 3]})
+    status, _, err = run_diff(capsys, {"k": [0, 10], "n": [12, 3]})
     assert (status, 'rows of "c" were deleted more often than they had come' in err) == (2, True)
 
 
@@ -145,5 +145,5 @@ def test_without_a_state_nothing_is_known_of_ticks(capsys: Any) -> None:
     for name in "abp":
         Path(name).mkdir()
         Path(name, "1.json").write_text("")
-    status, _, err = said(capsys, HOLDS, *(w for name in "abp" for w in ("--input", f"{name}={name}")))
+    status, _, err = run_diff(capsys, HOLDS, *(w for name in "abp" for w in ("--input", f"{name}={name}")))
     assert (status, "there is no state" in err) == (2, True)

@@ -55,7 +55,7 @@ def run(text: str, ticks: list[Any], *, between: Any = None) -> None:
             job.read({"s": rows}) if rows is not None else job.tick(0, {})
 
 
-def said(capsys: Any, columns: dict[str, list[Any]], *words: str) -> tuple[int, list[Any], str]:
+def run_diff(capsys: Any, columns: dict[str, list[Any]], *words: str) -> tuple[int, list[Any], str]:
     """What is said of an output: status, rows that differ, error."""
     kinds = {"k": pa.int64(), "name": pa.string(), "_diff": pa.int64()}
     table = pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
@@ -84,9 +84,9 @@ def test_rows_have_met_what_is_there_still(capsys: Any, kind: str, rows: Rows) -
     run(MET.format(kind=kind, columns="n.name"), STREAM)
     ks, names = (list(column) for column in zip(*rows, strict=True))
     late = [("missing", "late", 1, "a"), ("missing", "late", 1, "b")]
-    assert said(capsys, {"k": ks, "name": names})[:2] == (0, late)
+    assert run_diff(capsys, {"k": ks, "name": names})[:2] == (0, late)
     # one that was lost is not said to come yet, padded or not
-    status, found, _ = said(capsys, {"k": ks[:-1], "name": names[:-1]})
+    status, found, _ = run_diff(capsys, {"k": ks[:-1], "name": names[:-1]})
     assert (status, [row for row in found if row[1] == "unexplained"]) == (
         1,
         [("missing", "unexplained", *rows[-1])],
@@ -96,21 +96,21 @@ def test_rows_have_met_what_is_there_still(capsys: Any, kind: str, rows: Rows) -
 @pytest.mark.parametrize(("kind", "ks"), [("LEFT SEMI JOIN", [1, 2, 1]), ("LEFT ANTI JOIN", [3])])
 def test_of_rows_with_a_match_or_without(capsys: Any, kind: str, ks: list[int]) -> None:
     run(MET.format(kind=kind, columns="s.k AS again").replace("s.k, s.k AS again", "s.k"), STREAM)
-    status, found, _ = said(capsys, {"k": ks})
+    status, found, _ = run_diff(capsys, {"k": ks})
     assert (status, {row[1] for row in found}) == (0, {"late"} if "SEMI" in kind else set())
-    status, found, _ = said(capsys, {"k": ks[:-1]})
+    status, found, _ = run_diff(capsys, {"k": ks[:-1]})
     assert (status, ("missing", "unexplained", ks[-1]) in found) == (1, True)
 
 
 def test_a_table_that_has_changed_since_is_refused(capsys: Any) -> None:
     run(MET.format(kind="JOIN", columns="n.name"), STREAM)
     write("names", "2.json", [{"k": 3, "name": "e"}])
-    status, _, err = said(capsys, {"k": [], "name": []})
+    status, _, err = run_diff(capsys, {"k": [], "name": []})
     assert (status, "its files are not those that were read last" in err) == (2, True)
     Path("names/2.json").unlink()
-    assert said(capsys, {"k": [1, 1, 2, 1, 1], "name": ["a", "b", "c", "a", "b"]})[0] == 0
+    assert run_diff(capsys, {"k": [1, 1, 2, 1, 1], "name": ["a", "b", "c", "a", "b"]})[0] == 0
     write("names", "1.json", NAMES, at=2)
-    assert said(capsys, {"k": [], "name": []})[0] == 2
+    assert run_diff(capsys, {"k": [], "name": []})[0] == 2
 
 
 def test_a_table_that_had_changed_before_is_refused(capsys: Any) -> None:
@@ -119,13 +119,13 @@ def test_a_table_that_had_changed_before_is_refused(capsys: Any) -> None:
         STREAM,
         between=lambda: write("names", "1.json", NAMES, at=2),
     )
-    status, _, err = said(capsys, {"k": [], "name": []})
+    status, _, err = run_diff(capsys, {"k": [], "name": []})
     assert (status, "before tick 2 it held something else" in err) == (2, True)
 
 
-def test_what_it_held_before_the_first_row_came_is_nothing_to_it(capsys: Any) -> None:
+def test_table_contents_before_the_first_stream_row_are_ignored(capsys: Any) -> None:
     run(MET.format(kind="JOIN", columns="n.name"), [None, STREAM[0]])
-    assert said(capsys, {"k": [1, 1, 2], "name": ["a", "b", "c"]})[:2] == (0, [])
+    assert run_diff(capsys, {"k": [1, 1, 2], "name": ["a", "b", "c"]})[:2] == (0, [])
 
 
 HELD = """
@@ -136,22 +136,22 @@ INSERT INTO q SELECT a.k, b.name FROM names a JOIN names b ON b.k = a.k EMIT CHA
 """
 
 
-def test_changes_of_a_table_come_to_what_it_held_last(capsys: Any) -> None:
+def test_table_changes_sum_to_the_last_contents(capsys: Any) -> None:
     run(HELD.format(key=""), [None, None], between=lambda: write("names", "1.json", NAMES[1:], at=2))
     holds = [(row["k"], row["name"]) for row in NAMES[1:] if row["k"] is not None]
     ks, names = (list(column) for column in zip(*holds, strict=True))
-    assert said(capsys, {"k": ks, "name": names, "_diff": [1, 1, 1]})[:2] == (0, [])
-    status, found, _ = said(capsys, {"k": [*ks, 1], "name": [*names, "a"], "_diff": [1, 1, 1, 1]})
+    assert run_diff(capsys, {"k": ks, "name": names, "_diff": [1, 1, 1]})[:2] == (0, [])
+    status, found, _ = run_diff(capsys, {"k": [*ks, 1], "name": [*names, "a"], "_diff": [1, 1, 1, 1]})
     assert (status, found) == (1, [("extra", "unexplained", 1, "a")])
     write("names", "1.json", NAMES, at=3)
-    status, _, err = said(capsys, {"k": ks, "name": names, "_diff": [1, 1, 1]})
+    status, _, err = run_diff(capsys, {"k": ks, "name": names, "_diff": [1, 1, 1]})
     assert (status, "its files are not those that were read last" in err) == (2, True)
 
 
 def test_by_a_key_that_comes_twice_it_is_refused(capsys: Any) -> None:
     text = HELD.format(key=" PRIMARY KEY NOT ENFORCED")
     run(text, [None], between=None)
-    status, _, err = said(capsys, {"k": [1], "name": ["a"], "_diff": [1]})
+    status, _, err = run_diff(capsys, {"k": [1], "name": ["a"], "_diff": [1]})
     assert (status, "several have the same key, or a key is NULL" in err) == (2, True)
 
 
@@ -159,5 +159,5 @@ def test_by_a_key_it_holds_a_row_of_each(capsys: Any) -> None:
     write("names", "1.json", NAMES[1:4])
     run(HELD.format(key=" PRIMARY KEY NOT ENFORCED"), [None])
     output = {"k": [1, 2, 3], "name": ["b", "c", "d"], "_diff": [1, 1, 1]}
-    assert said(capsys, output)[:2] == (0, [])
-    assert said(capsys, output, "--engine", "spark")[0] == 2
+    assert run_diff(capsys, output)[:2] == (0, [])
+    assert run_diff(capsys, output, "--engine", "spark")[0] == 2

@@ -51,7 +51,7 @@ def test_hop_and_session(tmp_path: Path) -> None:
     ]
 
 
-def test_a_row_of_no_known_group_is_not_taken_for_one_without_late_rows(tmp_path: Path) -> None:
+def test_extra_row_of_an_unknown_group_is_unexplained(tmp_path: Path) -> None:
     db = open_database(str(tmp_path))
     for shown, reason in (("window_start, k", LATE), ("window_start", UNEXPLAINED), ("k", UNEXPLAINED)):
         played = case("TUMBLE(TABLE s, DESCRIPTOR(t), 10)", shown)

@@ -24,7 +24,7 @@ def source(wanted: str = "json", **options: str) -> Source:
     return Source("s", (column("k", "BIGINT"),), "file", {"path": "in", "format": wanted, **options})
 
 
-def expected(text: bytes, most: int, ends: list[bytes]) -> int | None:
+def find_first_long_line(text: bytes, most: int, ends: list[bytes]) -> int | None:
     """The first line that is too long, by reading all of it."""
     start = 0
     for match in [*re.finditer(b"|".join(map(re.escape, ends)), text), None]:
@@ -46,7 +46,7 @@ def test_the_first_long_line_is_the_one_that_reading_all_finds(seed: int) -> Non
         text = b"".join(b"x" * length + draw.choice(ends) for length in lengths)
         text += b"x" * draw.choice([0, most // 2, most + 9])
         found = find_long_line(io.BytesIO(text), len(text), most, ends)
-        assert found == expected(text, most, ends), (seed, most, lengths, ends)
+        assert found == find_first_long_line(text, most, ends), (seed, most, lengths, ends)
 
 
 def test_of_short_lines_little_is_read() -> None:

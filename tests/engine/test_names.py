@@ -54,7 +54,7 @@ QUERIES = {
 PLAIN = {"t": "t", "k": "k", "n": "n", "s": "s", "l": "l", "r": "r"}
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -79,9 +79,9 @@ def case_of(query: str, names: dict[str, str], *, changelog: bool = False) -> di
         }
         for low in (0, 2, 4)
     ]
-    text = QUERIES[query].format(**{role: quoted(name) for role, name in names.items()})
+    text = QUERIES[query].format(**{role: quote_name(name) for role, name in names.items()})
     for side in ("l", "r"):  # an input has the declared name, and the alias under test
-        alias = quoted(names[side])
+        alias = quote_name(names[side])
         text = text.replace(f"FROM {alias} ", f"FROM {side} {alias} ").replace(
             f"JOIN {alias} ", f"JOIN {side} {alias} "
         )
@@ -97,7 +97,7 @@ def case_of(query: str, names: dict[str, str], *, changelog: bool = False) -> di
     }
 
 
-def played(case: dict[str, Any], **how: Any) -> list[Counter[str]]:
+def replay_rows_by_step(case: dict[str, Any], **how: Any) -> list[Counter[str]]:
     """Per step the rows that come out, without the names of their columns."""
     outputs = replay_case(case, **how)
     assert not [output["error"] for output in outputs if "error" in output], case["query"]
@@ -117,14 +117,14 @@ def hostile(place: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_names_do_not_change_the_rows(query):
-    plain = played(case_of(query, PLAIN))
+    plain = replay_rows_by_step(case_of(query, PLAIN))
     first = list(QUERIES).index(query) % STEP  # so that names have other roles in another query
     for place in range(first, len(NAMES), STEP):
-        assert played(case_of(query, hostile(place)), partitions=2) == plain, hostile(place)
+        assert replay_rows_by_step(case_of(query, hostile(place)), partitions=2) == plain, hostile(place)
 
 
 def test_names_do_not_change_the_rows_in_changelog_mode():
-    plain = played(case_of("left", PLAIN, changelog=True))
+    plain = replay_rows_by_step(case_of("left", PLAIN, changelog=True))
     for place in range(0, len(NAMES), STEP):
         names = hostile(place)
         case = case_of("left", names, changelog=True)
@@ -132,7 +132,7 @@ def test_names_do_not_change_the_rows_in_changelog_mode():
             with pytest.raises((PlanError, SeveralErrors), match=r'"_(diff|tick)".* is reserved'):
                 plan_job(case_job(case))
         else:
-            assert played(case) == plain, names
+            assert replay_rows_by_step(case) == plain, names
 
 
 @pytest.mark.parametrize("name", ["__ws_flag", "__WS_x", "__ws_"])
@@ -186,7 +186,7 @@ def test_names_say_nothing_on_spark(spark, tmp_path):
         (folder / "l" / "1.json").write_text("\n".join(lines) + "\n")
         if wanted == "parquet":
             schema = ", ".join(
-                f"{quoted(name)} {kind}"
+                f"{quote_name(name)} {kind}"
                 for name, kind in zip(given, ("TIMESTAMP", "STRING", "INT", "STRING"), strict=True)
             )
             spark.read.schema(schema).json(str(folder / "l")).write.parquet(str(folder / "p"))
@@ -194,7 +194,7 @@ def test_names_say_nothing_on_spark(spark, tmp_path):
             (folder / "p").rename(folder / "l")
         MemorySink.clear()
         job = parse_job(
-            JOB.format(path=folder, format=wanted, **{r: quoted(name) for r, name in names.items()})
+            JOB.format(path=folder, format=wanted, **{r: quote_name(name) for r, name in names.items()})
         )
         plan = plan_job(job)
         settings = RunSettings(str(folder / "state"), until_caught_up=True, finish=True, partitions=2)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.support.phases import replaced
+from tests.support.phases import replace_phase
 from tests.support.ticks import plan_of, stream
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.errors import EngineError, StateError
@@ -29,7 +29,7 @@ def test_rows_of_a_compared_table_that_were_cleared_do_not_come(phase: str) -> N
         SELECT id FROM t"""
     job = LocalJob(plan_job(parse_job(text)), MemoryStore())
     job.push("t", {"id": 1})
-    with replaced(phase, fails), pytest.raises(EngineError):
+    with replace_phase(phase, fails), pytest.raises(EngineError):
         job.tick()
     job.clear()
     job.push("t", {"id": 2})
@@ -70,7 +70,7 @@ def test_what_was_staged_is_discarded_until_a_sink_publishes(step: str) -> None:
 
     job = Job(PAIRS, MemoryStore())
     if step == "conclude":
-        with replaced("conclude", fails), pytest.raises(EngineError):
+        with replace_phase("conclude", fails), pytest.raises(EngineError):
             job.tick(ROWS, to_sinks=SinkStaging(stage))
     else:
         with pytest.raises(EngineError, match="on purpose"):
@@ -79,7 +79,7 @@ def test_what_was_staged_is_discarded_until_a_sink_publishes(step: str) -> None:
     assert job.driver.tick == 0
 
 
-def test_of_two_attempts_at_a_tick_the_second_to_advance_is_told() -> None:
+def test_second_attempt_to_advance_a_tick_is_fenced() -> None:
     job = LocalJob(PAIRS, MemoryStore())
     stale = job.driver.begin(0)
     job.tick(ROWS)

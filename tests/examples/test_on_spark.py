@@ -34,7 +34,7 @@ def test_a_query_of_nexmark_says_how_fast_it_was(spark, tmp_path, capsys, monkey
     assert "rows missing" in capsys.readouterr().out
 
 
-def test_what_is_asked_for_wrongly_is_refused(capsys):
+def test_invalid_example_arguments_are_refused(capsys):
     with pytest.raises(SystemExit):
         examples.main(["click"])
     assert "no example click; there are flights_weather, clicks" in capsys.readouterr().err

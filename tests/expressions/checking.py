@@ -141,10 +141,10 @@ def _differences(spark, expressions, rows, types, zone_name, monkeypatch, failur
             right = np.flatnonzero(~failing).tolist()
             wrong = [row for row in right if repr(spark_says[row]) != repr(got[row])]
             if wrong:
-                shown = {c: rows.column(c)[wrong[0]].as_py() for c in _mentioned(text, rows)}
+                shown = {c: rows.column(c)[wrong[0]].as_py() for c in _list_mentioned_columns(text, rows)}
                 different[text] = (len(wrong), shown, got[wrong[0]], spark_says[wrong[0]])
     for text, condition, row in _failures(mine) if failures else ():
-        alone = rows.select(_mentioned(text, rows)).slice(row, 1)
+        alone = rows.select(_list_mentioned_columns(text, rows)).slice(row, 1)
         try:
             _frame(spark, alone).selectExpr(f"{text} AS v").collect()
             different[text + " fails"] = (condition, alone.to_pylist()[0])
@@ -188,7 +188,7 @@ def ours(
     failing = np.zeros(rows.num_rows, dtype=np.bool_)
     conditions: dict[int, str] = {}
 
-    def noted(bad, condition, what, *arguments):
+    def record_failures(bad, condition, what, *arguments):
         known = base.where_known(*arguments)
         bad = bad if known is None else bad & known
         if bad.any() and not base.forgiven(bad, condition):
@@ -198,7 +198,7 @@ def ours(
             conditions.update(dict.fromkeys(fresh, condition))
 
     with monkeypatch.context() as patched:
-        patched.setattr(base, "check", noted)
+        patched.setattr(base, "check", record_failures)
         array = values(tree_of(found.tree), rows, text)
     if failing.any():  # what is there is of no meaning
         array = pc.if_else(pa.array(failing), pa.nulls(len(array), array.type), array)
@@ -225,7 +225,7 @@ def with_fields(node: sqlglot.exp.Expression) -> sqlglot.exp.Expression:
     return found
 
 
-def _mentioned(text: str, rows: pa.Table) -> list[str]:
+def _list_mentioned_columns(text: str, rows: pa.Table) -> list[str]:
     return [name for name in rows.column_names if re.search(rf"\b{name}\b", text)]
 
 

@@ -88,13 +88,13 @@ def test_tasks_take_what_spark_takes_and_as_the_same_type(spark, seed):
     wrong = [
         (text, type_in_tasks(text), answer.type)
         for text, answer in zip(asked, answers, strict=True)
-        if _spelled(type_in_tasks(text)) != _spelled(answer.type)
+        if _format_type(type_in_tasks(text)) != _format_type(answer.type)
     ]
     assert len(asked) > at_effort(quick=80, full=300)
     assert not wrong, wrong[:20]
 
 
-def _spelled(kind: SqlType | None) -> str:
+def _format_type(kind: SqlType | None) -> str:
     return str(kind).upper().replace(" ", "")
 
 

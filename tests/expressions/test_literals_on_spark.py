@@ -52,7 +52,7 @@ def expressions() -> list[str]:
     return [*(form.replace("{}", number) for number, forms in beside.items() for form in forms), *OTHERS]
 
 
-def sent(text: str) -> str | None:
+def translate_to_spark_sql(text: str) -> str | None:
     try:
         return to_spark_sql(sqlglot.parse_one(f"SELECT {text} AS c", dialect=Watersmeet).expressions[0].this)
     except (SqlglotError, MisreadError):
@@ -81,7 +81,7 @@ def test_literals_are_what_spark_reads(spark, monkeypatch):
     values = ", ".join(f"CAST('{value}' AS {TYPES[name]}) AS {name}1" for name, value in ROW.items())
     frame = spark.sql(f"SELECT {values}")
     texts = expressions()
-    given = [sent(text) for text in texts]
+    given = [translate_to_spark_sql(text) for text in texts]
     wanted = answers(frame, texts)
     got = answers(frame, [text for text in given if text is not None])
     rest = iter(got)

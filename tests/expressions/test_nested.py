@@ -36,33 +36,33 @@ def test_rows_that_are_cut_out_of_others_mean_the_same_and_no_rows_nothing(reque
     assert different == []
 
 
-def test_null_lists_that_have_elements_beneath_have_none():
+def test_null_lists_hide_their_child_elements():
     lists = pa.ListArray.from_arrays(
         [0, 2, 4, 5], pa.array([1, 2, 3, 4, 5]), mask=pa.array([False, True, False])
     )
     rows = pa.table({"l": lists.cast(pa.list_(pa.int32()))})
-    assert computed("array_max(l)", rows, "ARRAY<INT>") == [2, None, 5]
-    assert computed("array_contains(l, 4)", rows, "ARRAY<INT>") == [False, None, False]
-    assert computed("CAST(l AS ARRAY<STRING>)", rows, "ARRAY<INT>") == [["1", "2"], None, ["5"]]
-    assert computed("concat(l, l)", rows, "ARRAY<INT>") == [[1, 2, 1, 2], None, [5, 5]]
+    assert evaluate_expression("array_max(l)", rows, "ARRAY<INT>") == [2, None, 5]
+    assert evaluate_expression("array_contains(l, 4)", rows, "ARRAY<INT>") == [False, None, False]
+    assert evaluate_expression("CAST(l AS ARRAY<STRING>)", rows, "ARRAY<INT>") == [["1", "2"], None, ["5"]]
+    assert evaluate_expression("concat(l, l)", rows, "ARRAY<INT>") == [[1, 2, 1, 2], None, [5, 5]]
 
 
 def test_an_element_that_fails_in_a_cast_is_shown_with_its_row():
     rows = pa.table({"l": pa.array([[1], None, [], [2, 3_000_000_000]], pa.list_(pa.int64()))})
     with pytest.raises(EngineError, match=r"CAST_OVERFLOW.*l = \[2, 3000000000\]"):
-        computed("CAST(l AS ARRAY<INT>)", rows, "ARRAY<BIGINT>")
+        evaluate_expression("CAST(l AS ARRAY<INT>)", rows, "ARRAY<BIGINT>")
     guarded = "CASE WHEN size(l) = 2 THEN CAST(l AS ARRAY<INT>) END"
     with pytest.raises(EngineError, match=r"CAST_OVERFLOW.*l = \[2, 3000000000\]"):
-        computed(guarded, rows, "ARRAY<BIGINT>")
+        evaluate_expression(guarded, rows, "ARRAY<BIGINT>")
 
 
 def test_what_stands_after_a_null_is_not_looked_at():
     rows = pa.table({"l": pa.array([None, [1]], pa.list_(pa.int32()))})
     bad = "int(1 div coalesce(size(l), 0))"
-    assert computed(f"array_contains(l, {bad})", rows, "ARRAY<INT>") == [None, True]
-    assert computed(f"concat(l, array({bad}))", rows, "ARRAY<INT>") == [None, [1, 1]]
+    assert evaluate_expression(f"array_contains(l, {bad})", rows, "ARRAY<INT>") == [None, True]
+    assert evaluate_expression(f"concat(l, array({bad}))", rows, "ARRAY<INT>") == [None, [1, 1]]
     with pytest.raises(EngineError, match="DIVIDE_BY_ZERO"):
-        computed("array_contains(array(1), int(1 div coalesce(size(l), 0)))", rows, "ARRAY<INT>")
+        evaluate_expression("array_contains(array(1), int(1 div coalesce(size(l), 0)))", rows, "ARRAY<INT>")
 
 
 def test_an_array_that_would_be_too_long_is_refused():
@@ -73,7 +73,7 @@ def test_an_array_that_would_be_too_long_is_refused():
         "sequence(1L, 9000000000L, l[0])",
     ):
         with pytest.raises(EngineError, match="elements"):
-            computed(
+            evaluate_expression(
                 f"size({text})" if "insert" not in text else f"size(concat({text}, {text}))",
                 rows,
                 "ARRAY<INT>",
@@ -93,7 +93,9 @@ def test_an_array_that_would_be_too_long_is_refused():
 )
 def test_what_is_not_known_to_be_the_same_is_refused(text):
     with pytest.raises(UnsupportedExpression):
-        compiled(text, {"l": "ARRAY<INT>", "ms": "MAP<STRING, INT>", "s": "STRING", "st": "STRUCT<a: INT>"})
+        compile_text(
+            text, {"l": "ARRAY<INT>", "ms": "MAP<STRING, INT>", "s": "STRING", "st": "STRUCT<a: INT>"}
+        )
 
 
 def test_a_column_of_another_type_than_planned_does_not_fit():
@@ -110,12 +112,12 @@ def expression_of(text: str, types: dict[str, str], compiler):
     return compiler(tree, JoinInputs((Input("", columns, (), ()),)))
 
 
-def compiled(text: str, types: dict[str, str]):
+def compile_text(text: str, types: dict[str, str]):
     return expression_of(text, types, compile_column)
 
 
-def computed(text: str, rows: pa.Table, type_: str) -> list:
-    return values(tree_of(compiled(text, {"l": type_}).tree), rows, text).to_pylist()
+def evaluate_expression(text: str, rows: pa.Table, type_: str) -> list:
+    return values(tree_of(compile_text(text, {"l": type_}).tree), rows, text).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -134,4 +136,4 @@ def test_what_spark_alone_computes_has_the_type_by_which_stored_keys_are_cast(te
     types = {"l": "ARRAY<INT>", "ms": "MAP<STRING, INT>", "s": "STRING", "v": "ARRAY<FLOAT>"}
     assert str(expression_of(text, types, expression_type)) == type_
     with pytest.raises(UnsupportedExpression, match=r"\(\) is not on the list"):
-        compiled(text, types)
+        compile_text(text, types)

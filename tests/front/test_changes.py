@@ -92,7 +92,7 @@ def test_it_is_not_read_as_of_a_time_nor_in_append_mode() -> None:
         )
 
 
-def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mode() -> None:
+def test_append_mode_refuses_changes_in_a_union_with_a_join() -> None:
     streams = "".join(
         f"CREATE TABLE {name} (t INT, op STRING, WATERMARK FOR t AS t) WITH ('connector' = 'memory'{says});"
         for name, says in (("c", ", 'op.column' = 'op'"), ("l", ""), ("r", ""))
@@ -107,7 +107,7 @@ def test_changes_beside_or_beneath_the_rows_of_a_join_are_not_read_in_append_mod
 @pytest.mark.parametrize(
     "call", ["uuid()", "1 + rand()", "monotonically_increasing_id()", "shuffle(array(1))"]
 )
-def test_what_is_taken_back_is_computed_again_to_the_same_value(call: str) -> None:
+def test_retracted_rows_require_deterministic_expressions(call: str) -> None:
     tables = """CREATE TABLE c (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');
         CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"""
     query = "SELECT c.k, {} AS x FROM c JOIN d ON c.k = d.k"
@@ -185,7 +185,7 @@ def test_a_state_from_before_updates_counted_goes_on() -> None:
 @pytest.mark.parametrize(
     "table", ["c", "(SELECT c.k FROM c JOIN c AS d ON c.k = d.k UNION ALL SELECT k FROM c)"]
 )
-def test_a_stream_beside_changing_tables_is_refused_with_what_can_be_done(table: str) -> None:
+def test_stream_joined_with_changing_tables_is_refused_with_a_hint(table: str) -> None:
     job = f"""SET output_mode = changelog;
         CREATE TABLE s (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
         CREATE TABLE c (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');

@@ -12,13 +12,13 @@ FILE = "'connector' = 'file', 'path' = 'c', 'format' = 'json'"
 SNAPSHOT = "'changes' = 'snapshot'"
 
 
-def planned(columns: str, *options: str, query: str = "SELECT id FROM c"):
+def plan_table(columns: str, *options: str, query: str = "SELECT id FROM c"):
     return plan_job(parse_job(f"CREATE TABLE c ({columns}) WITH ({', '.join(options)}); {query}"))
 
 
 @pytest.mark.parametrize("connector", [JDBC, FILE])
 def test_it_makes_changes_of_a_table(connector):
-    plan = planned("id BIGINT PRIMARY KEY NOT ENFORCED, x INT", connector, SNAPSHOT, "'refresh' = '5 s'")
+    plan = plan_table("id BIGINT PRIMARY KEY NOT ENFORCED, x INT", connector, SNAPSHOT, "'refresh' = '5 s'")
     assert plan.sources == ()
     assert [source.name for source in plan.tables] == ["c"]
     told = explain(plan)
@@ -46,7 +46,7 @@ def test_it_makes_changes_of_a_table(connector):
 )
 def test_what_does_not_go_with_it(columns, options, words):
     with pytest.raises(WatersmeetError) as caught:
-        planned(columns, *options)
+        plan_table(columns, *options)
     assert words in str(caught.value)
 
 
@@ -56,16 +56,16 @@ def test_it_is_not_met_as_of_a_tick():
         "SELECT s.id FROM s JOIN c FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.id = s.id"
     )
     with pytest.raises(WatersmeetError, match="'changes' = 'snapshot'"):
-        planned("id BIGINT", FILE, SNAPSHOT, query=stream)
+        plan_table("id BIGINT", FILE, SNAPSHOT, query=stream)
 
 
 def test_other_tables_of_a_database_are_other_state():
     key = "id BIGINT PRIMARY KEY NOT ENFORCED, x INT"
     prints = {
-        planned(key, JDBC, SNAPSHOT).queries[0].fingerprint,
-        planned("id BIGINT, x INT", JDBC, SNAPSHOT).queries[0].fingerprint,
-        planned(key, JDBC.replace("'c'", "'d'"), SNAPSHOT).queries[0].fingerprint,
+        plan_table(key, JDBC, SNAPSHOT).queries[0].fingerprint,
+        plan_table("id BIGINT, x INT", JDBC, SNAPSHOT).queries[0].fingerprint,
+        plan_table(key, JDBC.replace("'c'", "'d'"), SNAPSHOT).queries[0].fingerprint,
     }
     assert len(prints) == 3
-    same = planned(key, JDBC.replace("db/x", "other/x"), SNAPSHOT, "'refresh' = '1 s'")
+    same = plan_table(key, JDBC.replace("db/x", "other/x"), SNAPSHOT, "'refresh' = '1 s'")
     assert same.queries[0].fingerprint in prints

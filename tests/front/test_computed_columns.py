@@ -161,7 +161,7 @@ def test_the_state_goes_by_what_keys_and_changes_are_computed_of() -> None:
     assert len({own, *(fingerprint(KEYED.replace(*other)) for other in others)}) == 4
 
 
-def test_the_key_is_kept_once_and_says_that_there_is_one_row() -> None:
+def test_computed_key_is_retained_once_and_identifies_one_row() -> None:
     sink = "CREATE SINK out (id INT, v INT, PRIMARY KEY (id)) WITH ('connector' = 'postgres', "
     sink += "'url' = 'postgresql://h/d', 'table' = 't');"
     (query,) = plan_job(
@@ -261,7 +261,7 @@ def test_what_cannot_be_computed_is_refused(text: str, code: str, message: str) 
         "SELECT count(*) FROM TABLE(TUMBLE(TABLE n, DESCRIPTOR({0}), 10)) GROUP BY window_start",
     ],
 )
-def test_a_column_that_says_what_changes_is_told_of_where_rows_do_not_have_it(query: str) -> None:
+def test_query_on_operation_columns_is_refused_with_a_hint(query: str) -> None:
     declared = table("k INT, amount INT, op AS IF(amount < 0, 'D', 'I')", OP) + table("k INT", name="m")
     error = refusal(f"{declared} {query.format('amount')};")
     assert error.code == "unknown-column"

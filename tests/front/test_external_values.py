@@ -163,7 +163,7 @@ def test_a_query_is_the_same_with_another_password(job, monkeypatch):
     assert settings_of(plan_job(parse_job(job))) != settings_of(before)
 
 
-def test_all_that_is_missing_is_told_at_once(job, monkeypatch):
+def test_all_missing_external_values_are_reported_together(job, monkeypatch):
     for name in ("PREFIX", "PG_PASSWORD", "PLUGIN_PASSWORD"):
         monkeypatch.delenv(name)
     text = job.replace("FROM FILE '", "FROM FILE '/none") + "SET nothing = 1;"

@@ -193,7 +193,7 @@ def test_numbers_stay_as_they_are_written(text):
     assert found.sql("spark") == text
 
 
-def test_texts_are_put_together_without_a_comma():
+def test_listagg_uses_an_empty_default_separator():
     tree = sqlglot.parse_one("SELECT listagg(s), string_agg(s)", dialect=Watersmeet)
     assert [each.sql(dialect="spark") for each in tree.expressions] == ["LISTAGG(s, '')"] * 2
 
@@ -217,7 +217,7 @@ def test_aggregates_keep_their_arguments_and_are_spark_s(call):
     assert [(each.text, each.plain) for each in node.calls] == [(call, False)]
 
 
-def test_a_number_of_a_view_is_a_column_beside_decimals():
+def test_view_constants_are_cast_in_decimal_arithmetic():
     job = parse_job(
         "CREATE TABLE l (m DECIMAL(10, 2), t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"
         " CREATE VIEW v AS SELECT m, t, 3 AS n, -2L AS k FROM l;"
@@ -272,5 +272,5 @@ def test_times_of_the_clock_are_refused(text):
 
 
 @pytest.mark.parametrize("text", NO_TIMES_OF_THE_CLOCK)
-def test_texts_that_are_no_times_are_taken(text):
+def test_clock_words_used_as_plain_text_are_accepted(text):
     parse_job(f"{TIMED} SELECT {text} AS x FROM l")

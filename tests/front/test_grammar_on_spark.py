@@ -92,7 +92,7 @@ def _random(rng: random.Random) -> str:
     return " ".join(parts)
 
 
-def sent(text: str) -> str | None:
+def translate_to_spark_sql(text: str) -> str | None:
     """What Spark would be sent; None: it is refused."""
     try:
         (found,) = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions
@@ -143,7 +143,7 @@ def test_operators_stand_together_as_in_spark(spark, seed):
     rng = random.Random(seed)
     drawn = texts(rng)
     for text in at_effort(quick=rng.sample(drawn, 900), full=drawn):
-        wanted, ours = tree(text), sent(text)
+        wanted, ours = tree(text), translate_to_spark_sql(text)
         got = None if ours is None else tree(ours)
         if wanted == got:
             counted["same" if wanted else "refused by both"] += 1

@@ -22,7 +22,7 @@ def query(sql: str) -> Query:
     return parse_job(DECLARED + sql).inserts[0].query
 
 
-def hinted(sql: str) -> list[str]:
+def list_broadcast_aliases(sql: str) -> list[str]:
     return [i.alias for i in query(sql).inputs if i.broadcast]
 
 
@@ -37,27 +37,39 @@ def hinted(sql: str) -> list[str]:
     ],
 )
 def test_it_is_written_as_in_spark(hint: str) -> None:
-    assert hinted(f"SELECT {hint} o.id FROM o JOIN d ON d.t = o.t") == ["d"]
+    assert list_broadcast_aliases(f"SELECT {hint} o.id FROM o JOIN d ON d.t = o.t") == ["d"]
 
 
 def test_several_inputs_of_several_joins() -> None:
     sql = " x.id FROM o x JOIN o y ON y.t = x.t LEFT JOIN d z ON z.t = x.t"
     sql += " FULL JOIN (d v JOIN o w ON v.t = w.t) ON x.t = v.t"
-    assert hinted(f"SELECT /*+ BROADCAST(y, z) */ {sql}") == ["y", "z"]
-    assert hinted(f"SELECT /*+ BROADCAST(y) */ /*+ BROADCAST(w), MAPJOIN(z) */ {sql}") == ["y", "z", "w"]
-    assert hinted(f"SELECT /*+ BROADCAST(y) */ -- a\n /* b */ /*+ MAPJOIN(z) */ {sql}") == ["y", "z"]
+    assert list_broadcast_aliases(f"SELECT /*+ BROADCAST(y, z) */ {sql}") == ["y", "z"]
+    assert list_broadcast_aliases(f"SELECT /*+ BROADCAST(y) */ /*+ BROADCAST(w), MAPJOIN(z) */ {sql}") == [
+        "y",
+        "z",
+        "w",
+    ]
+    assert list_broadcast_aliases(f"SELECT /*+ BROADCAST(y) */ -- a\n /* b */ /*+ MAPJOIN(z) */ {sql}") == [
+        "y",
+        "z",
+    ]
 
 
 @pytest.mark.parametrize("view", ["late", "counted", "(SELECT t, id FROM d UNION ALL SELECT t, id FROM o)"])
 def test_a_view_that_is_one_input_is_one_side(view: str) -> None:
     time = "window_end" if view == "counted" else "t"
-    assert hinted(f"SELECT /*+ BROADCAST(x) */ o.id FROM o JOIN {view} x ON x.{time} = o.t") == ["x"]
+    assert list_broadcast_aliases(
+        f"SELECT /*+ BROADCAST(x) */ o.id FROM o JOIN {view} x ON x.{time} = o.t"
+    ) == ["x"]
 
 
 def test_it_holds_inside_of_a_view_wherever_that_is_used() -> None:
-    assert hinted("SELECT x.id FROM od x JOIN d ON d.t = x.t") == ["x.d"]
-    assert hinted("SELECT /*+ BROADCAST(d) */ x.id FROM od x JOIN d ON d.t = x.t") == ["x.d", "d"]
-    assert hinted(
+    assert list_broadcast_aliases("SELECT x.id FROM od x JOIN d ON d.t = x.t") == ["x.d"]
+    assert list_broadcast_aliases("SELECT /*+ BROADCAST(d) */ x.id FROM od x JOIN d ON d.t = x.t") == [
+        "x.d",
+        "d",
+    ]
+    assert list_broadcast_aliases(
         "WITH c AS (SELECT /*+ BROADCAST(o) */ o.t FROM o JOIN d ON d.t = o.t) SELECT c.t FROM c"
     ) == ["c.o"]
     union = query("SELECT /*+ BROADCAST(x) */ o.id FROM o JOIN d x ON o.t = x.t UNION ALL SELECT id FROM d")
@@ -69,10 +81,12 @@ def test_it_holds_inside_of_a_view_wherever_that_is_used() -> None:
 
 
 def test_semi_joins_and_exists() -> None:
-    assert hinted("SELECT /*+ BROADCAST(d) */ o.id FROM o LEFT ANTI JOIN d ON d.t = o.t") == ["d"]
+    assert list_broadcast_aliases("SELECT /*+ BROADCAST(d) */ o.id FROM o LEFT ANTI JOIN d ON d.t = o.t") == [
+        "d"
+    ]
     exists = "SELECT {}o.id FROM o WHERE NOT EXISTS (SELECT {}1 FROM d WHERE d.t = o.t)"
-    assert hinted(exists.format("", "/*+ BROADCAST(d) */ ")) == ["d"]
-    assert hinted(exists.format("/*+ BROADCAST(o) */ ", "")) == ["o"]
+    assert list_broadcast_aliases(exists.format("", "/*+ BROADCAST(d) */ ")) == ["d"]
+    assert list_broadcast_aliases(exists.format("/*+ BROADCAST(o) */ ", "")) == ["o"]
     with pytest.raises(SqlError, match="both sides of a join"):
         query(exists.format("/*+ BROADCAST(o) */ ", "/*+ BROADCAST(d) */ "))
 
@@ -94,12 +108,12 @@ def test_semi_joins_and_exists() -> None:
         ("SELECT /*+ SHUFFLE_HASH(o) */ o.id FROM o JOIN d ON d.t = o.t", "SHUFFLE_HASH is not supported"),
     ],
 )
-def test_what_is_wrong_is_said(sql: str, message: str) -> None:
+def test_invalid_hints_are_refused(sql: str, message: str) -> None:
     with pytest.raises(SqlError, match=message):
         query(sql)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_invalid_hints_are_reported_together() -> None:
     with pytest.raises(SeveralErrors) as caught:
         query("SELECT /*+ BROADCAST(e), MERGE(o), BROADCAST(f) */ o.nosuch FROM o JOIN d ON d.t = o.t")
     assert len(caught.value.errors) == 4

@@ -21,7 +21,7 @@ CREATE SINK out WITH ('connector' = 'memory');
 """
 
 
-def parsed(text: str) -> Job:
+def parse_job_text(text: str) -> Job:
     return watersmeet.parse_job(TABLES + text)
 
 
@@ -42,7 +42,7 @@ def parsed(text: str) -> Job:
     ],
 )
 def test_an_index_is_a_query_of_the_job(text: str, keys: object, columns: str) -> None:
-    job = parsed(text)
+    job = parse_job_text(text)
     index = job.inserts[0]
     assert [insert.is_index for insert in job.inserts] == [True] + [False] * (len(job.inserts) - 1)
     assert index.name.lower() == "index x"
@@ -90,7 +90,7 @@ def test_an_index_is_a_query_of_the_job(text: str, keys: object, columns: str) -
 )
 def test_what_is_refused(text: str, code: str, says: str) -> None:
     with pytest.raises(WatersmeetError) as caught:
-        watersmeet.plan_job(parsed(text + ";"))
+        watersmeet.plan_job(parse_job_text(text + ";"))
     assert caught.value.code == code, caught.value
     assert says in f"{caught.value.message} {caught.value.hint}"
     if code != "duplicate-column":
@@ -101,4 +101,4 @@ def test_what_is_refused(text: str, code: str, says: str) -> None:
 def test_a_sink_is_not_called_as_an_index_is() -> None:
     text = "CREATE INDEX x ON c (id); CREATE SINK `Index X` WITH ('connector' = 'memory');"
     with pytest.raises(WatersmeetError, match='the sink "Index X" has the name'):
-        parsed(text + "INSERT INTO `Index X` SELECT id FROM c;")
+        parse_job_text(text + "INSERT INTO `Index X` SELECT id FROM c;")

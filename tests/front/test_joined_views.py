@@ -43,7 +43,7 @@ def test_without_a_name_of_its_own_inputs_keep_theirs() -> None:
     assert [i.alias for i in found.inputs] == ["x.o", "x.d"]
 
 
-def test_columns_are_put_in_with_the_parentheses_they_need() -> None:
+def test_substituted_view_columns_are_parenthesized_as_needed() -> None:
     assert outputs("SELECT od.total * 2, OD.TOTAL, -total, abs(total), od.s.f, od.total IS NULL FROM od") == [
         "(od.o.a + od.d.b) * 2",
         "od.o.a + od.d.b",

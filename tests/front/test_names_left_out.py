@@ -52,7 +52,7 @@ SELECT = "SELECT x.t, y.u FROM x JOIN y ON x.t = y.u"
         f"WITH x AS (SELECT t FROM a) INSERT INTO o {WITH.replace('x AS (SELECT t FROM a), ', '')} {SELECT}",
     ],
 )
-def test_with_before_insert_means_what_it_means_behind(text):
+def test_with_before_insert_equals_with_after_insert(text):
     (insert,), (other,) = job(text).inserts, job(f"INSERT INTO o {WITH} {SELECT}").inserts
     assert insert.name == other.name == "o"
     query = insert.query
@@ -74,7 +74,7 @@ def test_with_before_insert_is_explained_and_says_what_it_emits():
         (f"{WITH} INSERT INTO o SELECT x.w FROM x", len(WITH) + 25),
     ],
 )
-def test_what_is_wrong_behind_with_is_told_at_its_place(text, column):
+def test_error_after_leading_with_reports_its_position(text, column):
     with pytest.raises(SqlError) as wrong:
         job(text)
     assert f"line 5, column {column})" in str(wrong.value)

@@ -35,7 +35,7 @@ def test_is_refused(code: str, line: str, column: str, sql: str) -> None:
 
 
 @pytest.mark.parametrize("sink", ["f", "m"])
-def test_all_names_that_come_twice_are_told_before_anything_is_prepared(sink: str) -> None:
+def test_all_duplicate_result_columns_are_reported_in_one_error(sink: str) -> None:
     declared = f"{DECLARED}CREATE SINK m WITH ('connector' = 'memory');"
     with pytest.raises(SqlError) as caught:
         parse_job(f"{declared} INSERT INTO {sink} SELECT l.t, r.T, l.v, r.v, l.k FROM l JOIN r ON l.t = r.t")
@@ -69,7 +69,7 @@ def test_ambiguous_column_names_both_origins() -> None:
         parse_job(DECLARED + "SELECT t FROM l, r")
 
 
-def test_near_names_are_told() -> None:
+def test_unknown_column_error_suggests_a_similar_name() -> None:
     with pytest.raises(SqlError) as caught:
         parse_job(DECLARED.replace("v INT", "amount INT") + "SELECT l.amout FROM l")
     assert caught.value.hint == 'did you mean "amount"?'
@@ -115,7 +115,7 @@ def test_in_is_exists():
     assert left.on.sql() == right.on.sql()
 
 
-def test_an_option_that_is_said_twice_is_named_with_its_source() -> None:
+def test_duplicate_option_error_names_its_source() -> None:
     with pytest.raises(SqlError, match="\"q\": option 'SEP' is set twice, also as 'sep'"):
         parse_job("CREATE TABLE q (a INT) WITH ('connector' = 'file', 'sep' = ',', 'SEP' = ';');")
 

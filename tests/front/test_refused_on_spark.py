@@ -70,7 +70,7 @@ def operand(rng: random.Random) -> str:
     return rng.choice(CONSTANTS) if rng.random() < 0.2 else rng.choice(list(COLUMNS))
 
 
-def filled(rng: random.Random, form: str, lists: float) -> str:
+def fill_template(rng: random.Random, form: str, lists: float) -> str:
     """``lists``: how often an operand is an ARRAY or a MAP."""
     given = (rng.choice(LISTS) if rng.random() < lists else operand(rng) for _ in range(form.count("{}")))
     return form.format(*given)
@@ -79,9 +79,9 @@ def filled(rng: random.Random, form: str, lists: float) -> str:
 def expression(rng: random.Random) -> str:
     kind = rng.random()
     if kind < 0.1:
-        return filled(rng, rng.choice(LAMBDAS).replace("{body}", rng.choice(BODIES)), 0.7)
+        return fill_template(rng, rng.choice(LAMBDAS).replace("{body}", rng.choice(BODIES)), 0.7)
     if kind < 0.2:
-        return filled(rng, *rng.choice([(rng.choice(OF_LISTS), 0.7), (rng.choice(OF_TIMES), 0.0)]))
+        return fill_template(rng, *rng.choice([(rng.choice(OF_LISTS), 0.7), (rng.choice(OF_TIMES), 0.0)]))
     if kind < 0.3:
         form = rng.choice(list(OPERATORS.values()))
         return form.format(operand(rng), operand(rng), type=rng.choice(TYPES))
@@ -100,7 +100,7 @@ def expression(rng: random.Random) -> str:
     return f"{name}({', '.join(operand(rng) for _ in range(count))})"
 
 
-def is_taken(spark: Any, text: str) -> bool:
+def is_accepted_by_spark(spark: Any, text: str) -> bool:
     try:
         spark.sql(f"SELECT {text} AS x FROM watersmeet_types")
     except Exception:
@@ -122,7 +122,7 @@ def test_types_that_are_refused_spark_refuses(spark, seed):
             continue
         if number >= ASKED and said is None:
             continue
-        taken = is_taken(spark, text)
+        taken = is_accepted_by_spark(spark, text)
         asked += 1
         if number < ASKED:
             theirs, found = theirs + (not taken), found + (not taken and said is not None)

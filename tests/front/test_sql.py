@@ -302,16 +302,16 @@ def test_decimals_that_there_are_none_of(kind):
 NAMED = "CREATE TABLE a (v INT, s STRING) WITH ('connector' = 'memory'); SELECT "
 
 
-def doubled(times: int) -> str:
+def build_doubling_query(times: int) -> str:
     items = ["v + v AS c0", *(f"c{n} + c{n} AS c{n + 1}" for n in range(times))]
     return f"{NAMED}{', '.join(items)} FROM a"
 
 
 def test_names_that_double_each_other_are_refused_before_they_fill_the_memory(monkeypatch):
     monkeypatch.setattr(scope, "MAX_EXPANDED_NODES", 100)
-    assert len(parse_job(doubled(2)).inserts) == 1
+    assert len(parse_job(build_doubling_query(2)).inserts) == 1
     with pytest.raises(SeveralErrors) as caught:
-        parse_job(doubled(12))
+        parse_job(build_doubling_query(12))
     first = caught.value.errors[0]
     assert first.code == "not-supported"
     assert "more than 100 parts" in first.message
@@ -352,7 +352,7 @@ def test_branches_of_a_union_lose_no_digits(one, other, whole):
 
 
 @pytest.mark.parametrize(("operator", "operand"), [("+", "v"), ("-", "1"), ("*", "v"), ("||", "s")])
-def test_a_long_row_of_operators_is_not_gone_through_again_at_each(operator, operand, monkeypatch):
+def test_long_operator_chain_is_typed_in_linear_time(operator, operand, monkeypatch):
     typed = []
     monkeypatch.setattr(inference, "Argument", lambda *given: typed.append(given) or Argument(*given))
     row = f" {operator} ".join([operand] * 100)

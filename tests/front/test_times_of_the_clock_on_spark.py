@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 SEEN = ("t > ", "t IS", "t IN", "d - ", "COALESCE", "CASE", "IF", "nvl", "array(t", "to_date", "'today' +")
 
 
-def test_what_is_taken_and_what_is_not(spark):
+def test_spark_plans_contain_clock_times_only_for_refused_texts(spark):
     """Of those that are refused, where Spark puts the time as it is into its plan."""
     spark.createDataFrame([], "a INT, s STRING, t TIMESTAMP, d DATE").createOrReplaceTempView("clock_texts")
     now = datetime.now(UTC)

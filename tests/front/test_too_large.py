@@ -16,7 +16,7 @@ from watersmeet.plan.planner import plan_job
 TABLE = "CREATE TABLE t (a INT, s TIMESTAMP, WATERMARK FOR s AS s) TYPE Memory;\n"
 
 
-def viewed(views: int) -> str:
+def build_view_chain(views: int) -> str:
     later = "".join(f"CREATE VIEW v{n + 1} AS SELECT a + a AS a, s FROM v{n};\n" for n in range(views))
     return f"{TABLE}CREATE VIEW v0 AS SELECT a, s FROM t;\n{later}SELECT a FROM v{views};"
 
@@ -37,9 +37,9 @@ def test_ten_thousand_columns_take_ten_times_as_long_as_a_thousand():
 
 def test_views_that_double_each_other_are_refused(monkeypatch):
     monkeypatch.setattr(inline, "MAX_PARTS", 100)
-    parse_job(viewed(3))
+    parse_job(build_view_chain(3))
     with pytest.raises(WatersmeetError, match="more than 100 parts"):
-        parse_job(viewed(60))
+        parse_job(build_view_chain(60))
 
 
 def test_a_long_list_may_be_written_in_a_view(monkeypatch):
@@ -57,23 +57,23 @@ def test_a_long_list_may_be_written_in_a_view(monkeypatch):
         TABLE.replace("a INT", f"a {'ARRAY<' * 400}INT{'>' * 400}") + "SELECT a FROM t;",
     ],
 )
-def test_what_is_nested_too_deeply_is_said(sql):
+def test_too_deep_nesting_is_refused(sql):
     with pytest.raises(SqlError, match="nested too deeply"):
         parse_job(sql)
 
 
 def test_what_is_planned_is_run_or_refused_from_further_within():
-    def opened(plan, frames):
-        return opened(plan, frames - 1) if frames else LocalJob(plan, MemoryStore())
+    def open_job_at_stack_depth(plan, frames):
+        return open_job_at_stack_depth(plan, frames - 1) if frames else LocalJob(plan, MemoryStore())
 
     plan = plan_job(parse_job(f"{TABLE}SELECT {'abs(' * 15}a{')' * 15} AS b FROM t;"))
-    opened(plan, 0)
+    open_job_at_stack_depth(plan, 0)
     with pytest.raises(EngineError, match="nested too deeply"):
-        opened(plan, 600)
+        open_job_at_stack_depth(plan, 600)
 
 
-def test_views_over_hundreds_of_views_are_said_to_be_too_deep():
-    job = parse_job(viewed(400).replace("a + a AS a", "a + 1 AS a"))
+def test_chain_of_hundreds_of_views_is_refused_as_too_deep():
+    job = parse_job(build_view_chain(400).replace("a + a AS a", "a + 1 AS a"))
     with pytest.raises(SqlError, match="nested too deeply"):
         plan_job(job)
 
@@ -95,7 +95,7 @@ def test_views_that_double_their_branches_or_inputs_are_refused(monkeypatch, vie
         parse_job(f"{text}SELECT a FROM v40;")
 
 
-def test_the_bounds_of_joins_are_closed_once_for_the_same_joins_beneath():
+def test_join_bounds_are_computed_once_for_equal_subjoins():
     """Of k inputs a closure costs k³, and three are asked for of each join."""
     inner = " ".join(f"JOIN t t{n + 1} ON t{n + 1}.s = t{n}.s" for n in range(12))
     closure_of.cache_clear()

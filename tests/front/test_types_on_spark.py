@@ -92,7 +92,7 @@ def with_fields(tree):
     return tree.transform(one)
 
 
-def told(text: str):
+def is_nullable(text: str):
     (tree,) = sqlglot.parse_one(f"SELECT {text}", dialect=Watersmeet).expressions
     return type_of(with_fields(tree), column_type).nullable
 
@@ -117,7 +117,7 @@ def test_types_are_those_of_spark(spark, seed):
         if answer.type is None:
             continue
         try:
-            own = told(text)
+            own = is_nullable(text)
         except sqlglot.errors.ParseError:  # what is refused as it is read
             continue
         if own == UNKNOWN and text not in ONLY_SPARK:

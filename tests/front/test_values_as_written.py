@@ -40,7 +40,7 @@ def value(written: str, zone: str = "America/New_York"):
         ("ARRAY[0] + 1", 11),
     ],
 )
-def test_a_place_behind_a_column_with_the_name_of_a_constructor(written, wanted):
+def test_index_into_column_named_like_a_constructor_is_evaluated(written, wanted):
     assert value(written) == wanted
 
 

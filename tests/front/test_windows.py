@@ -27,7 +27,7 @@ def query_of(sql):
     return parse_job(DECLARED + sql).inserts[0].query
 
 
-def shown(columns):
+def format_columns(columns):
     return [(column.name, column.expr.sql("spark")) for column in columns]
 
 
@@ -35,7 +35,7 @@ def over(function):
     return f"SELECT count(*) FROM TABLE({function}) {BY}"
 
 
-def refused(sql):
+def plan_and_catch_error(sql):
     with pytest.raises(WatersmeetError) as caught:
         query_of(sql)
     return str(caught.value)
@@ -48,13 +48,13 @@ def test_expressions_are_cut_at_keys_and_aggregates():
     )
     found = query.aggregation
     assert found is not None
-    assert shown(found.keys) == [("key1", "UPPER(s.k)")]
-    assert shown(found.aggregates) == [
+    assert format_columns(found.keys) == [("key1", "UPPER(s.k)")]
+    assert format_columns(found.aggregates) == [
         ("sum1", "SUM(s.v)"),
         ("count2", "COUNT(*)"),
         ("max3", "MAX(s.v + 1)"),
     ]
-    assert shown(query.outputs) == [
+    assert format_columns(query.outputs) == [
         ("window_start", "window_start"),
         ("k", "key1 || '!'"),
         ("mean", "sum1 / count2"),
@@ -93,7 +93,7 @@ def test_windows(function, window, wrapped):
 def test_ways_to_group(by):
     query = query_of(f"SELECT window_end, upper(k) AS kk, count(v) FROM {TUMBLE} GROUP BY {by}")
     assert query.aggregation is not None
-    assert shown(query.aggregation.keys) == [("key1", "UPPER(s.k)")]
+    assert format_columns(query.aggregation.keys) == [("key1", "UPPER(s.k)")]
 
 
 def test_an_aggregate_is_a_stage_with_event_times():
@@ -117,7 +117,7 @@ def test_an_aggregate_is_a_stage_with_event_times():
     assert branch.stage.aggregation is not None
 
 
-def test_windows_of_windows_hide_the_columns_beneath():
+def test_nested_windows_hide_inner_window_columns():
     query = query_of(
         "SELECT window_start, window_end, sum(n) AS n FROM TABLE(TUMBLE("
         f"(SELECT window_end, count(*) AS n FROM {TUMBLE} {BY}), DESCRIPTOR(window_end), INTERVAL '1' HOUR))"
@@ -125,7 +125,7 @@ def test_windows_of_windows_hide_the_columns_beneath():
     )
     assert query.aggregation is not None
     assert query.aggregation.window.time.sql() == "tumble.window_end"
-    assert shown(query.outputs)[1] == ("window_end", "window_end")
+    assert format_columns(query.outputs)[1] == ("window_end", "window_end")
 
 
 OWN = "TABLE(TUMBLE(TABLE own, DESCRIPTOR(t), INTERVAL '1' MINUTE))"
@@ -161,18 +161,18 @@ def test_a_column_of_the_rows_by_the_name_of_the_windows_is_ambiguous(items, cla
         ("(SELECT t AS window_start, v AS n FROM s)", "ambiguous-column"),
     ],
 )
-def test_start_and_end_of_windows_beneath_are_hidden_and_those_of_rows_are_not(rows, refused_by):
+def test_nested_window_bounds_are_hidden_but_row_columns_are_not(rows, refused_by):
     over_hours = f"TABLE(TUMBLE({rows}, DESCRIPTOR(window_start), INTERVAL '1' HOUR))"
     text = f"SELECT window_start, sum(n) AS n FROM {over_hours} GROUP BY window_start"
     if refused_by is None:
-        assert shown(query_of(text).outputs)[0] == ("window_start", "window_start")
+        assert format_columns(query_of(text).outputs)[0] == ("window_start", "window_start")
     else:
-        assert f"[{refused_by}]" in refused(text)
+        assert f"[{refused_by}]" in plan_and_catch_error(text)
 
 
 def test_a_column_by_the_name_of_the_windows_that_is_not_mentioned_is_no_problem():
     text = f"{HAS_OWN} SELECT window_start, max(x.window_end) AS m FROM {OWN} GROUP BY window_start"
-    assert [name for name, _ in shown(query_of(text).outputs)] == ["window_start", "m"]
+    assert [name for name, _ in format_columns(query_of(text).outputs)] == ["window_start", "m"]
 
 
 def test_times_of_narrow_integers_have_wide_windows():
@@ -215,4 +215,4 @@ def test_times_of_narrow_integers_have_wide_windows():
     ],
 )  # fmt: skip
 def test_refused(sql, words):
-    assert words in refused(sql)
+    assert words in plan_and_catch_error(sql)

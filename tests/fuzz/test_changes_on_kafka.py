@@ -181,7 +181,7 @@ INSERT INTO o_files SELECT id, n, s FROM files;
 """
 
 
-def put_files(folder: Path, events: list[Event], per_file: int) -> None:
+def write_event_files(folder: Path, events: list[Event], per_file: int) -> None:
     folder.mkdir()
     lines = [event.text for event in events if event.text is not None]
     for number, first in enumerate(range(0, len(lines), per_file)):
@@ -198,7 +198,7 @@ def test_a_table_of_changes_is_what_a_dict_makes_of_them(spark, kafka_broker, se
     kafka_broker.create_topic(topic)
     records = [(event.key and event.key.encode(), event.text and event.text.encode()) for event in events]
     kafka_broker.produce(topic, [(0, key, text) for key, text in records])
-    put_files(tmp_path / "in", events, per_tick)
+    write_event_files(tmp_path / "in", events, per_tick)
     MemorySink.clear()
     text = JOB.format(
         servers=kafka_broker.bootstrap_servers, topic=topic, folder=tmp_path / "in", per_tick=per_tick

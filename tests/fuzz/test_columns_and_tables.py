@@ -24,7 +24,7 @@ NAMES = [
 """Of columns."""
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -33,7 +33,7 @@ def test_columns_of_hostile_names(spark, seed, tmp_path, canary):
     rows = [{name: f"{number} {drawer.text()}" for name in NAMES} for number in range(20)]
     for row in rows:
         row["a.b"] = "key"
-    columns = ", ".join(f"{quoted(name)} STRING" for name in NAMES)
+    columns = ", ".join(f"{quote_name(name)} STRING" for name in NAMES)
     (tmp_path / "json").mkdir()
     (tmp_path / "parquet").mkdir()
     lines = "".join(json.dumps({"id": n, "t": 5, **row}) + "\n" for n, row in enumerate(rows))
@@ -46,7 +46,7 @@ def test_columns_of_hostile_names(spark, seed, tmp_path, canary):
             text += f"""CREATE TABLE {wanted}_{side}
               (id BIGINT, t BIGINT, {columns}, WATERMARK FOR t AS t - 5)
               WITH ('connector' = 'file', 'path' = '{tmp_path}/{wanted}', 'format' = '{wanted}');\n"""
-    chosen = ", ".join(f"l.{quoted(name)} AS {quoted(name + ' out')}" for name in NAMES)
+    chosen = ", ".join(f"l.{quote_name(name)} AS {quote_name(name + ' out')}" for name in NAMES)
     on = "ON l.`a.b` = r.`a.b` AND l.id = r.id AND l.t = r.t AND l.`a``b` <> concat(r.`a b`, 'x')"
     for name, given, wanted in (
         ("o1", "json", "parquet"),

@@ -90,7 +90,7 @@ class Drawn:
         os.utime(file, (1_700_000_000 + self.files,) * 2)
         self.files += 1
 
-    def put_good(self) -> None:
+    def write_good_file(self) -> None:
         rows = self.draw_rows()
         self.rows += rows
         self.put(self.content(rows, COLUMNS))
@@ -105,7 +105,7 @@ def lacking(drawn: Drawn) -> None:
     drawn.rows += [row | {name: None} for row in rows]
 
 
-def reordered(drawn: Drawn) -> None:
+def write_reordered_columns(drawn: Drawn) -> None:
     rows, names = drawn.draw_rows(), [*COLUMNS]
     drawn.rng.shuffle(names)
     other = {name: drawn.rng.choice([name, name.upper()]) for name in names}
@@ -156,7 +156,7 @@ def no_file(drawn: Drawn) -> None:
         path.symlink_to("/dev/zero")
 
 
-def partitioned(drawn: Drawn) -> None:
+def write_partitioned_files(drawn: Drawn) -> None:
     """Directories have names that are encoded, by Spark or by others."""
     texts = [*PATHS, *STRUCTURED, "ä", "a=b", "100%", "\U0001d54f", "a b"]
     for _ in range(3):
@@ -204,9 +204,10 @@ def written_otherwise(drawn: Drawn) -> None:
 
 
 TROUBLES: Mapping[str, Callable[[Drawn], None]] = {
-    "lacking": lacking, "reordered": reordered, "of another type": of_another_type,
+    "lacking": lacking, "reordered": write_reordered_columns, "of another type": of_another_type,
     "within quotes": within_quotes, "in another encoding": in_another_encoding, "no file": no_file,
-    "partitioned": partitioned, "broken": broken, "cut": cut, "written otherwise": written_otherwise,
+    "partitioned": write_partitioned_files, "broken": broken, "cut": cut,
+    "written otherwise": written_otherwise,
 }  # fmt: skip
 
 
@@ -235,10 +236,10 @@ def test_a_file_that_differs_is_read_right_or_counted_or_refused(spark, seed, tm
     trouble, is_table = rng.choice([*TROUBLES]), rng.random() < 0.3
     before = rng.randrange(2) if trouble != "partitioned" else 0
     for _ in range(before):
-        drawn.put_good()
+        drawn.write_good_file()
     TROUBLES[trouble](drawn)
     if trouble != "partitioned" and rng.random() < 0.7:
-        drawn.put_good()
+        drawn.write_good_file()
     if drawn.broken != 0 and (is_table or not drawn.rows + drawn.readable):
         drawn.refused = True  # tables have to be whole, and of a source something has to parse
     if not is_table and rng.random() < 0.5:

@@ -62,7 +62,7 @@ def sink(name: str, path: Path, wanted: str) -> str:
     return f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = '{path}', 'format' = '{wanted}');\n"
 
 
-def judged(
+def read_with_spark(
     spark: Any, wanted: str, path: Path, columns: Mapping[str, str], more: Mapping[str, str] = {}
 ) -> Any:
     """What Spark's batch reader makes of files: rows, and the bag of records that it calls corrupt."""
@@ -135,7 +135,7 @@ def test_values_of_all_types_in_every_format(spark, seed, count, tmp_path, canar
         text += f"""INSERT INTO k_{name} SELECT l.id, r.id AS rid
             FROM parquet_l l LEFT JOIN parquet_r r ON l.{name} = r.{name} {on};\n"""
     until_caught_up(spark, text, tmp_path / "state", finish=True)
-    from_csv = [judged(spark, "csv", tmp_path / f"csv_{side}", flat, OF_CSV) for side in "lr"]
+    from_csv = [read_with_spark(spark, "csv", tmp_path / f"csv_{side}", flat, OF_CSV) for side in "lr"]
     assert not from_csv[0][1]
     inputs = {"parquet": (left, right), "json": (left, right), "csv": (from_csv[0][0], from_csv[1][0])}
     wrong = {}
@@ -161,7 +161,7 @@ def test_values_of_all_types_in_every_format(spark, seed, count, tmp_path, canar
 
 
 @pytest.mark.full
-def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, count, tmp_path, canary):
+def test_malformed_records_are_counted_and_late_rows_reach_side_output(spark, seed, count, tmp_path, canary):
     """Two ticks: malformed records among good ones, then rows that are too late. What is broken is what
     Spark's batch reader calls corrupt, and JSON that runs on behind its value, which Spark's does not tell;
     the texts of both arrive in the side outputs."""
@@ -210,7 +210,7 @@ def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, count, tm
     for wanted in ("json", "csv"):
         folder = tmp_path / wanted
         more = {"escape": '"'} if wanted == "csv" else {}
-        rows, corrupt[wanted] = judged(spark, wanted, tmp_path / f"whole_{wanted}", columns, more)
+        rows, corrupt[wanted] = read_with_spark(spark, wanted, tmp_path / f"whole_{wanted}", columns, more)
         if wanted == "json":
             corrupt[wanted].update(each.encode() for each in run_on)
         want[wanted] = rows
@@ -291,7 +291,7 @@ def test_names_of_files_and_folders(spark, tmp_path, canary):
     base = tmp_path / "a b%41'q\"\u00fc\U0001d54f\n:#;$(x)"
     (base / "in").mkdir(parents=True)
 
-    def put(first: int) -> None:
+    def write_hostile_files(first: int) -> None:
         for number, name in enumerate(HOSTILE_NAMES):
             row = json.dumps({"id": first + number, "t": 5})
             (base / "in" / f"{name}{first}.json").write_text(row + "\n")
@@ -305,7 +305,7 @@ def test_names_of_files_and_folders(spark, tmp_path, canary):
       INSERT INTO o SELECT l.id, r.id AS rid
         FROM l LEFT JOIN looked FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.id = r.id;"""
     for first in (0, 1_000):
-        put(first)
+        write_hostile_files(first)
         until_caught_up(spark, text, base / "state")
         want = {
             (first + number,) * 2: 1

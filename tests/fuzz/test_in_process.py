@@ -40,15 +40,15 @@ RESIDUALS = {
 }
 
 
-def given(row: Row) -> Row:
+def encode_row(row: Row) -> Row:
     """A row as the engine takes it."""
     texts = {name: ALL[name] for name in ("d", "ts") if row[name] is not None}
     return {**row, **{name: as_text(row[name], type_) for name, type_ in texts.items()}}
 
 
-def shown(row: Row) -> list[Any]:
+def build_output_values(row: Row) -> list[Any]:
     """What the engine gives out of a row of the left side."""
-    found = given(row)
+    found = encode_row(row)
     if row["ts"] is not None:
         found["ts"] = found["ts"].removesuffix("Z")
     return [found["id"], found["t"], *(str(v) if isinstance(v := found[n], Decimal) else v for n in ALL)]
@@ -71,7 +71,9 @@ def test_keys_of_every_type(seed, count, canary, key):
         placing = move_to_borders if rng.random() < 0.5 else None
         tasks = rng.choice([1, 2, 7])
         job = LocalJob(plan, store, partitions=tasks, settings=TickSettings(placing=placing))
-        found = job.tick({"l": [(given(row), 1) for row in left], "r": [(given(row), 1) for row in right]})
+        found = job.tick(
+            {"l": [(encode_row(row), 1) for row in left], "r": [(encode_row(row), 1) for row in right]}
+        )
         again = LocalJob(plan, store, partitions=rng.choice([1, 3]), settings=TickSettings(placing=placing))
         last = again.tick({}, end=True)
         got = bag(tuple(row.values()) for step in (found, last) for row in step.rows["console"])
@@ -79,7 +81,7 @@ def test_keys_of_every_type(seed, count, canary, key):
         want = Counter()
         for row, other in pairs:
             if other is not None or kind == "LEFT":
-                want += bag([(*shown(row), other and other["id"], other and other["s"])])
+                want += bag([(*build_output_values(row), other and other["id"], other and other["s"])])
         assert not difference(got, want), f"{kind} {key} {text}"
         assert not found.late
         account = last.result.queries["console"].account["l"]

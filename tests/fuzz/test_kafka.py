@@ -43,7 +43,7 @@ NEAR = 40
 FLAT = {name: type_ for name, type_ in COLUMNS.items() if type_ != "BINARY"}
 
 
-def declared(name: str, servers: str, columns: Mapping[str, str], wanted: str, more: str = "") -> str:
+def declare_topic(name: str, servers: str, columns: Mapping[str, str], wanted: str, more: str = "") -> str:
     ddl = ", ".join(f"{column} {type_}" for column, type_ in columns.items())
     time = "t" if "t" in columns else "offset"
     return f"""CREATE TABLE {name} ({ddl}, WATERMARK FOR {time} AS {time} - 100000)
@@ -61,7 +61,7 @@ def goes_on(value: bytes) -> bool:
     return bool(text[end:].strip(" \t\r\n"))
 
 
-def parsed(spark: Any, values: list[bytes | None], wanted: str, columns: Mapping[str, str]) -> Any:
+def parse_with_spark(spark: Any, values: list[bytes | None], wanted: str, columns: Mapping[str, str]) -> Any:
     """What Spark's functions make of records, one value each: rows, and the bag of those that are corrupt."""
     options = "'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', 'corrupt'"
     if wanted == "csv":
@@ -105,9 +105,9 @@ def test_values_keys_and_malformed_records(spark, kafka_broker, seed, count, tmp
     raw = {"key": "BINARY", "offset": "BIGINT", "value": "STRING"}
     text = "SET broken_output = bad;\n"
     for side in "lr":
-        text += declared(f"json_{side}", servers, COLUMNS, "json")
-        text += declared(f"csv_{side}", servers, FLAT, "csv", """, 'csv.escape' = '"'""")
-        text += declared(f"raw_{side}", servers, raw, "raw")
+        text += declare_topic(f"json_{side}", servers, COLUMNS, "json")
+        text += declare_topic(f"csv_{side}", servers, FLAT, "csv", """, 'csv.escape' = '"'""")
+        text += declare_topic(f"raw_{side}", servers, raw, "raw")
     for name, wanted, key in (("jj", "json", "s"), ("cc", "csv", "f64"), ("rr", "raw", "key")):
         kafka_broker.create_topic(f"fuzz-{name}", partitions=2)
         text += f"""CREATE TABLE {name} WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}',
@@ -127,8 +127,8 @@ def test_values_keys_and_malformed_records(spark, kafka_broker, seed, count, tmp
     text += f"INSERT INTO rp SELECT {more} FROM raw_l l LEFT JOIN raw_r r {on};\n"
     run = until_caught_up(spark, text, tmp_path / "state", finish=True)
     for wanted, name, names in (("json", "jj", COLUMNS), ("csv", "cc", FLAT)):
-        rows, corrupt = parsed(spark, sent[f"{wanted}_l"], wanted, names)
-        others, _ = parsed(spark, sent[f"{wanted}_r"], wanted, names)
+        rows, corrupt = parse_with_spark(spark, sent[f"{wanted}_l"], wanted, names)
+        others, _ = parse_with_spark(spark, sent[f"{wanted}_r"], wanted, names)
         timed = [row for row in rows if row["t"] is not None]
         counts = run.ticks[-1].queries[name].account["l"]
         account = InputAccount.of("l", counts, counts["retained"])

@@ -33,7 +33,7 @@ COUNT = at_effort(quick=150, full=300)
 LAG = "INTERVAL '3650' DAY"
 
 
-def declared(name: str, drawer: CellDrawer, where: str) -> str:
+def declare_table(name: str, drawer: CellDrawer, where: str) -> str:
     columns = ", ".join(f"{column} {type_}" for column, type_ in drawer.columns.items())
     unit = f", 'timestamp.unit' = '{drawer.unit}'" if drawer.unit else ""
     return f"CREATE TABLE {name} ({columns}, WATERMARK FOR at AS at - {LAG}) WITH ({where}{unit});\n"
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_broken_and_all_else_is_right(spark, seed, tmp_path
         drawer.write(folder / f"a.{form}", records[: COUNT // 2])
         drawer.write(folder / f"b.{form}", records[COUNT // 2 :])
         files = f"'connector' = 'file', 'path' = '{folder}', 'format' = '{form}'"
-        text += declared(form, drawer, files)
+        text += declare_table(form, drawer, files)
         text += sinking(form, drawer, tmp_path / "out" / form)
     run = until_caught_up(spark, text, tmp_path / "state", finish=True)
     wrong = {}
@@ -108,7 +108,7 @@ def test_records_of_topics_are_read_so_too(spark, seed, form):
         drawer = CellDrawer(rng, form, unit)
         records = [record for record in map(drawer.record, range(COUNT)) if not record.too_long]
         topic = f"'connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 't', 'format' = '{form}'"
-        text = declared("k", drawer, topic) + f"SELECT {', '.join(drawer.columns)} FROM k"
+        text = declare_table("k", drawer, topic) + f"SELECT {', '.join(drawer.columns)} FROM k"
         (source,) = plan_job(parse_job(text)).sources
         raw = [(None, record.written.encode()) for record in records]
         frame = spark.createDataFrame(raw, "key BINARY, value BINARY").withColumn("partition", F.lit(0))

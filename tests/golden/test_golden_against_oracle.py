@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.test_engine_against_oracle import _compared, check, differences
+from tests.oracle.test_engine_against_oracle import _compare_normalized_step, check, differences
 from tests.support.oracle.case import run_case
 from tests.support.oracle.windowed import has_windows, run_windowed_case
 from tests.support.package_paths import find_paths
@@ -90,7 +90,7 @@ def ordered_views(sql: str) -> dict[str, tuple[str, str, str]]:
     return {view: (stream, column, f"{count} {unit}") for view, stream, column, count, unit in found}
 
 
-def declared(source: Source) -> dict[str, Any]:
+def describe_source(source: Source) -> dict[str, Any]:
     units = {column.name: column.type.is_time for column in source.columns}
     return {
         "columns": {column.name: str(column.type) for column in source.columns},
@@ -107,11 +107,11 @@ def cases_of(path: Path) -> list[dict[str, Any]]:
     plan = plan_job(parse_job(sql))
     streams, tables = {}, {}
     for source in plan.sources:
-        streams[source.name] = declared(source)
+        streams[source.name] = describe_source(source)
     for view, (stream, column, lag) in ordered_views(sql).items():
         streams[view] = {"columns": streams[stream]["columns"], "time": {column: {"lag": lag}}}
     for _, lookup in plan.lookups:
-        columns = declared(lookup.source)["columns"]
+        columns = describe_source(lookup.source)["columns"]
         tables[lookup.source.name] = {"columns": columns}
     found = re.findall(r"^SET (\w+) = '?([^;']+)'?;", sql, flags=re.MULTILINE)
     options = {name: int(value) if value.isdigit() else value for name, value in found}
@@ -190,7 +190,7 @@ def _as_named(case: dict[str, Any], index: int, line: dict[str, Any], expected: 
     """Of a view's columns that nobody reads, the engine names the watermarks by their columns within."""
     if "(SELECT" in case["query"]:
         line, expected = ({k: v for k, v in each.items() if k != "watermarks"} for each in (line, expected))
-    return _compared(case, index, line, expected)
+    return _compare_normalized_step(case, index, line, expected)
 
 
 def test_goldens_that_are_left_out_exist():

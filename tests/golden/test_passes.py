@@ -44,7 +44,7 @@ def query_of(sql: str) -> Planning:
     query = insert.query
     if sql.startswith(DECLARED):  # the front itself refuses such a text; a job that is built may be like it
         name, type_ = sql.splitlines()[0].removeprefix(DECLARED).split()
-        relation = with_inputs(query.relation, partial(declared, name=name, type_=type_))
+        relation = with_inputs(query.relation, partial(override_column_type, name=name, type_=type_))
         query = replace(query, relation=relation)
     sink = insert.sink
     if sql.startswith(KEY):  # of a console, which needs no server
@@ -52,7 +52,7 @@ def query_of(sql: str) -> Planning:
     return Planning.of(insert.name, sink, query, job.options)
 
 
-def declared(i: Input, name: str, type_: str) -> Input:
+def override_column_type(i: Input, name: str, type_: str) -> Input:
     return replace(i, columns=tuple(column(name, type_) if c.name == name else c for c in i.columns))
 
 
@@ -232,7 +232,7 @@ SHOWN: dict[str, tuple[Callable[[Planning], Lines], Callable[[Planning], Lines]]
 """What a pass is given, and what it works out; besides it says what is wrong."""
 
 
-def shown(name: str, sql: str) -> Lines:
+def describe_pass(name: str, sql: str) -> Lines:
     query = query_of(sql)
     before, after = SHOWN[name]
     for own in PASSES:
@@ -250,7 +250,7 @@ def shown(name: str, sql: str) -> Lines:
 @pytest.mark.parametrize("name", [own.name for own in PASSES])
 def test_pass(name):
     golden = HERE / f"{name}.pass"
-    got = "\n".join(shown(name, golden.with_suffix(".sql").read_text())) + "\n"
+    got = "\n".join(describe_pass(name, golden.with_suffix(".sql").read_text())) + "\n"
     if os.environ.get("WATERSMEET_GOLDEN") == "write":
         golden.write_text(got)
     assert got == golden.read_text()

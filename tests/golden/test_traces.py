@@ -30,7 +30,7 @@ TRACED = [
 ]
 
 
-def traced(name: str, partitions: int = 1) -> str:
+def trace_case(name: str, partitions: int = 1) -> str:
     tracer = Tracer()
     outputs = replay_case(CASES[name], partitions=partitions, tracer=tracer)
     assert check_case(CASES[name], outputs) == []
@@ -40,7 +40,7 @@ def traced(name: str, partitions: int = 1) -> str:
 @pytest.mark.parametrize("name", TRACED)
 def test_trace(name):
     golden = HERE / f"{name}.trace"
-    got = traced(name)
+    got = trace_case(name)
     if os.environ.get("WATERSMEET_GOLDEN") == "write":
         golden.write_text(got)
     assert got == golden.read_text()

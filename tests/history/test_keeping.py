@@ -159,7 +159,7 @@ def test_what_is_not_due_yet_is_written_though_no_tick_follows():
     keeping.close()
 
 
-def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():
+def test_store_failure_is_reported_once_and_later_ticks_are_written():
     class Full(MemoryStore):
         full = True
 
@@ -200,7 +200,7 @@ def test_where_a_store_takes_nothing_memory_has_an_end(error, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [b"", b"not an Arrow file", None])
-def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
+def test_damaged_segment_is_reported_and_others_are_read(damage, tmp_path):
     store = LocalStore(tmp_path)
     keeping = HistoryWriter(store, pytest.fail, pause_s=0)
     for tick in range(1, 8):
@@ -221,7 +221,7 @@ def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
 
 
 @pytest.mark.parametrize("place", [2_000, -700, -40, -1])
-def test_a_changed_bit_is_told_of_and_does_not_end_the_process(place, tmp_path):
+def test_flipped_bit_in_segment_is_reported_without_a_crash(place, tmp_path):
     """Arrow, which compares no checksums, ends it (`std::length_error`), or gives other figures."""
     store = LocalStore(tmp_path)
     keeping = HistoryWriter(store, pytest.fail, pause_s=0)
@@ -237,7 +237,7 @@ def test_a_changed_bit_is_told_of_and_does_not_end_the_process(place, tmp_path):
     assert only.name in problem
 
 
-def test_a_segment_with_other_columns_is_told_of_and_the_history_goes_on():
+def test_segment_with_unknown_columns_is_reported_and_history_continues():
     """As a later version might write it."""
     store = MemoryStore()
     later = HistorySegment(0, 1, 1, 1, "0" * 8)
@@ -278,7 +278,7 @@ def test_of_a_store_that_fails_for_long_no_more_waits_than_fills_a_segment():
     assert len(said) == 1
 
 
-def test_what_others_put_there_is_left_alone():
+def test_history_leaves_foreign_files_untouched():
     store = MemoryStore()
     store.write(f"{FOLDER}/README", b"mine")
     keeping = HistoryWriter(store, pytest.fail, pause_s=0)

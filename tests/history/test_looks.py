@@ -29,7 +29,7 @@ CAUGHT_UP = SimpleNamespace(finished=False, stopped=False)
 PARTITIONS = 1_000
 
 
-def test_the_partitions_that_are_furthest_behind_are_kept_and_all_are_counted():
+def test_history_samples_the_slowest_partitions_and_counts_all():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)
     greatest = {str(n): 10_000 - n * n % 997 for n in range(PARTITIONS)}

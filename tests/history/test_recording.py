@@ -49,7 +49,7 @@ CAUGHT_UP = SimpleNamespace(finished=False, stopped=False)
 
 
 @pytest.fixture(scope="module")
-def recorded():
+def recorded_history():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)
     with job.run(CAUGHT_UP):
@@ -58,8 +58,8 @@ def recorded():
     return job, read(store), store
 
 
-def test_every_figure_is_that_of_the_tick(recorded):
-    job, past, _ = recorded
+def test_every_figure_is_that_of_the_tick(recorded_history):
+    job, past, _ = recorded_history
     late = 0
     for number, result in enumerate(job.results):
 
@@ -89,9 +89,9 @@ def test_every_figure_is_that_of_the_tick(recorded):
     assert late, "some rows are to be late"
 
 
-def test_by_what_rows_were_late_is_kept_exactly(recorded):
+def test_recorded_late_threshold_explains_every_late_row(recorded_history):
     """The rows that were late are those below what is kept of their tick."""
-    job, past, _ = recorded
+    job, past, _ = recorded_history
     below = past.series("time/one/x/t", "late_below").values()
     late = [
         sum(1 for row in rows["a"] if row["t"] is not None and limit is not None and row["t"] < limit)
@@ -102,8 +102,8 @@ def test_by_what_rows_were_late_is_kept_exactly(recorded):
     assert sum(late)
 
 
-def test_runs_are_written_down_without_secrets(recorded):
-    _, past, store = recorded
+def test_runs_are_written_down_without_secrets(recorded_history):
+    _, past, store = recorded_history
     (run,) = past.runs
     assert run.ended is not None
     assert run.ended.how == "caught up"
@@ -119,7 +119,7 @@ def test_runs_are_written_down_without_secrets(recorded):
     assert not any(b"hunter2" in bytes(store.read(name)) for name in store.names(FOLDER))
 
 
-def test_the_password_of_the_state_s_place_is_not_kept():
+def test_history_omits_the_state_store_password():
     """It may be in the URL of any setting."""
     store = MemoryStore()
     place = "SET state_store = 'postgresql://me:hunter2@db:5432/shop?pipeline=orders&password=hunter2';"
@@ -189,7 +189,7 @@ def test_a_run_is_not_forgotten_for_its_clock_that_went_back(monkeypatch):
     assert not read(store).problems
 
 
-def test_a_record_of_a_newer_version_is_passed_over_and_told_of():
+def test_record_of_newer_version_is_skipped_and_reported():
     store = MemoryStore()
     with RecordedJob(TEXT, store).run(CAUGHT_UP):
         pass
@@ -202,7 +202,7 @@ def test_a_record_of_a_newer_version_is_passed_over_and_told_of():
     assert name in past.problems[0]
 
 
-def test_standing_watermarks_and_hot_keys_are_told_when_they_change():
+def test_watermark_holders_and_hot_keys_are_recorded_on_change():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)
     with job.run(CAUGHT_UP):
@@ -212,7 +212,7 @@ def test_standing_watermarks_and_hot_keys_are_told_when_they_change():
     assert len(told) == len(set(told))
 
 
-def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_path):
+def test_history_write_failure_is_reported_to_all_listeners(monkeypatch, tmp_path):
     class Heard(Listener):
         def __init__(self):
             self.said = []
@@ -224,12 +224,12 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
         settings.on_start({}, None)
         return CAUGHT_UP
 
-    def denied(*_):
+    def deny_segment_write(*_):
         raise OSError("denied")
 
     monkeypatch.setattr("watersmeet.running.check_before_java", lambda *_, **__: None)
     monkeypatch.setattr("watersmeet.runtime.spark.job.run.run_job", run_job)
-    monkeypatch.setattr("watersmeet.history.segments.begin", denied)
+    monkeypatch.setattr("watersmeet.history.segments.begin", deny_segment_write)
     description, heard, said = watersmeet.parse_job(TEXT), Heard(), []
     description.run["checkpoint"] = str(tmp_path)
     plan = watersmeet.plan_job(description)
@@ -270,8 +270,8 @@ def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
     assert (read(store).runs[-1].ended.error, said) == ("EngineError[gone]: no file a\\udcff", [])
 
 
-def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(recorded):
-    job, _, _ = recorded
+def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(recorded_history):
+    job, _, _ = recorded_history
     few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MAX_PARTITIONS, MAX_PARTITIONS + 1))
     result = replace(job.results[0], read={"a": few, "b": many}, began={"b": {"b/7": 3}})
     levels = figures_of(TickReport(1, 0.1, (), {}, {}), result).levels

@@ -142,11 +142,11 @@ def test_rows_that_expire_while_the_job_runs(spark, kafka_broker, tmp_path):
     def expire(run: Running) -> None:
         gate, of_batch = threading.Event(), JobTicks.of_batch
 
-        def held(*told: Any) -> None:
+        def wait_for_gate(*told: Any) -> None:
             assert gate.wait(60)
             of_batch(*told)
 
-        with patch.object(JobTicks, "of_batch", held):  # no tick can begin
+        with patch.object(JobTicks, "of_batch", wait_for_gate):  # no tick can begin
             job.send(*range(10, 30))
             job.expire(12, 11)
             gate.set()
@@ -200,13 +200,15 @@ def test_many_partitions_are_read_without_waiting_for_more(spark, kafka_broker, 
     took: list[float] = []
     rounds = at_effort(quick=2, full=3)
 
-    def told(_: object, __: float, parts: Mapping[str, float]) -> None:
+    def record_ingest_seconds(_: object, __: float, parts: Mapping[str, float]) -> None:
         took.append(parts["ingest"])
 
     for number in range(rounds):
         rows = range(number * partitions, (number + 1) * partitions)
         kafka_broker.produce(name, [(n % partitions, None, json.dumps({"k": n, "t": n})) for n in rows])
-        Running(spark, text, tmp_path / "state", until_caught_up=True, on_tick=told).to_the_end()
+        Running(
+            spark, text, tmp_path / "state", until_caught_up=True, on_tick=record_ingest_seconds
+        ).to_the_end()
     assert read() == Counter(range(rounds * partitions))
     assert min(took) < partitions / 2 * 0.5, took
 

@@ -67,7 +67,7 @@ def make_rows(draw: random.Random, wave: int, time: str, more: Any) -> list[tupl
     return found
 
 
-def expected(orders: list[Any], deliveries: list[Any], kind: str) -> Counter[tuple[Any, ...]]:
+def compute_expected_join(orders: list[Any], deliveries: list[Any], kind: str) -> Counter[tuple[Any, ...]]:
     """The join, said again in plain Python."""
     rows: Counter[tuple[Any, ...]] = Counter()
     met_orders, met_deliveries = set(), set()
@@ -118,7 +118,7 @@ def test_join_results_are_exact_while_the_broker_restarts(spark, stoppable_broke
     per_tick = at_effort(quick=400, full=150)
     text = JOB.format(servers=broker.bootstrap_servers, folder=tmp_path, per_tick=per_tick)
 
-    def seen(query: str = "full") -> int:
+    def count_ingested_rows(query: str = "full") -> int:
         return sum(job.total("in", query, alias) for alias in "od")
 
     send(broker, "joined-orders", orders[0])
@@ -133,11 +133,11 @@ def test_join_results_are_exact_while_the_broker_restarts(spark, stoppable_broke
         ],
     )
     with Running(spark, text, tmp_path / "state", trigger="500 milliseconds") as job:
-        job.wait_for(lambda: seen() >= 480)
+        job.wait_for(lambda: count_ingested_rows() >= 480)
         send(broker, "joined-orders", orders[1])
         broker.restart()
         send(broker, "joined-deliveries", deliveries[1])
-        job.wait_for(lambda: seen() >= 960)
+        job.wait_for(lambda: count_ingested_rows() >= 960)
         too_late = {"id": -1, "item": "i1", "qty": 1, "ordered": (START - timedelta(hours=1)).isoformat()}
         broker.produce("joined-orders", [(0, "x", json.dumps(too_late))])
         for wave in range(2, WAVES):
@@ -152,7 +152,7 @@ def test_join_results_are_exact_while_the_broker_restarts(spark, stoppable_broke
         assert last.total("late", kind, "o") == 1
         values = [json.loads(value) for _, _, value in broker.consume_all(f"joined-{kind}")]
         got = Counter((r["o_id"], r["d_id"], r["item"], r["qty"], r["by"]) for r in values)
-        want = expected(flat_orders, flat_deliveries, kind)
+        want = compute_expected_join(flat_orders, flat_deliveries, kind)
         assert got.keys() == want.keys()
         assert got == want, "no tick was repeated: nothing came twice"
         keys = {(key, json.loads(value)["item"]) for _, key, value in broker.consume_all(f"joined-{kind}")}

@@ -39,7 +39,9 @@ def write(folder: Path, table: str, tick: int, rows: list[dict[str, Any]]) -> No
     (folder / table / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def wanted(customers: dict[int, str], orders: dict[int, tuple[int, float | None]]) -> dict[int, Any]:
+def compute_expected_join(
+    customers: dict[int, str], orders: dict[int, tuple[int, float | None]]
+) -> dict[int, Any]:
     """The join, by the order's number."""
     return {nr: {"nr": nr, "name": customers.get(c), "price": price} for nr, (c, price) in orders.items()}
 
@@ -84,7 +86,7 @@ def test_what_readers_hold_is_the_join_after_every_tick(spark, kafka_broker, tmp
             else:
                 assert json.loads(key) == {"nr": json.loads(value)["nr"]}
                 table[key] = json.loads(value)
-        assert {row["nr"]: row for row in table.values()} == wanted(customers, orders)
+        assert {row["nr"]: row for row in table.values()} == compute_expected_join(customers, orders)
 
         told: dict[Any, Any] = {}
         for _, key, value in records["events"]:
@@ -99,7 +101,7 @@ def test_what_readers_hold_is_the_join_after_every_tick(spark, kafka_broker, tmp
             if event["after"] is not None:
                 assert json.loads(key) == {name: event["after"][name] for name in ("name", "nr")}
                 told[key] = event["after"]
-        of_events = wanted(customers, orders)
+        of_events = compute_expected_join(customers, orders)
         for row in of_events.values():
             row["name"] = "none" if row["name"] is None else row["name"]
         assert {row["nr"]: row for row in told.values()} == of_events
@@ -197,10 +199,10 @@ WITHOUT = {"key": ", op STRING", "format": "'op.column' = 'op'"}
 
 
 def test_where_primary_keys_say_that_there_is_one_row_nothing_is_counted():
-    def planned(told: dict[str, str], name: str = "c.name") -> watersmeet.JobPlan:
+    def plan_known_query(told: dict[str, str], name: str = "c.name") -> watersmeet.JobPlan:
         return watersmeet.plan_job(watersmeet.parse_job(KNOWN.format(name=name, **told)))
 
-    known, counted = planned(WITH_KEY), planned(WITHOUT)
+    known, counted = plan_known_query(WITH_KEY), plan_known_query(WITHOUT)
     assert len(counted.queries[0].nodes) == len(known.queries[0].nodes)  # one for the key of c, one to count
     assert "one: it covers the primary keys" in explain(known)
     assert "counted, for nothing else says" in explain(counted)
@@ -209,7 +211,7 @@ def test_where_primary_keys_say_that_there_is_one_row_nothing_is_counted():
     assert columns == [output.name for output in known.queries[0].outputs] == ["nr", "name"]
 
 
-def test_final_rows_are_not_counted_and_it_is_said():
+def test_primary_key_of_final_rows_is_unchecked_with_a_warning():
     job = """
         CREATE TABLE a (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'kafka',
             'bootstrap.servers' = 'x:1', 'topic' = 'a');
@@ -227,7 +229,7 @@ def test_final_rows_are_not_counted_and_it_is_said():
     assert not watersmeet.plan_job(watersmeet.parse_job(by_window)).queries[0].warnings
 
 
-def test_of_what_groups_keep_no_values_it_is_said():
+def test_primary_key_over_an_array_column_is_unchecked_with_a_warning():
     job = KNOWN.format(name="c.name", **WITHOUT).replace("name STRING", "name ARRAY<STRING>")
     (warning,) = watersmeet.plan_job(watersmeet.parse_job(job)).queries[0].warnings
     assert 'the job does not check (the column "name" is made of ARRAY<STRING>' in warning

@@ -126,9 +126,7 @@ def test_expired_rows_are_counted(spark, kafka_broker, tmp_path):
     assert job.rows() == Counter(set(range(40)) - gone)
 
 
-def test_expired_rows_are_told_of_their_source_though_joins_stand_in_another_order(
-    spark, kafka_broker, tmp_path
-):
+def test_expired_rows_are_reported_by_source_after_joins_are_reordered(spark, kafka_broker, tmp_path):
     """Spark knows sources by their number: that of the state, whatever the text begins with."""
     job = Job(spark, kafka_broker, tmp_path, "expired-mirrored")
     declared, _ = job.text.split("INSERT")
@@ -187,7 +185,7 @@ def test_aborted_transactions_are_not_read(spark, kafka_broker, tmp_path, level)
     assert job.rows() == Counter(read)
 
 
-def test_losing_rows_in_silence_cannot_be_asked_for(spark, kafka_broker, tmp_path):
+def test_fail_on_data_loss_false_is_refused(spark, kafka_broker, tmp_path):
     job = Job(spark, kafka_broker, tmp_path, "silent", ", 'failOnDataLoss' = 'false'")
     with pytest.raises(SpecError, match="lost silently") as refused:
         job.run()

@@ -63,13 +63,13 @@ def clock(monkeypatch):
     found = Clock()
     offsets = Checkpoint.offsets
 
-    def planned(self, batch):
+    def read_offsets_with_test_clock(self, batch):
         if found.before_batch is not None:
             found.before_batch, hook = None, found.before_batch
             hook()
         return replace(offsets(self, batch), clock_us=found.us)
 
-    monkeypatch.setattr(Checkpoint, "offsets", planned)
+    monkeypatch.setattr(Checkpoint, "offsets", read_offsets_with_test_clock)
     monkeypatch.setattr(stream, "heartbeat_pause", lambda timeouts_us: PAUSE_S)
     return found
 
@@ -99,7 +99,7 @@ class Topics:
         self.broker.produce(f"{self.name}-r", [(0, None, f'{{"k": "b", "t": {t}}}') for t in times])
 
 
-def arrived(run: Running, rows: int) -> int:
+def await_watermark_after_rows(run: Running, rows: int) -> int:
     """The watermark of l as of the tick that brought its n-th row."""
     run.wait_for(lambda: run.total("in", "out", "l") >= rows)
     return run.ticks[-1].queries["out"].input_watermarks["l.t"]
@@ -111,7 +111,7 @@ def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
     with Running(
         spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state", clock=clock
     ) as run:
-        assert arrived(run, 2) == 15
+        assert await_watermark_after_rows(run, 2) == 15
         for _ in range(2):
             clock.move(2.4)
             clock.let_heartbeats_look(run)
@@ -122,8 +122,8 @@ def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
 
         clock.before_batch = between
         topics.left((0, 110))
-        assert arrived(run, 3) == 15, "5 s of silence, but a row is there"
-        assert arrived(run, 4) == 16
+        assert await_watermark_after_rows(run, 3) == 15, "5 s of silence, but a row is there"
+        assert await_watermark_after_rows(run, 4) == 16
         assert run.total("late", "out", "l") == 0
 
 
@@ -133,74 +133,74 @@ def test_a_silent_partition_goes_idle_in_a_tick_with_rows(spark, topics, tmp_pat
     with Running(
         spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state", clock=clock
     ) as run:
-        assert arrived(run, 2) == 15
+        assert await_watermark_after_rows(run, 2) == 15
         for _ in range(2):
             clock.move(2.4)
             clock.let_heartbeats_look(run)
         clock.before_batch = lambda: clock.move(0.2)
         topics.left((0, 110))
-        assert arrived(run, 3) == 105
+        assert await_watermark_after_rows(run, 3) == 105
 
 
 def test_an_hour_in_which_nobody_looked(spark, topics, tmp_path, clock):
     """A tick of an hour, a machine that slept: nothing is idle after it."""
     topics.left((0, 100), (1, 20))
     with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
-        assert arrived(run, 2) == 15
+        assert await_watermark_after_rows(run, 2) == 15
         clock.before_batch = lambda: clock.move(3600)
         topics.left((0, 110))
-        assert arrived(run, 3) == 15
+        assert await_watermark_after_rows(run, 3) == 15
         clock.move(31)
         run.wait_for(lambda: run.ticks[-1].queries["out"].input_watermarks["l.t"] == 105)
     with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
         clock.move(3600)
         topics.left((1, 106), (0, 120))
-        assert arrived(run, 5) == 105
+        assert await_watermark_after_rows(run, 5) == 105
     with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
         clock.move(3600)
         topics.left((0, 130))
-        assert arrived(run, 6) == 105, "the job was down for an hour"
+        assert await_watermark_after_rows(run, 6) == 105, "the job was down for an hour"
 
 
 def test_partitions_that_are_added_while_the_job_runs(spark, topics, tmp_path):
     topics.left((0, 100), (1, 80))
     topics.right(200)
     with Running(spark, topics.text(), tmp_path / "state", trigger="200 milliseconds") as run:
-        assert arrived(run, 2) == 75
+        assert await_watermark_after_rows(run, 2) == 75
         ticks = len(run.ticks)
         topics.broker.add_partitions(f"{topics.name}-l", 3)
         run.wait_for(lambda: len(run.ticks) > ticks)  # Spark makes a batch of the news
         topics.left((0, 150), (1, 150))
-        assert arrived(run, 4) == 75, "the new partition has shown nothing yet"
+        assert await_watermark_after_rows(run, 4) == 75, "the new partition has shown nothing yet"
         topics.left((2, 76))
-        assert arrived(run, 5) == 75
+        assert await_watermark_after_rows(run, 5) == 75
         assert run.total("late", "out", "l") == 0
         topics.left((2, 120))
-        assert arrived(run, 6) == 115
+        assert await_watermark_after_rows(run, 6) == 115
     with Running(spark, topics.text(), tmp_path / "state", trigger="200 milliseconds") as run:
         topics.left((2, 140))
-        assert arrived(run, 7) == 135
+        assert await_watermark_after_rows(run, 7) == 135
 
 
 def test_an_added_partition_that_stays_silent_goes_idle(spark, topics, tmp_path):
     topics.left((0, 100), (1, 80))
     text = topics.text(", 'idle_timeout' = '3 seconds'")
     with Running(spark, text, tmp_path / "state", trigger="200 milliseconds") as run:
-        assert arrived(run, 2) == 75
+        assert await_watermark_after_rows(run, 2) == 75
         ticks = len(run.ticks)
         topics.broker.add_partitions(f"{topics.name}-l", 3)
         run.wait_for(lambda: len(run.ticks) > ticks)
         topics.left((0, 150), (1, 150))
-        assert arrived(run, 4) == 75
+        assert await_watermark_after_rows(run, 4) == 75
         run.wait_for(lambda: run.ticks[-1].queries["out"].input_watermarks["l.t"] == 145)
 
 
-def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, topics, tmp_path):
+def test_watermark_holders_are_reported_at_start_and_each_tick(spark, topics, tmp_path):
     topics.left((0, 100))
     topics.right(100)
     waiting = []
 
-    def held(run: Running) -> list[tuple[str, str, bool]]:
+    def list_watermark_holders(run: Running) -> list[tuple[str, str, bool]]:
         found = run.ticks[-1].queries["out"].holding["l"]
         return [(each.source, each.partition, each.since_us is None) for each in found]
 
@@ -208,17 +208,17 @@ def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, 
         waiting.append(holdings)
 
     with Running(spark, topics.text(), tmp_path / "state", on_start=started) as run:
-        assert arrived(run, 1) < -(2**62)
-        assert held(run) == [("l", "1", True)]
+        assert await_watermark_after_rows(run, 1) < -(2**62)
+        assert list_watermark_holders(run) == [("l", "1", True)]
         topics.left((1, 50))
-        assert arrived(run, 2) == 45
-        assert held(run) == []
+        assert await_watermark_after_rows(run, 2) == 45
+        assert list_watermark_holders(run) == []
     ((left, right),) = (found["out"].values() for found in waiting)
     assert [(each.source, each.partition) for each in left] == [("l", "1")]
     assert right == ()
     with Running(spark, topics.text(), tmp_path / "state", on_start=started) as run:
         topics.left((0, 110))
-        arrived(run, 3)
+        await_watermark_after_rows(run, 3)
     assert waiting[1] == {"out": {"l": (), "r": ()}}
 
 
@@ -247,7 +247,7 @@ def test_job_stops_within_seconds_while_the_broker_is_away(
             is_away.append(True)
 
         with Running(spark, topics.text(), tmp_path / "state", clock=clock) as run:
-            arrived(run, 2)
+            await_watermark_after_rows(run, 2)
             if tick_in_hand:
                 clock.before_batch = go_away
                 topics.left((0, 110))
@@ -265,7 +265,7 @@ def test_job_stops_within_seconds_while_the_broker_is_away(
     MemorySink.clear()
 
 
-def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tmp_path, clock, monkeypatch):
+def test_replayed_idle_tick_pads_the_same_row_once(spark, topics, tmp_path, clock, monkeypatch):
     """Repeated with the clock of another run, it lets the same partition go idle: its pad comes once."""
     text = topics.text(", 'idle_timeout' = '5 seconds'")
     topics.left((0, 100), (1, 20))
@@ -280,7 +280,7 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
 
     def until_it_is_idle() -> None:
         with Running(spark, text, tmp_path / "state", clock=clock) as run:
-            assert arrived(run, 2) == 15
+            assert await_watermark_after_rows(run, 2) == 15
             clock.move(2.5)
             clock.let_heartbeats_look(run)
             clock.move(2.5)
@@ -296,5 +296,5 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
         run.wait_for(lambda: bool(run.ticks))
         assert run.ticks[0].queries["out"].input_watermarks["l.t"] == 95
         topics.left((0, 200), (1, 200))
-        assert arrived(run, 4) == 195
+        assert await_watermark_after_rows(run, 4) == 195
     assert MemorySink.rows("out") == [pad]

@@ -47,19 +47,19 @@ def test_progress_in_a_topic(spark, tmp_path, kafka_broker, monkeypatch, deliver
     there: list[tuple[int, int, int]] = []
     write, commit = kind.write, ConcludedTick.commit
 
-    def watched(self, frame, insert, tick, attempt):
+    def record_output_then_write(self, frame, insert, tick, attempt):
         if insert == "tick-progress":
             parts = list((tmp_path / "kept" / "_ticks").glob("kept-*"))
             there.append((tick, len(kafka_broker.consume_all(copied)), len(parts)))
         write(self, frame, insert, tick, attempt)
 
-    def stopped(self, *others):
+    def fail_commit_of_tick_2(self, *others):
         if self.result.tick == 2:
             raise RuntimeError("broken on purpose")
         commit(self, *others)
 
-    monkeypatch.setattr(kind, "write", watched)
-    monkeypatch.setattr(ConcludedTick, "commit", stopped)
+    monkeypatch.setattr(kind, "write", record_output_then_write)
+    monkeypatch.setattr(ConcludedTick, "commit", fail_commit_of_tick_2)
     with pytest.raises(WatersmeetError, match="broken on purpose"):
         until_caught_up(spark, text, tmp_path / "state")
     monkeypatch.setattr(ConcludedTick, "commit", commit)

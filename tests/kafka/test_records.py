@@ -274,7 +274,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
     older = {"type": "record", "name": "R", "fields": [number]}
     other = {"type": "record", "name": "R", "fields": [text, {"name": "id", "type": "int"}]}
 
-    def framed(schema_number: int, raw: bytes) -> bytes:
+    def add_schema_header(schema_number: int, raw: bytes) -> bytes:
         return b"\x00" + schema_number.to_bytes(4, "big") + raw
 
     with SchemaRegistry(login=("ada", "very-secret")) as server:
@@ -283,7 +283,11 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         job = REGISTERED.format(
             servers=kafka_broker.bootstrap_servers, schema=json.dumps(reader), url=server.url
         )
-        first = [framed(1, avro(older, id=1)), framed(2, avro(reader, id=2, note="b")), framed(3, b"x")]
+        first = [
+            add_schema_header(1, avro(older, id=1)),
+            add_schema_header(2, avro(reader, id=2, note="b")),
+            add_schema_header(3, b"x"),
+        ]
         kafka_broker.produce("registered", [(0, None, raw) for raw in first])
         with monkeypatch.context() as patience:
             patience.setattr(decoding, "Registry", partial(Registry, patience_s=0.2))
@@ -295,7 +299,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         run = until_caught_up(spark, job, tmp_path / "state")
         assert run.total("broken", "out", "o") == 1
         server.add(3, other)
-        kafka_broker.produce("registered", [(0, None, framed(3, avro(other, id=3, note="c")))])
+        kafka_broker.produce("registered", [(0, None, add_schema_header(3, avro(other, id=3, note="c")))])
         run = until_caught_up(spark, job, tmp_path / "state")
     assert {tuple(row.values()) for row in MemorySink.rows("out")} == {(1, None), (2, "b"), (3, "c")}
     assert broken() == {("the registry has no Avro schema 3", first[2]): 1}
@@ -347,7 +351,7 @@ INSERT INTO out SELECT id FROM o;
 """
 
 
-def test_json_behind_the_number_of_its_schema(spark, kafka_broker, tmp_path):
+def test_json_after_a_schema_id_header_is_read(spark, kafka_broker, tmp_path):
     """A record without the header is broken, whatever it says; so is one behind it that is no JSON."""
     kafka_broker.create_topic("headed")
     head = b"\x00\x00\x00\x00\x07"

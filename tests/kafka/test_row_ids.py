@@ -39,12 +39,12 @@ def test_a_repeated_tick_has_the_same_ids(spark, tmp_path, kafka_broker, monkeyp
     job = JOB.format(folder=tmp_path, servers=kafka_broker.bootstrap_servers)
     commit = ConcludedTick.commit
 
-    def stopped(self, *others):
+    def fail_commit_of_tick_2(self, *others):
         if self.result.tick == 2:
             raise RuntimeError("broken on purpose")
         commit(self, *others)
 
-    monkeypatch.setattr(ConcludedTick, "commit", stopped)
+    monkeypatch.setattr(ConcludedTick, "commit", fail_commit_of_tick_2)
     with pytest.raises(WatersmeetError, match="broken on purpose"):
         until_caught_up(spark, job, tmp_path / "state")
     monkeypatch.setattr(ConcludedTick, "commit", commit)

@@ -97,19 +97,19 @@ def test_a_lagging_and_a_silent_partition_hold_the_watermark(spark, kafka_broker
     def tick():
         return until_caught_up(spark, text, tmp_path / "state").ticks[-1].queries["out"].input_watermarks
 
-    def left(partition: int, time: int):
+    def build_record(partition: int, time: int):
         return (partition, None, f'{{"k": "a", "t": {time}}}')
 
-    kafka_broker.produce("lag-l", [left(0, 100), left(1, 20)])
-    kafka_broker.produce("lag-r", [left(0, 3), left(0, 25)])
+    kafka_broker.produce("lag-l", [build_record(0, 100), build_record(1, 20)])
+    kafka_broker.produce("lag-r", [build_record(0, 3), build_record(0, 25)])
     assert tick()["l.t"] == float("-inf") or tick()["l.t"] < -(2**62), "partition 2 was never heard of"
-    kafka_broker.produce("lag-l", [left(2, 90)])
+    kafka_broker.produce("lag-l", [build_record(2, 90)])
     assert tick() == {"l.t": 15, "r.t": 25}, "the least of 95, 15 and 85"
     assert MemorySink.rows("out") == [
         {"k": "a", "t": 20, "rk": "a", "rt": 25},
         {"k": None, "t": None, "rk": "a", "rt": 3},
     ]
-    kafka_broker.produce("lag-l", [left(1, 120)])
+    kafka_broker.produce("lag-l", [build_record(1, 120)])
     assert tick()["l.t"] == 85
 
 
@@ -246,7 +246,7 @@ def test_topics_are_looked_for_without_spark(kafka_broker):
         assert '"looked-fur"' in caught.value.message
 
 
-def test_rows_behind_are_told(spark, kafka_broker, tmp_path):
+def test_backlog_of_unread_rows_is_reported(spark, kafka_broker, tmp_path):
     kafka_broker.create_topic("behind", partitions=2)
     kafka_broker.produce("behind", [(n % 2, None, json.dumps({"t": n})) for n in range(100)])
     told = []

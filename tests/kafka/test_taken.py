@@ -83,11 +83,11 @@ def test_rows_of_others_do_no_harm(spark, kafka_broker, tmp_path, write):
 
 
 def test_a_topic_that_was_not_there_before(spark, kafka_broker, tmp_path, write):
-    def made(frame):
+    def create_topic_during_write(frame):
         kafka_broker.create_topic("taken-later", partitions=2)
         return frame
 
-    write.append(made)
+    write.append(create_topic_during_write)
     assert run(spark, kafka_broker, tmp_path, "taken-later") == ROWS
 
 

@@ -87,7 +87,7 @@ def test_numbers_of_more_columns_than_one_number_holds():
     assert plain.max() == 4999
 
 
-def test_of_many_rows_numbers_are_asked_of_the_sql_engine():
+def test_large_inputs_are_grouped_by_the_sql_engine():
     rows = pa.record_batch({"k": [2, 1, None, 2] * 20_000})
     assert np.unique(group_numbers(rows, ["k"])).tolist() == [1, 2, 3]
     assert group_numbers(rows.slice(0, 4), ["k"]).tolist() == [1, 0, 2, 1]

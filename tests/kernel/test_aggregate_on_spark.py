@@ -63,7 +63,7 @@ def same(ours, theirs):
 
 
 @pytest.fixture
-def interpreted(spark):
+def interpreted_spark(spark):
     """Spark without generated code: that of so many aggregates takes long to compile."""
     names = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     for name, value in names.items():
@@ -77,7 +77,7 @@ def interpreted(spark):
 @pytest.mark.parametrize(
     "calls", [[c for c in CALLS if not c[2]], [c for c in CALLS if c[2]]], ids=["all", "distinct"]
 )
-def test_aggregates_are_sparks(interpreted, calls):
+def test_aggregates_are_sparks(interpreted_spark, calls):
     table = pa.table(
         [pa.array(GROUPS), *(pa.array(values * 4, kind) for kind, values in COLUMNS.values())],
         names=["g", *COLUMNS],
@@ -94,9 +94,9 @@ def test_aggregates_are_sparks(interpreted, calls):
         f"{function}({'DISTINCT ' if distinct else ''}{', '.join(columns) or '*'}) AS a{number}"
         for number, (function, columns, distinct) in enumerate(calls)
     ]
-    frame = interpreted.createDataFrame(table)
+    frame = interpreted_spark.createDataFrame(table)
     frame.createOrReplaceTempView("aggregated_rows")
-    found = interpreted.sql(f"SELECT g, {', '.join(texts)} FROM aggregated_rows GROUP BY g").toArrow()
+    found = interpreted_spark.sql(f"SELECT g, {', '.join(texts)} FROM aggregated_rows GROUP BY g").toArrow()
     by_spark = {row["g"]: row for row in found.to_pylist()}
     assert by_us.keys() == by_spark.keys()
     kinds = dict(zip(found.schema.names, found.schema.types, strict=True))

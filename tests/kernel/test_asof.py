@@ -25,7 +25,9 @@ T = Measured("t")
 LEFT, RIGHT = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
 
 
-def asked(rng: np.random.Generator, rows: int, span: int, latest: bool, hashes: int) -> None:
+def check_nearest_against_loop(
+    rng: np.random.Generator, rows: int, span: int, latest: bool, hashes: int
+) -> None:
     """One run, many askers: each finds what a loop over all rows finds."""
     times, keys = rng.integers(0, span, rows), rng.integers(0, 6, rows)
     batch = pa.record_batch({"t": times, "k": keys, CAME: rng.permutation(rows)})
@@ -58,7 +60,7 @@ def asked(rng: np.random.Generator, rows: int, span: int, latest: bool, hashes: 
 def test_nearest_is_what_a_loop_finds(seed: int, latest: bool, hashes: int, span: int) -> None:
     rng = np.random.default_rng(seed)
     for rows in (1, 7, 600):
-        asked(rng, rows, span, latest, hashes)
+        check_nearest_against_loop(rng, rows, span, latest, hashes)
 
 
 def test_nothing_is_found_in_nothing() -> None:

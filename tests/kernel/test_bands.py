@@ -92,7 +92,7 @@ def test_rounding_nan_and_infinities_lose_no_pair(comparison, lower, upper, size
     assert pairs(whole, right, Side.RIGHT, left) == expected
 
 
-def test_a_float_stays_one_beside_a_float_and_becomes_a_double_beside_a_constant():
+def test_float_compares_as_float_with_float_and_as_double_with_constant():
     values = {
         (Side.LEFT, "x"): np.array([16777216.0, 0.3], np.float32),
         (Side.RIGHT, "x"): np.array([-1.0, 0.2], np.float32),

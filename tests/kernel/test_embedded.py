@@ -26,12 +26,12 @@ def test_threads_that_ask_at_once_have_one_engine_whose_settings_are_made(monkey
         made.append(connect(*given, **named))
         return made[-1]
 
-    def asked(_):
+    def connect_after_barrier(_):
         together.wait(10)
         return embedded.connection()
 
     monkeypatch.setattr(duckdb, "connect", slow)
-    assert set(map(id, parallel_map(asked, range(4)))) == {id(made[0])}
+    assert set(map(id, parallel_map(connect_after_barrier, range(4)))) == {id(made[0])}
     assert len(made) == 1
 
 

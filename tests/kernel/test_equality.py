@@ -104,7 +104,7 @@ def test_types_with_a_common_one_are_compared_in_it(left, right):
         pa.array([date(2000, 1, 1)] * 3),
     ],
 )
-def test_pairs_are_taken_by_position(column):
+def test_equality_compares_pairs_by_row_position(column):
     values = column.to_pylist()
     left, right = np.array([0, 2, 1, 2]), np.array([0, 1, 2, 2])
     expected = [values[a] == values[b] and values[a] is not None for a, b in zip(left, right, strict=True)]

@@ -138,5 +138,5 @@ def test_no_candidates_no_chunks():
     assert list(expand(np.array([3, 4]), np.array([3, 2]))) == []
 
 
-def test_offsets_are_taken_from_the_base():
+def test_offsets_are_relative_to_the_base_time():
     assert offsets(np.array([MIN_TIME, 0, MAX_TIME]), MIN_TIME, 32).tolist() == [0, 2**31, 2**32 - 1]

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.sinks.function_frames import Row, identity_of, prepared, sink_of, stage
+from tests.sinks.function_frames import Row, identity_of, prepare_sink, sink_of, stage
 from tests.sinks.given_functions import into_sqlite
 from watersmeet.sinks.function import FunctionSink
 from watersmeet.state.store import LocalStore
@@ -61,7 +61,7 @@ def main(folder: str, last: int, point: str, fatal: int) -> None:
         return parts
 
     FunctionSink.record_parts = record_and_die  # type: ignore[method-assign]
-    sink = prepared(sink_of("tests.kills.function_ticks:put"), store)
+    sink = prepare_sink(sink_of("tests.kills.function_ticks:insert_into_sqlite_or_die"), store)
 
     def tasks(part: Any, count: int) -> list[Any]:
         order = random.sample(range(count), count)
@@ -93,7 +93,7 @@ def _one(part: Any, number: int) -> Any:
     return part.write(0, row.schema, iter([row]))
 
 
-def put(part: Any, rows: pa.RecordBatchReader) -> None:
+def insert_into_sqlite_or_die(part: Any, rows: pa.RecordBatchReader) -> None:
     """`into_sqlite`, or the half of it: the rows are there, and are not committed."""
 
     def dying() -> Iterator[pa.RecordBatch]:

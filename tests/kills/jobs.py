@@ -243,7 +243,7 @@ def rows_of(folder: Path, sink: str) -> str:
     return f"read_parquet('{folder}/out/{sink}/*.parquet')"
 
 
-def told_ticks(folder: Path) -> list[int]:
+def list_completed_ticks(folder: Path) -> list[int]:
     """The ticks that are said to be complete; all rows of all their parts are there.
 
     Raises: AssertionError when some are not.

@@ -22,7 +22,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.sinks.kafka_frames import KeyValue, identity_of, prepared, sink_of, stage, stopping_at
+from tests.sinks.kafka_frames import KeyValue, identity_of, prepare_sink, sink_of, stage, stopping_at
 from watersmeet.sinks.kafka import transactions
 from watersmeet.sinks.part_mark import Resumed
 
@@ -51,7 +51,7 @@ def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: in
 
     stopping_at(point, f"{topic}-ticks", ROWS // 2, lambda: now["tick"] == fatal, die)
     transactions.POLL_ROWS = 7
-    sink = prepared(
+    sink = prepare_sink(
         sink_of(servers, topic, **{"transaction.timeout.ms": timeout_ms}), place / "files", begins=False
     )
     known = {} if last_part is None else {"q": tuple(last_part)}

@@ -66,13 +66,13 @@ def after(owner: type, name: str, is_time: Callable[..., bool]) -> None:
     """Die when this method returns, if it is time."""
     method = getattr(owner, name)
 
-    def patched(self: Any, *arguments: Any, **named: Any) -> Any:
+    def call_then_die(self: Any, *arguments: Any, **named: Any) -> Any:
         result = method(self, *arguments, **named)
         if is_time(*arguments):
             die()
         return result
 
-    setattr(owner, name, patched)
+    setattr(owner, name, call_then_die)
 
 
 def main(kind: str, folder: str, url: str, last: int, point: str, fatal: int) -> None:

@@ -169,7 +169,7 @@ class Shop:
         )
 
 
-def held(broker: KafkaBroker, topic: str) -> list[dict[str, Any]]:
+def read_compacted_topic(broker: KafkaBroker, topic: str) -> list[dict[str, Any]]:
     """What a reader of the compacted topic holds."""
     latest = {key: value for _, key, value in broker.consume_all(topic)}
     for key, value in latest.items():
@@ -221,4 +221,4 @@ def test_what_is_joined_in_the_end_is_what_the_database_joins(seed, tmp_path: Pa
         assert last.account["adds_up"]
         rows = shop.rows()
         assert all(sum(row[name] is not None for row in rows) >= least for name, least in LEAST.items())
-        assert in_order(held(broker, "joined")) == in_order(rows)
+        assert in_order(read_compacted_topic(broker, "joined")) == in_order(rows)

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.kills.jobs import Process, differences, told_ticks
+from tests.kills.jobs import Process, differences, list_completed_ticks
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.full]
 
@@ -140,7 +140,7 @@ def job_of(folder: Path, names: tuple[str, ...]) -> str:
     )).format(folder=folder)  # fmt: skip
 
 
-def put_out(folder: Path, query: str) -> Counter[tuple[Any, ...]]:
+def sum_emitted_changes(folder: Path, query: str) -> Counter[tuple[Any, ...]]:
     """What the changes that went out add up to."""
     rows = duckdb.sql(f"SELECT * EXCLUDE (_tick) FROM read_parquet('{folder}/out/{query}/*.parquet')")
     total: Counter[tuple[Any, ...]] = Counter()
@@ -203,11 +203,11 @@ def test_tables_change_and_queries_too_while_it_is_killed(seed: int, tmp_path: P
         for run in runs:
             run.clean_up()
     for name in OF_CHANGES:
-        assert put_out(tmp_path, name) == Counter(tables.wanted(name)), name
+        assert sum_emitted_changes(tmp_path, name) == Counter(tables.wanted(name)), name
     rows = f"read_parquet('{tmp_path}/out/answered/*.parquet')"
     pairs = tables.wanted("answered")
     assert len(pairs) > 5
     shown = ", ".join(map(str, pairs))
     assert differences(rows, f"(VALUES {shown})") == []
-    ticks = told_ticks(tmp_path)
+    ticks = list_completed_ticks(tmp_path)
     assert ticks == list(range(1, len(ticks) + 1)), "each tick is told once"

@@ -28,12 +28,12 @@ def run(folder: Path, last: int, point: str = "none", tick: int = 0) -> tuple[in
     return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
-def asked(folder: Path, sql: str) -> list[tuple]:
+def query_database(folder: Path, sql: str) -> list[tuple]:
     with closing(sqlite3.connect(folder / "given.db")) as base:
         return base.execute(sql).fetchall()
 
 
-def expected(last: int) -> Counter:
+def build_expected_rows(last: int) -> Counter:
     return Counter((tick, *row) for tick in range(1, last + 1) for row in rows_of_tick(tick))
 
 
@@ -46,17 +46,17 @@ def test_killed_at_every_point(tmp_path):
                 tick += 1
             code, errors = run(tmp_path, tick + 1, point, tick)
             assert code == -signal.SIGKILL, f"{point}: {errors}"
-            known = Counter(asked(tmp_path, "SELECT tick, k, v FROM rows"))
-            assert known <= expected(tick), point
-            assert known >= expected(tick - 1), point
-            assert (known == expected(tick)) == (point in ("out", "published")), point
+            known = Counter(query_database(tmp_path, "SELECT tick, k, v FROM rows"))
+            assert known <= build_expected_rows(tick), point
+            assert known >= build_expected_rows(tick - 1), point
+            assert (known == build_expected_rows(tick)) == (point in ("out", "published")), point
     code, errors = run(tmp_path, tick + 3)
     assert code == 0, errors
-    assert Counter(asked(tmp_path, "SELECT tick, k, v FROM rows")) == expected(tick + 3)
-    cuts = asked(tmp_path, "SELECT count(DISTINCT parts) FROM calls GROUP BY tick")
+    assert Counter(query_database(tmp_path, "SELECT tick, k, v FROM rows")) == build_expected_rows(tick + 3)
+    cuts = query_database(tmp_path, "SELECT count(DISTINCT parts) FROM calls GROUP BY tick")
     assert {count for (count,) in cuts} == {1}, "a tick that is repeated has the parts that it had"
-    assert asked(tmp_path, "SELECT count(*) FROM calls WHERE was_there = 1")[0][0] > 0
-    assert not asked(tmp_path, "SELECT 1 FROM rows GROUP BY tick, k HAVING count(*) > 1")
+    assert query_database(tmp_path, "SELECT count(*) FROM calls WHERE was_there = 1")[0][0] > 0
+    assert not query_database(tmp_path, "SELECT 1 FROM rows GROUP BY tick, k HAVING count(*) > 1")
 
 
 FUNCTIONS = '''
@@ -120,8 +120,10 @@ def test_whole_jobs_killed_while_the_function_has_some_parts(seed, tmp_path):
             job.clean_up()
     names = {"joined": ("a_id", "a_k", "b_id", "b_k"), "chain": ("a_id", "b_id", "c_id")}
     every = {"joined": "a_id, a_k, a_v, a_t, b_id, b_k, b_v, b_t", "chain": "a_id, b_id, c_id"}
-    assert asked(tmp_path, "SELECT 1 FROM calls GROUP BY name HAVING count(*) > 1"), "parts came again"
-    assert not asked(tmp_path, "SELECT 1 FROM calls GROUP BY name HAVING count(DISTINCT parts) > 1")
+    assert query_database(tmp_path, "SELECT 1 FROM calls GROUP BY name HAVING count(*) > 1"), (
+        "parts came again"
+    )
+    assert not query_database(tmp_path, "SELECT 1 FROM calls GROUP BY name HAVING count(DISTINCT parts) > 1")
     for sink, columns in names.items():
         with duckdb.connect() as base, closing(sqlite3.connect(tmp_path / "given.db")) as given:
             rows = [

@@ -15,7 +15,7 @@ import pytest
 
 from tests.kills.jobs import JOB, LAG_S, Growing, Process, batch_of
 from tests.kills.kafka_ticks import OUT, POINTS, ROWS, rows_of_tick
-from tests.sinks.kafka_frames import identity_of, prepared, sink_of, stage, stopping_at
+from tests.sinks.kafka_frames import identity_of, prepare_sink, sink_of, stage, stopping_at
 from tests.support.forked import run_forked
 from tests.support.kafka import KafkaBroker
 
@@ -46,12 +46,12 @@ def run(
     return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
-def held(broker: KafkaBroker, topic: str) -> Counter[tuple[bytes | None, bytes | None]]:
+def read_committed_records(broker: KafkaBroker, topic: str) -> Counter[tuple[bytes | None, bytes | None]]:
     """What readers of committed records see."""
     return Counter((key, value) for _, key, value in broker.consume_all(topic))
 
 
-def expected(last: int) -> Counter[tuple[bytes | None, bytes | None]]:
+def build_expected_records(last: int) -> Counter[tuple[bytes | None, bytes | None]]:
     return Counter(
         (key.encode(), None if value is None else value.encode())
         for tick in range(1, last + 1)
@@ -74,10 +74,12 @@ def test_killed_at_every_point(tmp_path, broker):
             broker.start()
         if point not in ("half-sent", "sent", "marked"):  # what is open there ends what readers see
             is_out = point in OUT
-            assert held(broker, "killed") == expected(tick if is_out else tick - 1), f"killed at {point}"
+            assert read_committed_records(broker, "killed") == build_expected_records(
+                tick if is_out else tick - 1
+            ), f"killed at {point}"
     code, errors = run(tmp_path, broker, "killed", tick + 3)
     assert code == 0, errors
-    assert held(broker, "killed") == expected(tick + 3)
+    assert read_committed_records(broker, "killed") == build_expected_records(tick + 3)
     by_key: dict[bytes | None, list[int]] = {}
     for _, key, value in broker.consume_all("killed"):
         if value is not None:
@@ -86,7 +88,7 @@ def test_killed_at_every_point(tmp_path, broker):
 
 
 @pytest.mark.full
-def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_path, kafka_broker):
+def test_readers_wait_at_most_the_timeout_for_a_killed_transaction(tmp_path, kafka_broker):
     """Nobody repeats the tick: the broker aborts its transaction (5 s)."""
     kafka_broker.create_topic("blocked")
     code, errors = run(tmp_path, kafka_broker, "blocked", 2, "marked", 1)
@@ -94,8 +96,8 @@ def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_pat
     began = time.monotonic()
     kafka_broker.produce("blocked", [(0, "other", "theirs")])
     behind = Counter({(b"other", b"theirs"): 1})
-    assert held(kafka_broker, "blocked") == Counter()
-    while held(kafka_broker, "blocked") != behind:
+    assert read_committed_records(kafka_broker, "blocked") == Counter()
+    while read_committed_records(kafka_broker, "blocked") != behind:
         assert time.monotonic() - began < 5 + 5
         time.sleep(0.2)
     print(f"readers waited for {time.monotonic() - began:.1f} s")
@@ -109,7 +111,7 @@ def test_the_repeat_lets_readers_go_on_at_once(tmp_path, kafka_broker):
     assert code == -signal.SIGKILL, errors
     code, errors = run(tmp_path, kafka_broker, "let-on", 2, timeout_s=timeout_s)
     assert code == 0, errors
-    assert held(kafka_broker, "let-on") == expected(2)
+    assert read_committed_records(kafka_broker, "let-on") == build_expected_records(2)
     assert time.monotonic() - began < timeout_s, "the broker's own time was not waited for"
 
 
@@ -117,7 +119,7 @@ def test_the_repeat_lets_readers_go_on_at_once(tmp_path, kafka_broker):
 def test_brokers_that_go_away_within_a_transaction_are_waited_for(tmp_path, broker):
     """For longer than the transaction may take: what was sent of it is sent again, in another one."""
     broker.create_topic("away", partitions=2)
-    sink = prepared(sink_of(broker.bootstrap_servers, "away"), tmp_path / "files")
+    sink = prepare_sink(sink_of(broker.bootstrap_servers, "away"), tmp_path / "files")
     away: list[threading.Timer] = []
 
     def go_away() -> None:
@@ -134,7 +136,7 @@ def test_brokers_that_go_away_within_a_transaction_are_waited_for(tmp_path, brok
         end()
         away[0].join()
         sink.close()
-    assert held(broker, "away") == expected(1)
+    assert read_committed_records(broker, "away") == build_expected_records(1)
 
 
 COLUMNS = {"joined": ("a_id", "a_k", "b_id", "b_k"), "chain": ("a_id", "b_id", "c_id")}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, told_ticks, write_job
+from tests.kills.jobs import Growing, Process, batch_of, differences, list_completed_ticks, rows_of, write_job
 from tests.support.effort import at_effort
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -27,7 +27,7 @@ SINKS = ("joined", "chain")
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(seed, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
+def uninterrupted_run(seed, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
     """The folder of a run that nothing disturbed, and its account."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     Growing(folder, seed, FILES).add(FILES)
@@ -44,12 +44,14 @@ def uninterrupted(seed, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
         run.clean_up()
 
 
-def check(folder: Path, account: dict[str, Any] | None, uninterrupted: tuple[Path, dict[str, Any]]) -> None:
-    whole, expected = uninterrupted
+def check(
+    folder: Path, account: dict[str, Any] | None, uninterrupted_run: tuple[Path, dict[str, Any]]
+) -> None:
+    whole, expected = uninterrupted_run
     for sink in SINKS:
         assert differences(rows_of(folder, sink), rows_of(whole, sink)) == []
         assert not list((folder / "out" / sink).glob("_attempts/*/*")), "nothing staged is left"
-    ticks = told_ticks(folder)
+    ticks = list_completed_ticks(folder)
     assert ticks == list(range(1, len(ticks) + 1)), "each tick is told once"
     if account is not None:
         assert account["adds_up"]
@@ -57,7 +59,7 @@ def check(folder: Path, account: dict[str, Any] | None, uninterrupted: tuple[Pat
 
 
 @pytest.mark.full
-def test_killed_at_random(seed, tmp_path, uninterrupted):
+def test_killed_at_random(seed, tmp_path, uninterrupted_run):
     draw = random.Random(seed)
     write_job(tmp_path)
     inputs = Growing(tmp_path, seed, FILES)
@@ -90,7 +92,7 @@ def test_killed_at_random(seed, tmp_path, uninterrupted):
         inputs.add(FILES)
         runs.append(last := Process(tmp_path, *TO_THE_END))
         assert last.await_end() == 0, last.errors.read_text()
-        check(tmp_path, last.account, uninterrupted)
+        check(tmp_path, last.account, uninterrupted_run)
     finally:
         for run in runs:
             run.clean_up()
@@ -117,7 +119,7 @@ DRAWN_POINTS = at_effort(quick=[3, 14], full=range(len(POINTS)))
 """Quick effort: between two sinks, and after the manifest of the end of input, which is last."""
 
 
-def test_killed_at_every_point(seed, tmp_path, uninterrupted):
+def test_killed_at_every_point(seed, tmp_path, uninterrupted_run):
     """One job, killed at one point after the other, each time where the last one left it: by tasks, and by
     the driver, in turns, so that what the one began the other repeats."""
     Growing(tmp_path, seed, FILES).add(FILES)
@@ -127,13 +129,13 @@ def test_killed_at_every_point(seed, tmp_path, uninterrupted):
             write_job(tmp_path, "spark" if number % 2 else "auto")
             runs.append(run := Process(tmp_path, *TO_THE_END, kill_at=point))
             assert run.await_end() == -signal.SIGKILL, f"{point}: {run.errors.read_text()}"
-            ticks = told_ticks(tmp_path)
+            ticks = list_completed_ticks(tmp_path)
             assert ticks == list(range(1, len(ticks) + 1))
         runs.append(last := Process(tmp_path, *TO_THE_END))
         assert last.await_end() == 0, last.errors.read_text()
         assert last.ticks == 0, "the end of input is not made twice"
         # the account is that of the run before: this one had no tick
-        check(tmp_path, None, uninterrupted)
+        check(tmp_path, None, uninterrupted_run)
     finally:
         for run in runs:
             run.clean_up()

@@ -125,7 +125,7 @@ def records(draw: random.Random) -> list[Row]:
     ]
 
 
-def reopened(impressions: list[Row], clicks: list[Row]) -> int:
+def delay_clicks_beyond_reach(impressions: list[Row], clicks: list[Row]) -> int:
     """Let some clicks come when the watermark is more than the reach behind them, but not more than what
     reopens; each is of an impression that came in time. How many.
 
@@ -144,7 +144,7 @@ def reopened(impressions: list[Row], clicks: list[Row]) -> int:
     return len(late)
 
 
-def expected(impressions: list[Row], clicks: list[Row], how: str) -> Counter[tuple[Any, ...]]:
+def compute_expected_join(impressions: list[Row], clicks: list[Row], how: str) -> Counter[tuple[Any, ...]]:
     rows: Counter[tuple[Any, ...]] = Counter()
     for ad, user, time, number in impressions:
         met = [c[3] for c in clicks if c[:2] == (ad, user) and abs(c[2] - time) <= WITHIN_MS]
@@ -163,8 +163,8 @@ def test_killed_in_the_middle(join, seed, tmp_path, monkeypatch, broker, postgre
     draw = random.Random(f"{seed} {join['how']}")
     sides = records(draw), records(draw)
     if join["how"] == "left":
-        assert reopened(*sides) > 10
-    wanted = expected(*sides, join["how"])
+        assert delay_clicks_beyond_reach(*sides) > 10
+    wanted = compute_expected_join(*sides, join["how"])
     assert len(wanted) > RECORDS // 2
     assert (join["how"] == "left") == any(row[3] is None for row in wanted)
     for topic, rows in zip(("impressions", "clicks"), sides, strict=True):
@@ -182,7 +182,7 @@ def test_killed_in_the_middle(join, seed, tmp_path, monkeypatch, broker, postgre
             source["connection"]["topic"] += f"-{join['how']}"
         folder = tmp_path / form
         folder.mkdir()
-        ran(folder, form, said, postgres)
+        run_with_one_kill(folder, form, said, postgres)
         columns = "left_ad, left_user, left_n, right_n"
         text = postgres.run(f"SELECT json_build_array({columns}) FROM {said['name']}")
         assert Counter(tuple(json.loads(line)) for line in text.splitlines()) == wanted, (
@@ -190,7 +190,7 @@ def test_killed_in_the_middle(join, seed, tmp_path, monkeypatch, broker, postgre
         )
 
 
-def ran(folder: Path, form: str, said: dict[str, Any], postgres: Postgres) -> None:
+def run_with_one_kill(folder: Path, form: str, said: dict[str, Any], postgres: Postgres) -> None:
     """To the end, killed between what the sink shows and what the manifest has of a tick in the middle."""
     (folder / "job.toml").write_text(as_toml(said))
     told = {**said, "checkpoint": str(folder / "state"), "spark": SPARK}

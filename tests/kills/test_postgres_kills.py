@@ -30,7 +30,7 @@ def run(kind: str, folder: Path, url: str, last: int, point: str = "none", tick:
     return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
-def expected(kind: str, last: int) -> Counter[str]:
+def build_expected_rows(kind: str, last: int) -> Counter[str]:
     rows = [row for tick in range(1, last + 1) for row in rows_of_tick(kind, tick)]
     if kind == "upsert":
         left: dict[int, str] = {}
@@ -59,11 +59,13 @@ def test_killed_at_every_point(kind, tmp_path, postgres):
             postgres.start()
         stored = Counter(postgres.run(f"SELECT * FROM killed_{kind}").splitlines())
         is_out = point in ("answered", "published")
-        assert stored == expected(kind, tick if is_out else tick - 1), f"{kind}, killed at {point}"
+        assert stored == build_expected_rows(kind, tick if is_out else tick - 1), f"{kind}, killed at {point}"
     last = tick + 3
     code, errors = run(kind, tmp_path, postgres.url, last)
     assert code == 0, errors
-    assert Counter(postgres.run(f"SELECT * FROM killed_{kind}").splitlines()) == expected(kind, last)
+    assert Counter(postgres.run(f"SELECT * FROM killed_{kind}").splitlines()) == build_expected_rows(
+        kind, last
+    )
     assert postgres.staging() <= staged
 
 

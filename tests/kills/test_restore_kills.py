@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.killed import Job, forked, in_a_process, store_of
+from tests.chaos.killed import Job, in_a_process, run_in_fork, store_of
 from watersmeet.cli.state_commands import maintenance
 from watersmeet.cli.state_commands.show import StateLocation, tick_of
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
@@ -57,7 +57,7 @@ def begun_and_cut(job: Job) -> int | None:
     the sink has no such records; the newest tick then. None: it is at its end before."""
     at = "cut" if job.sink == "function" else "published"
     for tick in (3, 2):
-        if forked(job, at, tick) == "killed" and len(manifest_names(store_of(job))) >= 2:
+        if run_in_fork(job, at, tick) == "killed" and len(manifest_names(store_of(job))) >= 2:
             return load_newest(store_of(job)).tick
     return None
 
@@ -95,7 +95,7 @@ def test_killed_before_each_step_it_goes_on_from_the_tick_that_is_there(tmp_path
         # to where the tick comes whose number the interrupted one had, and that is killed, too
         kills = [("committed", 1), (draw.choice(["begun", "node", "staged"]), draw.choice([1, 2])), (None, 0)]
         for point, tick in kills:
-            again = forked(job, point, tick)
+            again = run_in_fork(job, point, tick)
             assert again in ("killed", None), f"seed {seed}, step {step}, {job}: {again}"
         if said is None:
             break

@@ -97,7 +97,7 @@ def test_however_it_is_run(
 
 
 @pytest.mark.parametrize("match", ["l.t >= r.t", "l.t <= r.t AND r.t <= l.t + 50"])
-def test_the_first_of_equal_times_is_taken(seed: int, match: str) -> None:
+def test_first_of_rows_with_equal_times_is_matched(seed: int, match: str) -> None:
     """Few times and one key: nearly every row has ties; worked out by one pass over the rows."""
     rng = np.random.default_rng(seed)
     left, right = (_few_times(rng, 300) for _ in range(2))

@@ -61,13 +61,13 @@ def ticks_of(rng: random.Random, count: int) -> list[dict[str, Any]]:
     return ticks
 
 
-def opened(texts: list[str], store: MemoryStore, *, change: bool = False) -> LocalJob:
+def open_job(texts: list[str], store: MemoryStore, *, change: bool = False) -> LocalJob:
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
     return LocalJob(plan, store, change_queries=change)
 
 
 def alone(text: str, ticks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    job = opened([text], MemoryStore())
+    job = open_job([text], MemoryStore())
     (name,) = [query.name for query in job.plan.queries]
     return [job.tick(rows, end=number == len(ticks) - 1).rows[name] for number, rows in enumerate(ticks)]
 
@@ -88,7 +88,7 @@ def test_queries_that_come_and_go(seed: int, chunk: int) -> None:
         goes = rng.choice(["second", "second", None])
         leaves = rng.randrange(came["third"], 12)
         store, live = MemoryStore(), ["first", "second"]
-        job = opened([texts[name] for name in live], store)
+        job = open_job([texts[name] for name in live], store)
         found: dict[str, dict[int, list[dict[str, Any]]]] = {name: {} for name in texts}
         for place, rows in enumerate(ticks):
             before = list(live)
@@ -98,11 +98,11 @@ def test_queries_that_come_and_go(seed: int, chunk: int) -> None:
                 live = [name for name in live if name != goes]
             if live != before:
                 with pytest.raises(StateError, match=r"is new|is not in the job"):
-                    opened([texts[name] for name in live], store)
-                job = opened([texts[name] for name in live], store, change=True)
+                    open_job([texts[name] for name in live], store)
+                job = open_job([texts[name] for name in live], store, change=True)
                 assert job.driver.said
             elif rng.random() < 0.2:
-                job = opened([texts[name] for name in live], store)
+                job = open_job([texts[name] for name in live], store)
             job.partitions = rng.choice([1, 2, 3])
             output = job.tick(rows, end=place == len(ticks) - 1)
             for name in live:
@@ -153,10 +153,10 @@ def test_a_query_that_keeps_rows_longer_than_those_before(
                 row["t"] += ahead
         came, long = rng.randrange(1, 8), longer("long", -rng.randrange(60), rng.randrange(90))
         store, texts = MemoryStore(), [longer("first", -1, 1), longer("second", -9, 5)]
-        job, found, left = opened(texts, store), Counter[str](), set()
+        job, found, left = open_job(texts, store), Counter[str](), set()
         for place, rows in enumerate(ticks):
             if place == came:
-                job = opened([*texts, long], store, change=True)
+                job = open_job([*texts, long], store, change=True)
             job.partitions = rng.choice([1, 2, 3])
             out = job.tick(rows, end=place == len(ticks) - 1).rows.get("long", [])
             found.update(repr((place, row["ln"], row["rn"])) for row in out)
@@ -192,11 +192,11 @@ def test_runs_without_a_column_of_another_are_merged_for_ever() -> None:
     first, second = text("first", "a.n", 1_000), text("second", "a.n, a.w", 3)
     store, few = MemoryStore(), merge_policy.FAN_IN
     merge_policy.FAN_IN = 1_000
-    job = opened([first], store)
+    job = open_job([first], store)
     for tick in range(8):
         job.tick(rows(tick))
     merge_policy.FAN_IN = few
-    job = opened([first, second], store, change=True)
+    job = open_job([first, second], store, change=True)
     assert any("lack a.w" in said for said in job.driver.said)
     for tick in range(8, 20):
         job.tick(rows(tick))
@@ -247,21 +247,23 @@ def test_changes_of_tables_that_come_with_their_query(seed: int, select: str) ->
                     diff = -1 if there[name][values] and rng.random() < 0.5 else 1
                     there[name][values] += diff
                     rows[name].append((dict(zip("kgnd", (*values, diff), strict=True)), 1))
-        store, before = MemoryStore(), opened([declared, changes], MemoryStore())
-        job = opened([declared, first], store)
+        store, before = MemoryStore(), open_job([declared, changes], MemoryStore())
+        job = open_job([declared, first], store)
         for place, rows in enumerate(ticks):
             if place == came:
                 texts = [declared, changes, first] if rng.random() < 0.5 else [declared, first, changes]
                 with pytest.raises(StateError, match='"changes" is new'):
-                    opened(texts, store)
-                job = opened(texts, store, change=True)
+                    open_job(texts, store)
+                job = open_job(texts, store, change=True)
             read = [source.name for source in job.plan.sources]
             output = job.tick({name: rows[name] for name in read})
             if place >= came:
                 want = before.tick({name: of for name, of in rows.items() if name in "xyz" and name in read})
                 (rows_alone,) = want.rows.values()
                 said = f"random-{number}, tick {place}"
-                assert counted(output.rows["changes"]) == counted(rows_alone), said
+                assert count_rows_without_tick(output.rows["changes"]) == count_rows_without_tick(
+                    rows_alone
+                ), said
 
 
 EVERY = "x.k, x.g, x.n, y.k AS yk, y.g AS yg, y.n AS yn"
@@ -290,8 +292,8 @@ def test_changes_of_tables_that_others_keep(seed: int, select: str, monkeypatch:
         )
         changes = f"INSERT INTO changes {select} EMIT CHANGES;\n"
         there = {name: Counter[tuple[int | None, ...]]() for name in "xyz"}
-        store, alone = MemoryStore(), opened([declared, changes], MemoryStore())
-        job, came = opened([declared, before], store), rng.randrange(2, 7)
+        store, alone = MemoryStore(), open_job([declared, changes], MemoryStore())
+        job, came = open_job([declared, before], store), rng.randrange(2, 7)
         wanted, found = Counter[str](), Counter[str]()
         for place in range(9):
             rows: dict[str, Any] = {}
@@ -307,13 +309,13 @@ def test_changes_of_tables_that_others_keep(seed: int, select: str, monkeypatch:
                     rows[name].append((dict(zip("kgnd", (*values, diff), strict=True)), 1))
             if place == came:
                 texts = [declared, changes, before] if rng.random() < 0.5 else [declared, before, changes]
-                job = opened(texts, store, change=True)
+                job = open_job(texts, store, change=True)
                 seen.update(text.partition(" with ")[2] for text in job.driver.said)
                 if rng.random() < 0.5:
                     job.partitions = 3
-                    job = opened(texts, store, change=True)  # whoever was killed meanwhile
+                    job = open_job(texts, store, change=True)  # whoever was killed meanwhile
             elif rng.random() < 0.2:
-                job = opened(texts if place > came else [declared, before], store)
+                job = open_job(texts if place > came else [declared, before], store)
             job.partitions = rng.choice([1, 2, 3])
             read = {source.name for source in alone.plan.sources}
             for row in alone.tick({name: of for name, of in rows.items() if name in read}).rows["changes"]:
@@ -334,28 +336,28 @@ def without_tick(row: dict[str, Any]) -> str:
     return repr({name: value for name, value in row.items() if name not in ("_tick", "_diff")})
 
 
-def counted(rows: list[dict[str, Any]]) -> Counter[str]:
+def count_rows_without_tick(rows: list[dict[str, Any]]) -> Counter[str]:
     return bag([{name: value for name, value in row.items() if name != "_tick"} for row in rows])
 
 
-def test_what_is_said_and_refused() -> None:
+def test_query_changes_are_reported_or_refused_with_a_reason() -> None:
     rng = random.Random(1)
     first = query(rng, "first")
     store = MemoryStore()
-    job = opened([first], store)
+    job = open_job([first], store)
     rows = [({"k": 1, "t": number, "n": number, "w": 1}, 1) for number in range(8)]
     job.tick({"s": rows, "u": rows})
     second = first.replace("first", "second")
     with pytest.raises(StateError, match='other queries: it stores "first", but this job has "second"'):
-        opened([second], store)
-    came = opened([first, second], store, change=True)
+        open_job([second], store)
+    came = open_job([first, second], store, change=True)
     assert [said for said in came.driver.said if "with 8 retained rows of" in said], came.driver.said
     came.tick({"s": rows})
     with pytest.raises(StateError, match='"second" is not in the job'):
-        opened([first], store)
+        open_job([first], store)
     with pytest.raises(StateError, match='in "first"'):
-        opened([first.replace("+ 25", "+ 26"), second], store)
-    changed = opened([first.replace("+ 25", "+ 26"), second], store, change=True)
+        open_job([first.replace("+ 25", "+ 26"), second], store)
+    changed = open_job([first.replace("+ 25", "+ 26"), second], store, change=True)
     changed.tick({"s": rows, "u": rows})
     changes = (
         first.replace("INSERT INTO first SELECT", "INSERT INTO third SELECT")
@@ -367,7 +369,7 @@ def test_what_is_said_and_refused() -> None:
         + " EMIT CHANGES;\n"
     )
     with pytest.raises(StateError, match="can be retracted"):
-        opened([first.replace("+ 25", "+ 26"), second, changes], store, change=True)
+        open_job([first.replace("+ 25", "+ 26"), second, changes], store, change=True)
 
 
 def test_the_files_of_a_query_that_went_go() -> None:
@@ -375,11 +377,11 @@ def test_the_files_of_a_query_that_went_go() -> None:
     first = query(rng, "first")
     other = first.replace("first", "second").replace(".k =", ".w =").replace(".k AND", ".w AND")
     store = MemoryStore()
-    job = opened([first, other], store)
+    job = open_job([first, other], store)
     rows = [({"k": 1, "t": number, "n": number, "w": 1}, 1) for number in range(8)]
     job.tick({"s": rows, "u": rows})
     both = set(store.names("runs"))
-    job = opened([first], store, change=True)
+    job = open_job([first], store, change=True)
     assert set(store.names("runs")) == both
     job.tick({})
     assert both <= set(store.names("runs"))  # the manifest before it is whole
@@ -402,16 +404,16 @@ def test_deletes_that_others_remember_are_remembered() -> None:
         return {"k": k, "n": n, "s": s, "d": d}, 1
 
     store = MemoryStore()
-    job = opened_with([declared], store)
+    job = open_job_from_texts([declared], store)
     job.tick({"z": [row(1, 10, 5), row(2, 20, 5), row(3, 30, 5)]})
     job.tick({"z": [row(1, 0, 7, -1), row(2, 21, 6)]})
-    job = opened_with([declared, third], store, change=True)
+    job = open_job_from_texts([declared, third], store, change=True)
     assert job.driver.said == ('query "third" starts with all 2 rows of z.z',)
     # stale by what was deleted, and by what is there, in the tick in which the query has what is there
     out = job.tick({"z": [row(1, 11, 6), row(2, 22, 5)]})
-    assert shown(out.rows["third"]) == Counter({(21, 1, 1): 1, (30, 1, 1): 1})
+    assert count_row_values(out.rows["third"]) == Counter({(21, 1, 1): 1, (30, 1, 1): 1})
     out = job.tick({"z": [row(1, 12, 6), row(3, 31, 6), row(2, 0, 9, -1)]})
-    assert shown(out.rows["third"]) == Counter({(21, 1, -1): 1, (30, 1, -1): 1, (31, 1, 1): 1})
+    assert count_row_values(out.rows["third"]) == Counter({(21, 1, -1): 1, (30, 1, -1): 1, (31, 1, 1): 1})
     assert out.rows["first"], "both go on"
     accounts = {name: query.account for name, query in out.result.queries.items()}
     assert accounts["third"]["z.z"]["stale"] == 3
@@ -450,7 +452,10 @@ def test_deletes_are_remembered_by_queries_of_other_columns(third: str) -> None:
         return found
 
     store = MemoryStore()
-    job, alone = opened_with([declared, first], store), opened_with([declared, third], MemoryStore())
+    job, alone = (
+        open_job_from_texts([declared, first], store),
+        open_job_from_texts([declared, third], MemoryStore()),
+    )
     found, wanted = Counter[str](), Counter[str]()
     before: list[list[tuple[int, int, str, int, int]]] = [
         [(k, 10 + k, "t", 5, 1) for k in range(1, 9)],
@@ -460,8 +465,8 @@ def test_deletes_are_remembered_by_queries_of_other_columns(third: str) -> None:
     for rows in before:
         tick(job, *rows)
         wanted.update(tick(alone, *rows))
-    opened_with([declared, first, third], store, change=True)  # killed before its first tick
-    job = opened_with([declared, first, third], store, change=True)
+    open_job_from_texts([declared, first, third], store, change=True)  # killed before its first tick
+    job = open_job_from_texts([declared, first, third], store, change=True)
     after: list[list[tuple[int, int, str, int, int]]] = [
         [(1, 11, "stale", 6, 1), (2, 1, "stale", 5, 1), (4, 14, "new", 8, 1)],
         [(1, 12, "stale", 6, 1), (3, 34, "stale", 8, 1), (5, 0, "", 6, -1)],
@@ -471,7 +476,7 @@ def test_deletes_are_remembered_by_queries_of_other_columns(third: str) -> None:
         found.update(tick(job, *rows))
         wanted.update(tick(alone, *rows))
         assert +found == +wanted
-        job = opened_with([declared, first, third], store, change=True)
+        job = open_job_from_texts([declared, first, third], store, change=True)
 
 
 def test_deletes_that_others_remember_are_forgotten_at_their_time() -> None:
@@ -486,18 +491,20 @@ def test_deletes_that_others_remember_are_forgotten_at_their_time() -> None:
     )
     third = "INSERT INTO third SELECT k, n, s FROM z WHERE n > 0 EMIT CHANGES;\n"
     store = MemoryStore()
-    job = opened_with([declared], store)
+    job = open_job_from_texts([declared], store)
 
     def tick(at: int, *rows: tuple[int, int, int, int]) -> list[Counter[tuple[Any, ...]]]:
         given = [(dict(zip("knsd", row, strict=True)), 1) for row in rows]
-        return [shown(rows) for rows in job.tick({"z": given}, clock_us=at * 1_000_000).rows.values()]
+        return [
+            count_row_values(rows) for rows in job.tick({"z": given}, clock_us=at * 1_000_000).rows.values()
+        ]
 
     tick(0, *((k, 10, 5, 1) for k in range(1, 9)))
     tick(10, *((k, 0, 7, -1) for k in range(1, 5)))
     tick(60, *((k, 0, 7, -1) for k in range(5, 8)))
     tick(70)
     tick(111)  # the deletes of 10 are forgotten
-    job = opened_with([declared, third], store, change=True)
+    job = open_job_from_texts([declared, third], store, change=True)
     assert tick(112)[1] == Counter({(8, 10, 5, 1): 1})
     first, third_rows = tick(114, (1, 99, 6, 1), (5, 99, 6, 1))
     assert first == third_rows == Counter({(1, 99, 6, 1): 1})
@@ -511,8 +518,8 @@ def test_a_query_that_changed_may_have_more_nodes() -> None:
     two = "INSERT INTO first SELECT a.n FROM s a JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 5"
     three = f"{two} JOIN u c ON c.k = b.k AND c.t BETWEEN b.t AND b.t + 5"
     store = MemoryStore()
-    opened([sinks, two, ";"], store).tick({"s": [({"k": 1, "t": 1, "n": 1, "w": 1}, 1)]})
-    job = opened([sinks, three, ";"], store, change=True)
+    open_job([sinks, two, ";"], store).tick({"s": [({"k": 1, "t": 1, "n": 1, "w": 1}, 1)]})
+    job = open_job([sinks, three, ";"], store, change=True)
     assert job.driver.said
     row = {"k": 1, "t": 9, "n": 7, "w": 1}
     assert job.tick({"s": [(row, 1)], "u": [(row, 1)]}).rows["first"] == [{"n": 7}]
@@ -531,18 +538,18 @@ def test_what_is_left_out_of_a_table_cannot_be_had() -> None:
     }
     for select, why in kept.items():
         store, first = MemoryStore(), f"INSERT INTO first {select} EMIT CHANGES;\n"
-        job = opened_with([declared, first], store)
+        job = open_job_from_texts([declared, first], store)
         job.tick({"x": [({"k": 1, "g": 2, "n": 3, "d": 1}, 1)]})
         third = "INSERT INTO third SELECT k, n FROM x EMIT CHANGES;\n"
         with pytest.raises(StateError, match=why):
-            opened_with([declared, first, third], store, change=True)
-        assert opened_with([declared, first], store).tick({}).rows["first"] == []
+            open_job_from_texts([declared, first, third], store, change=True)
+        assert open_job_from_texts([declared, first], store).tick({}).rows["first"] == []
 
 
-def opened_with(texts: list[str], store: MemoryStore, *, change: bool = False) -> LocalJob:
+def open_job_from_texts(texts: list[str], store: MemoryStore, *, change: bool = False) -> LocalJob:
     plan = watersmeet.plan_job(watersmeet.parse_job("".join(texts)))
     return LocalJob(plan, store, change_queries=change)
 
 
-def shown(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+def count_row_values(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(value for name, value in row.items() if name != "_tick") for row in rows)

@@ -84,7 +84,7 @@ class Changing:
         return rows
 
 
-def opened(chosen: Chosen, store: MemoryStore, partitions: int, *, change: bool = False) -> LocalJob:
+def open_job(chosen: Chosen, store: MemoryStore, partitions: int, *, change: bool = False) -> LocalJob:
     text = DECLARED + "".join(
         f"CREATE INDEX {name} ON {query};\n"
         if query in INDEXES
@@ -96,22 +96,22 @@ def opened(chosen: Chosen, store: MemoryStore, partitions: int, *, change: bool 
     return LocalJob(plan, store, partitions=partitions, change_queries=change)
 
 
-def reopened(other: Chosen, store: MemoryStore, partitions: int) -> LocalJob | None:
+def open_changed_job(other: Chosen, store: MemoryStore, partitions: int) -> LocalJob | None:
     """The changed job; None: it is refused, for what a query needs is not there for it."""
     try:
-        return opened(other, store, partitions, change=True)
+        return open_job(other, store, partitions, change=True)
     except StateError as error:
         if error.code != "changed-query":
             raise
         return None
 
 
-def ticked(job: LocalJob, number: int, rows: Rows) -> dict[str, list[dict[str, Any]]]:
+def run_tick(job: LocalJob, number: int, rows: Rows) -> dict[str, list[dict[str, Any]]]:
     read = {source.name for source in job.plan.sources}
     return job.tick({name: of for name, of in rows.items() if name in read}, clock_us=number * SECOND).rows
 
 
-def added(total: Counter[str], rows: list[dict[str, Any]]) -> None:
+def add_changes(total: Counter[str], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         values = {name: value for name, value in row.items() if name not in ("_diff", "_tick")}
         total[repr(values)] += row["_diff"]
@@ -121,7 +121,7 @@ def net(total: Counter[str]) -> dict[str, int]:
     return {row: count for row, count in total.items() if count}
 
 
-def changed(draw: random.Random, chosen: Chosen) -> Chosen:
+def draw_changed_queries(draw: random.Random, chosen: Chosen) -> Chosen:
     """Some go, one changes or comes, and all may stand in another order."""
     stay = {
         name: query for name, query in chosen.items() if draw.random() < (0.85 if query in INDEXES else 0.75)
@@ -153,16 +153,16 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
         chosen = dict(zip(("whole_p", "whole_t"), WHOLE, strict=True))
         more = {f"i{n}": draw.choice(INDEXES) for n in range(2)}
         chosen |= {"o0": draw.choice(QUERIES), "o1": draw.choice(QUERIES)}
-        chosen = changed(draw, {**more, **chosen})
-        job = opened(chosen, store, draw.choice([1, 3]))
+        chosen = draw_changed_queries(draw, {**more, **chosen})
+        job = open_job(chosen, store, draw.choice([1, 3]))
         totals = {name: Counter[str]() for name, query in chosen.items() if query not in INDEXES}
         for tick in range(TICKS):
             if tick and draw.random() < 0.35:
-                other = changed(draw, chosen)
+                other = draw_changed_queries(draw, chosen)
                 before = {query.name: query.fingerprint for query in job.plan.queries}
-                again = reopened(other, store, draw.choice([1, 2, 5]))
+                again = open_changed_job(other, store, draw.choice([1, 2, 5]))
                 if again is None:
-                    job = opened(chosen, store, draw.choice([1, 2, 5]))
+                    job = open_job(chosen, store, draw.choice([1, 2, 5]))
                 else:
                     job, changes = again, changes + 1
                     for query in job.plan.queries:
@@ -179,15 +179,15 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
                     chosen = other
             rows = tables.tick()
             history.append(rows)
-            out = ticked(job, tick, rows)
+            out = run_tick(job, tick, rows)
             for name in totals.keys() & out.keys():
-                added(totals[name], out[name])
+                add_changes(totals[name], out[name])
         for name, query in chosen.items():
             if (number, name) in other_rows or query in INDEXES:
                 continue
-            alone, total = opened({name: query}, MemoryStore(), 1), Counter[str]()
+            alone, total = open_job({name: query}, MemoryStore(), 1), Counter[str]()
             for tick, rows in enumerate(history):
-                added(total, ticked(alone, tick, rows)[name])
+                add_changes(total, run_tick(alone, tick, rows)[name])
             compared += 1
             assert net(totals[name]) == net(total), f"random-{number}, {name}: {query}"
     assert changes > CASES // CHUNKS

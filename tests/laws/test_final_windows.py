@@ -16,7 +16,7 @@ import pytest
 
 import watersmeet
 from tests.support.effort import at_effort
-from tests.support.phases import replaced
+from tests.support.phases import replace_phase
 from watersmeet.runtime.coordinator import merge_policy
 from watersmeet.runtime.local import LocalJob
 from watersmeet.state.store import MemoryStore
@@ -102,7 +102,7 @@ class Killed(Exception):
     pass
 
 
-def killed(*_: Any, **__: Any) -> None:
+def raise_killed(*_: Any, **__: Any) -> None:
     raise Killed
 
 
@@ -129,7 +129,10 @@ def test_final_rows(seed: int, kind: str, having: str, monkeypatch: pytest.Monke
         is_end = number == TICKS - 1
         given = {"s": [({**row, "d": diff}, 1) for row, diff in drawn.tick(number)]}
         broken = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5)))
-        with replaced(draw.choice(("settle", "conclude", "commit")), killed), pytest.raises(Killed):
+        with (
+            replace_phase(draw.choice(("settle", "conclude", "commit")), raise_killed),
+            pytest.raises(Killed),
+        ):
             broken.tick(given, end=is_end)
         output = LocalJob(job_plan, store, partitions=draw.choice((1, 2, 5))).tick(given, end=is_end)
         for row in output.rows["changes"]:

@@ -59,12 +59,12 @@ def streams(seed: int) -> Streams:
     return Streams(seed, 800)
 
 
-def joined(kind: str, on: str = KEYED) -> str:
+def build_join_query(kind: str, on: str = KEYED) -> str:
     columns = "l.i AS li" if kind in ("LEFT SEMI", "LEFT ANTI") else "l.i AS li, r.i AS ri"
     return f"SELECT {columns} FROM l {kind} JOIN r ON {on}"
 
 
-def kept(job: LocalJob, store: MemoryStore) -> dict[str, Counter[Any]]:
+def read_retained_rows(job: LocalJob, store: MemoryStore) -> dict[str, Counter[Any]]:
     """Per arrangement the rows that are retained, and which of them are marked as matched."""
     manifest = load_newest(store)
     assert manifest is not None
@@ -116,7 +116,7 @@ def run(
         output = job.tick(arriving(**rows), end=end)
         check_account(output)
         account = output.result.queries[QUERY].account
-        found.append((bag(output), kept(job, store), account))
+        found.append((bag(output), read_retained_rows(job, store), account))
     return found
 
 
@@ -141,7 +141,7 @@ def split_as_unsplit(text: str, names: str, streams: Streams, *, crashes: bool =
 @pytest.mark.parametrize("on", [KEYED, pytest.param(RICH, marks=pytest.mark.full)], ids=["keyed", "rich"])
 @pytest.mark.parametrize("kind", at_effort(quick=["FULL", "LEFT ANTI"], full=KINDS))
 def test_every_tick_is_as_of_one_task(streams: Streams, kind: str, on: str, splits: Splits) -> None:
-    assert split_as_unsplit(joined(kind, on), "lr", streams)
+    assert split_as_unsplit(build_join_query(kind, on), "lr", streams)
     assert len(splits.keys) > 20
 
 
@@ -169,7 +169,7 @@ def test_a_stream_joined_with_itself(streams: Streams, kind: str, splits: Splits
 
 @pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=KINDS))
 def test_ticks_that_crashed_are_repeated_by_other_tasks(streams: Streams, kind: str, splits: Splits) -> None:
-    assert split_as_unsplit(joined(kind), "lr", streams, crashes=True)
+    assert split_as_unsplit(build_join_query(kind), "lr", streams, crashes=True)
     assert splits.keys
 
 
@@ -180,7 +180,7 @@ def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str
     few = "r" if hot == "l" else "l"
     rows = streams.left if few == "l" else streams.right
     rows[:] = rows[::10]
-    assert split_as_unsplit(joined(kind), "lr", streams)
+    assert split_as_unsplit(build_join_query(kind), "lr", streams)
     sides = Counter(key.whole for key in splits.keys)
     wanted = Side.RIGHT if few == "r" or kind == "LEFT SEMI" else Side.LEFT
     assert sides[wanted] > sides[wanted.other]
@@ -204,20 +204,20 @@ def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest
 
     monkeypatch.setattr(repartition.SplitRows, "parts", with_those_before)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
-        assert split_as_unsplit(joined("FULL"), "lr", streams)
+        assert split_as_unsplit(build_join_query("FULL"), "lr", streams)
 
 
 @pytest.mark.full
 def test_parts_that_nobody_looks_through_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "split_hot_keys", lambda *args: (repartition.split_hot_keys(*args)[0], {}))
-    assert not split_as_unsplit(joined("INNER"), "lr", streams)
+    assert not split_as_unsplit(build_join_query("INNER"), "lr", streams)
 
 
 @pytest.mark.full
 def test_marks_that_are_lost_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     settle = broadcast.settle_broadcast_marks
     monkeypatch.setattr(join, "settle_broadcast_marks", lambda *args: settle(*args[:-1], MarkWriter()))
-    assert not split_as_unsplit(joined("FULL"), "lr", streams)
+    assert not split_as_unsplit(build_join_query("FULL"), "lr", streams)
 
 
 @pytest.mark.full
@@ -230,7 +230,7 @@ def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: p
         share.report.side(side).together = False
 
     monkeypatch.setattr(join, "settle_broadcast_marks", settle)
-    assert not split_as_unsplit(joined("FULL", RICH), "lr", streams)
+    assert not split_as_unsplit(build_join_query("FULL", RICH), "lr", streams)
 
 
 @pytest.mark.full
@@ -238,7 +238,7 @@ def test_matches_that_owners_do_not_ask_for_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join, "settle_broadcast_marks", settle_without_asking)
-    assert not split_as_unsplit(joined("FULL"), "lr", streams)
+    assert not split_as_unsplit(build_join_query("FULL"), "lr", streams)
 
 
 @pytest.mark.full
@@ -253,4 +253,4 @@ def test_hashes_that_are_not_left_to_the_parts_are_found(
 
     monkeypatch.setattr(repartition.SplitRows, "parts", parts)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
-        assert split_as_unsplit(joined("FULL"), "lr", streams)
+        assert split_as_unsplit(build_join_query("FULL"), "lr", streams)

@@ -54,7 +54,9 @@ class Seen:
     matched: Counter[int] = field(default_factory=Counter)
 
 
-def played(case: Case, **how: Any) -> tuple[list[Line], dict[str, Seen], Counter[tuple[int, int]]]:
+def replay_and_track_rows(
+    case: Case, **how: Any
+) -> tuple[list[Line], dict[str, Seen], Counter[tuple[int, int]]]:
     """The engine's lines, what became of the rows of each stream, and the pairs."""
     lines = replay_case(case, **how)
     seen = {"l": Seen(), "r": Seen()}
@@ -109,7 +111,7 @@ def test_every_row_is_in_one_place(kind: str, reopens: bool, seed: int) -> None:
     pads = {"l": kind in ("LEFT", "FULL"), "r": kind in ("RIGHT", "FULL")}
     drawn = cases(seed, kind=kind, reopens=reopens)
     for number, case in islice(drawn, at_effort(quick=2, full=CASES)):
-        lines, seen, pairs = played(case)
+        lines, seen, pairs = replay_and_track_rows(case)
         assert set(pairs.values()) <= {1}, (number, pairs)
         horizon = horizons(case, lines)[-1]
         for name, of in seen.items():
@@ -139,7 +141,7 @@ def test_the_horizon_is_what_the_rule_says(seed: int) -> None:
         lags = {name: stream["time"]["t"]["lag"] for name, stream in case["streams"].items()}
         if None in lags.values() or any("idle" in step for step in case["steps"]):
             continue
-        lines, seen, _ = played(case)
+        lines, seen, _ = replay_and_track_rows(case)
         greatest = dict.fromkeys(lags, -float("inf"))
         before = -float("inf")
         for index, (step, horizon) in enumerate(zip(case["steps"], horizons(case, lines), strict=True)):
@@ -160,7 +162,7 @@ def test_the_horizon_is_what_the_rule_says(seed: int) -> None:
 def test_only_what_comes_below_the_least_watermark_may_miss_a_partner(seed: int) -> None:
     missed = 0
     for number, case in cases(seed):
-        lines, seen, pairs = played(case)
+        lines, seen, pairs = replay_and_track_rows(case)
         below = horizons(case, lines)
         left, right = (
             {i: row for i, row in of.rows.items() if i not in of.late and row["t"] is not None}
@@ -182,7 +184,7 @@ def test_only_what_comes_below_the_least_watermark_may_miss_a_partner(seed: int)
 
 def test_no_result_is_below_the_output_watermark_before_it(seed: int) -> None:
     for number, case in cases(seed):
-        lines, _, _ = played(case)
+        lines, _, _ = replay_and_track_rows(case)
         before = -float("inf")
         for line, horizon in zip(lines, horizons(case, lines), strict=True):
             times = [row[name] for row in line["rows"] for name in ("lt", "rt") if row[name] is not None]

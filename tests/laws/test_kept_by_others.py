@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.laws.test_taken_rows import TABLE, Played, planned
+from tests.laws.test_taken_rows import TABLE, Played, plan_queries
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
@@ -123,7 +123,7 @@ def test_each_query_puts_out_what_it_does_alone(seed: int, chunk: int) -> None:
                 assert came[0] == came[1], f"random-{number}, tick {tick + 1}: {''.join(texts)}"
 
 
-def kept_by_others(plan: JobPlan) -> list[tuple[str, str]]:
+def list_shared_inputs(plan: JobPlan) -> list[tuple[str, str]]:
     """The inputs of queries that others keep, and whose keeps them."""
     return [
         (f"{query.name}/{side.name}", side.kept_by.query)
@@ -148,8 +148,8 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(seed, seed + 90):
         rng = random.Random(number)
-        plan = planned([draw_query(rng, place) for place in range(3)])
-        kept = kept_by_others(plan)
+        plan = plan_queries([draw_query(rng, place) for place in range(3)])
+        kept = list_shared_inputs(plan)
         seen["jobs"] += bool(kept)
         seen["several"] += len(kept) > 2
         seen["further keys"] += any(map(_has_further_keys, plan.queries))
@@ -173,8 +173,11 @@ def test_columns_by_which_rows_are_sorted_are_called_alike(names: str) -> None:
     """Runs say by its name what they are sorted by: rows of a view with other names are kept apart."""
     texts = [TABLE.format(n) + BY_RANGES.format(n, *own) for n, own in enumerate(["pq", names])]
     rng = random.Random(5)
-    together, alone = LocalJob(planned(texts), MemoryStore()), LocalJob(planned(texts[1:]), MemoryStore())
-    assert not any(name == "out1/a" for name, _ in kept_by_others(together.plan))
+    together, alone = (
+        LocalJob(plan_queries(texts), MemoryStore()),
+        LocalJob(plan_queries(texts[1:]), MemoryStore()),
+    )
+    assert not any(name == "out1/a" for name, _ in list_shared_inputs(together.plan))
     for _ in range(6):
         rows: dict[str, Any] = {
             name: [
@@ -187,7 +190,7 @@ def test_columns_by_which_rows_are_sorted_are_called_alike(names: str) -> None:
         assert told[0] == told[1]
 
 
-def test_a_column_that_was_not_kept_is_not_trusted_again() -> None:
+def test_column_dropped_from_the_state_is_refused_when_it_returns() -> None:
     """Of rows that are equal in what was asked for a delete took any: what stands beside them is not
     theirs."""
     narrow = TABLE.format(0) + "INSERT INTO out0 SELECT a.v, b.v AS bv FROM c a JOIN o b ON a.v = b.j;\n"
@@ -198,9 +201,9 @@ def test_a_column_that_was_not_kept_is_not_trusted_again() -> None:
 
     for other in ("", TABLE.format(1) + "INSERT INTO out1 SELECT a.w FROM c a JOIN l y ON a.v = y.j;\n"):
         store = MemoryStore()
-        job = LocalJob(planned([narrow if other else wide, other]), store)
+        job = LocalJob(plan_queries([narrow if other else wide, other]), store)
         job.tick(changes((0, "a", "I"), (1, "b", "I")))
-        job = LocalJob(planned([narrow]), store, change_queries=bool(other))
+        job = LocalJob(plan_queries([narrow]), store, change_queries=bool(other))
         job.tick(changes((1, "b", "D")))
         with pytest.raises(StateError, match=r"lack .*a\.(c\.)?w"):
-            LocalJob(planned([wide]), store)
+            LocalJob(plan_queries([wide]), store)

@@ -95,7 +95,7 @@ def text_of(kinds: list[str], conditions: list[Condition]) -> str:
     return text + ";\n"
 
 
-def beside_of(kind: str, condition: Condition) -> str:
+def build_unchanged_query(kind: str, condition: Condition) -> str:
     """Another query, that does not change, and keeps rows as the first one did."""
     return (
         "CREATE MAPPING p TYPE File OPTIONS ('path' = 'out/p', 'format' = 'json');\nINSERT INTO p"
@@ -104,11 +104,11 @@ def beside_of(kind: str, condition: Condition) -> str:
     )
 
 
-def opened(text: str, store: MemoryStore, *, change: bool = False) -> LocalJob:
+def open_job(text: str, store: MemoryStore, *, change: bool = False) -> LocalJob:
     return LocalJob(watersmeet.plan_job(watersmeet.parse_job(SOURCES + text)), store, change_queries=change)
 
 
-def joined(
+def compute_expected_join(
     lefts: list[Found], rights: list[Row], kind: str, asked: tuple[Condition, Condition, int], width: int = 1
 ) -> list[Found]:
     """By brute force. ``asked``: the old condition, the new one, and the tick with which that came. The left
@@ -227,31 +227,31 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
         count, came = 14, rng.randrange(2, 11)
         rows, ticks = ticks_of(rng, count)
         texts = [text_of(kinds, old), text_of(kinds, new)]
-        beside = beside_of(rng.choice(KINDS), old[0])
+        beside = build_unchanged_query(rng.choice(KINDS), old[0])
         if has_other := rng.random() < 0.5:
             texts = [text + beside for text in texts]
         store, said = Killing(), f"random-{number}: {texts[0]} then {texts[1]}at tick {came}"
-        job, found = opened(texts[0], store), Counter[tuple[int | None, ...]]()
+        job, found = open_job(texts[0], store), Counter[tuple[int | None, ...]]()
         seen["shared"] += any(side.sharers for query in job.plan.queries for side in query.sides)
         others, alone = Counter[str](), Counter[str]()
-        other = opened(beside, MemoryStore())
+        other = open_job(beside, MemoryStore())
         for place, given in enumerate(ticks):
             is_last = place == count - 1
             of_tick = {source.name: given[source.name] for source in job.plan.sources}
             if place == came and texts[0] != texts[1]:
                 with pytest.raises(StateError, match=r"in \"o\" the join of .* ON") as refused:
-                    opened(texts[1], store)
+                    open_job(texts[1], store)
                 assert "keeps its rows" in str(refused.value.hint), said
-                job = opened(texts[1], store, change=True)
+                job = open_job(texts[1], store, change=True)
                 assert any("keeps its rows" in told for told in job.driver.said), said
                 if rng.random() < 0.5:
                     store.kill = True
                     with pytest.raises(KilledError):
                         job.tick(of_tick)
-                    job = opened(texts[1], store, change=True)
+                    job = open_job(texts[1], store, change=True)
                     seen["killed"] += 1
             elif rng.random() < 0.2:
-                job = opened(texts[place >= came], store)
+                job = open_job(texts[place >= came], store)
             job.partitions = rng.choice([1, 2, 3])
             out = job.tick(of_tick, end=is_last).rows
             for row in out.get("o", []):
@@ -262,7 +262,9 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
                 assert others == alone, said
         lefts: list[Found] = [(row,) for row in rows["s"]]
         for place, kind in enumerate(kinds):
-            lefts = joined(lefts, rows["uv"[place]], kind, (old[place], new[place], came), place + 1)
+            lefts = compute_expected_join(
+                lefts, rows["uv"[place]], kind, (old[place], new[place], came), place + 1
+            )
         assert found == numbers(lefts), f"{said}: {found - numbers(lefts)}, {numbers(lefts) - found}"
         seen.update(kinds)
     reached = at_effort(quick=any, full=all)
@@ -307,17 +309,19 @@ BASE = "SELECT a.n, b.n AS m, a.w FROM s a LEFT JOIN u b ON a.k = b.k AND b.t BE
         ),
     ],
 )
-def test_what_needs_more_than_was_kept_is_refused_and_begins_anew(select: str, told: str, why: str) -> None:
+def test_change_beyond_stored_rows_is_refused_or_discards_state(select: str, told: str, why: str) -> None:
     """The message says what is different, and what --change-queries would do."""
     target = TARGET
     other = target.replace(" o ", " p ").replace("out/o", "out/p") + "SELECT k, t FROM v;\n"
     store = MemoryStore()
-    opened(f"{target}{BASE};\n{other}", store).tick({"s": [], "u": [], "v": []})
+    open_job(f"{target}{BASE};\n{other}", store).tick({"s": [], "u": [], "v": []})
     with pytest.raises(StateError) as refused:
-        opened(f"{target}{select};\n{other}", store)
+        open_job(f"{target}{select};\n{other}", store)
     assert told in refused.value.message
     assert "starts without its stored rows" in str(refused.value.hint)
-    assert any(why in said for said in opened(f"{target}{select};\n{other}", store, change=True).driver.said)
+    assert any(
+        why in said for said in open_job(f"{target}{select};\n{other}", store, change=True).driver.said
+    )
 
 
 RENAMED = (
@@ -333,22 +337,22 @@ def test_columns_that_change_their_names_are_another_query(equals: str) -> None:
     before, after = (
         f"{TARGET}{RENAMED.format(x=x, y=y, equals=equals)};" for x, y in (("k", "w"), ("w", "k"))
     )
-    opened(before, store).tick({"s": [], "u": []})
+    open_job(before, store).tick({"s": [], "u": []})
     with pytest.raises(StateError, match="what its names stand for") as refused:
-        opened(after, store)
+        open_job(after, store)
     assert "starts without its stored rows" in str(refused.value.hint)
-    opened(before.replace("+ 9", "+ 8"), store, change=True).tick({"s": [], "u": []})
+    open_job(before.replace("+ 9", "+ 8"), store, change=True).tick({"s": [], "u": []})
 
 
 def test_a_further_condition_may_ask_for_renamed_columns() -> None:
     store = MemoryStore()
     text = f"{TARGET}{RENAMED.format(x='k', y='w', equals='=')}"
-    opened(f"{text};", store).tick({"s": [], "u": []})
-    said = opened(f"{text} AND a.y + b.n < 9;", store, change=True).driver.said
+    open_job(f"{text};", store).tick({"s": [], "u": []})
+    said = open_job(f"{text} AND a.y + b.n < 9;", store, change=True).driver.said
     assert any("keeps its rows" in told for told in said)
-    opened(f"{text} AND a.y + b.n < 9;", store, change=True).tick({"s": [], "u": []})
+    open_job(f"{text} AND a.y + b.n < 9;", store, change=True).tick({"s": [], "u": []})
     with pytest.raises(StateError, match="differs from the stored state"):
-        opened(f"{TARGET}{RENAMED.format(x='k', y='w + 0', equals='=')} AND a.y + b.n < 9;", store)
+        open_job(f"{TARGET}{RENAMED.format(x='k', y='w + 0', equals='=')} AND a.y + b.n < 9;", store)
 
 
 JOINED = (
@@ -364,14 +368,14 @@ JOINED = (
         ("a.k = b.k", "a.k <=> b.k", "was ON a.k = b.k, now it is ON a.k IS NOT DISTINCT FROM b.k"),
     ],
 )
-def test_an_equality_that_goes_is_told_with_what_rows_lie_by(old: str, new: str, told: str) -> None:
+def test_removed_equality_error_names_the_equality_that_stores_rows(old: str, new: str, told: str) -> None:
     store = MemoryStore()
-    opened(TARGET + JOINED.format(old), store).tick({"s": [], "u": []})
+    open_job(TARGET + JOINED.format(old), store).tick({"s": [], "u": []})
     with pytest.raises(StateError) as refused:
-        opened(TARGET + JOINED.format(new), store)
+        open_job(TARGET + JOINED.format(new), store)
     assert told in refused.value.message
     gone = "a.w = b.w" if "a.w" in old else "a.k = b.k"
     assert "starts without its stored rows" in str(refused.value.hint)
-    begun = opened(TARGET + JOINED.format(new), store, change=True)
+    begun = open_job(TARGET + JOINED.format(new), store, change=True)
     assert any(f"rows are stored by {gone}" in said for said in begun.driver.said)
     assert "IS TRUE" not in refused.value.message

@@ -25,10 +25,10 @@ from tests.laws.test_narrower_queries import (
     KilledError,
     Killing,
     Row,
-    beside_of,
-    joined,
+    build_unchanged_query,
+    compute_expected_join,
     numbers,
-    opened,
+    open_job,
     ticks_of,
 )
 from tests.plan.test_order import AC as NEAR_AC
@@ -74,25 +74,27 @@ class Link:
 def written(links: list[Link], rng: random.Random) -> str:
     """FROM and what follows, in any order that means the same."""
     one, *others = links
-    first = _mirrored(ALIASES[one.left] + f" {one.left}", ALIASES[one.right] + f" {one.right}", one, rng)
+    first = _mirror_join_at_random(
+        ALIASES[one.left] + f" {one.left}", ALIASES[one.right] + f" {one.right}", one, rng
+    )
     if not others:
         return first
     (two,) = others
     if one.kind == two.kind == "JOIN":
         how = rng.randrange(4)
         if how == 0:  # the other join first
-            beneath = _mirrored(
+            beneath = _mirror_join_at_random(
                 ALIASES[two.left] + f" {two.left}", ALIASES[two.right] + f" {two.right}", two, rng
             )
-            return _mirrored(ALIASES[one.left] + f" {one.left}", f"({beneath})", one, rng)
+            return _mirror_join_at_random(ALIASES[one.left] + f" {one.left}", f"({beneath})", one, rng)
         if how == 1:  # conditions where they can only be sorted out
             names = [f"{source} {alias}" for alias, source in ALIASES.items()]
             rng.shuffle(names)
             return f"{', '.join(names)} WHERE {one.text} AND {two.text}"
-    return _mirrored(f"({first})", ALIASES[two.right] + f" {two.right}", two, rng)
+    return _mirror_join_at_random(f"({first})", ALIASES[two.right] + f" {two.right}", two, rng)
 
 
-def _mirrored(left: str, right: str, link: Link, rng: random.Random) -> str:
+def _mirror_join_at_random(left: str, right: str, link: Link, rng: random.Random) -> str:
     if link.kind in MIRRORED and rng.random() < 0.5:
         return f"{right} {MIRRORED[link.kind]} {left} ON {link.text}"
     return f"{left} {link.kind} {right} ON {link.text}"
@@ -141,11 +143,11 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
         rng = random.Random(number)
         links = links_of(rng, number)
         rows, ticks = ticks_of(rng, COUNT)
-        beside = beside_of(rng.choice(KINDS), links[0].condition) if rng.random() < 0.5 else ""
+        beside = build_unchanged_query(rng.choice(KINDS), links[0].condition) if rng.random() < 0.5 else ""
         text = text_of(links, rng) + beside
         said = [f"random-{number}: {text}"]
         store, found = Killing(), Counter[tuple[int | None, ...]]()
-        job, untouched = opened(text, store), opened(text, MemoryStore())
+        job, untouched = open_job(text, store), open_job(text, MemoryStore())
         began_with = settings_of(job.plan)['joins and inputs of "o"']
         sources = [source.name for source in job.plan.sources]
         for place, given in enumerate(ticks):
@@ -158,11 +160,11 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
                     link.turned = turned and rng.random() < 0.7
                 text = text_of(links, rng) + beside
                 said.append(f"tick {place}: {text}")
-                job = opened(text, store)
+                job = open_job(text, store)
                 assert not job.driver.said, said
                 columns = [output.name for output in job.plan.queries[0].outputs]
                 assert columns == [
-                    output.name for output in opened(text, MemoryStore()).plan.queries[0].outputs
+                    output.name for output in open_job(text, MemoryStore()).plan.queries[0].outputs
                 ]
                 if not any(link.turned for link in links):  # else the tick, if any, is one of another text
                     now = settings_of(job.plan)['joins and inputs of "o"']
@@ -173,7 +175,7 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
                     store.kill = True
                     with pytest.raises(KilledError):
                         job.tick(read_by(job, given))
-                    job = opened(text_of(links, rng) + beside, store)
+                    job = open_job(text_of(links, rng) + beside, store)
                     seen["killed"] += 1
             job.partitions = rng.choice([1, 2, 3])
             is_last = place == COUNT - 1
@@ -188,7 +190,7 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
         lefts: list[Found] = [(row,) for row in rows["s"]]
         for place, link in enumerate(links):
             asked = (link.condition, link.condition, 0)
-            lefts = joined(lefts, rows[ALIASES[link.right]], link.kind, asked, place + 1)
+            lefts = compute_expected_join(lefts, rows[ALIASES[link.right]], link.kind, asked, place + 1)
         assert found == numbers(lefts), said
         seen.update(link.kind for link in links)
         seen["inner chain"] += [link.kind for link in links] == ["JOIN", "JOIN"]
@@ -207,7 +209,7 @@ def test_order_and_condition_change_at_once(seed: int) -> None:
         texts = {False: text_of(links, rng)}
         texts[True] = texts[False]
         stores = {False: MemoryStore(), True: MemoryStore()}
-        jobs = {moves: opened(texts[moves], stores[moves]) for moves in (False, True)}
+        jobs = {moves: open_job(texts[moves], stores[moves]) for moves in (False, True)}
         came = rng.randrange(2, COUNT - 2)
         for place, given in enumerate(ticks):
             if place == came:
@@ -220,9 +222,9 @@ def test_order_and_condition_change_at_once(seed: int) -> None:
                     with pytest.raises(
                         StateError, match=r"the join of (a and b|b and a) was ON .* now it is ON"
                     ) as refused:
-                        opened(texts[moves], stores[moves])
+                        open_job(texts[moves], stores[moves])
                     assert "keeps its rows" in str(refused.value.hint), (number, texts)
-                    jobs[moves] = opened(texts[moves], stores[moves], change=True)
+                    jobs[moves] = open_job(texts[moves], stores[moves], change=True)
                     assert "keeps its rows" in jobs[moves].driver.said[0]
                     seen["ordered"] += bool(jobs[moves].plan.queries[0].ordered_by_state)
                 seen["wider" if wider else "narrower"] += 1
@@ -311,22 +313,25 @@ def test_changing_tables_in_another_order(seed: int) -> None:
             job.partitions = rng.choice([1, 2, 3])
             out, wanted = (of.tick(read_by(of, given)).rows for of in (job, untouched))
             for name in out:
-                assert _summed(out[name]) == _summed(wanted[name]), (number, place, text)
-            total.update(_summed(out["o"]))
-        assert {row: n for row, n in total.items() if n} == _joined(there, outer=outer), (number, text)
+                assert _sum_changes(out[name]) == _sum_changes(wanted[name]), (number, place, text)
+            total.update(_sum_changes(out["o"]))
+        assert {row: n for row, n in total.items() if n} == _compute_expected_join(there, outer=outer), (
+            number,
+            text,
+        )
         seen["beside"] += bool(beside)
         seen["outer" if outer else "delta"] += 1
     assert REACHED(seen[what] for what in ("changed", "beside", "outer", "delta")), seen
 
 
-def _summed(rows: list[Row]) -> Counter[Any]:
+def _sum_changes(rows: list[Row]) -> Counter[Any]:
     summed = Counter[Any]()
     for row in rows:
         summed[tuple(row.get(name) for name in ("nx", "ny", "nz"))] += row["_diff"]
     return Counter({row: n for row, n in summed.items() if n})
 
 
-def _joined(there: dict[str, Counter[tuple[int, int, int]]], *, outer: bool) -> dict[Any, int]:
+def _compute_expected_join(there: dict[str, Counter[tuple[int, int, int]]], *, outer: bool) -> dict[Any, int]:
     result = Counter[Any]()
     x, y, z = (list(there[name].elements()) for name in "xyz")
     for row in x:
@@ -346,10 +351,10 @@ AB, AC, BC = NEAR.format("a", "b"), NEAR.format("a", "c"), NEAR.format("b", "c")
 SHOWN = f"{TARGET}SELECT a.n, a.w FROM "
 
 
-def begun(*froms: str, head: str = SHOWN) -> MemoryStore:
+def build_store_after_first_tick(*froms: str, head: str = SHOWN) -> MemoryStore:
     store = MemoryStore()
     (text,) = (f"{head}{own};" for own in froms)
-    job = opened(text, store)
+    job = open_job(text, store)
     job.tick({source.name: [] for source in job.plan.sources})
     return store
 
@@ -393,24 +398,24 @@ def begun(*froms: str, head: str = SHOWN) -> MemoryStore:
 )
 def test_orders_with_other_results_are_refused_by_name(before: str, after: str, told: str, why: str) -> None:
     """And what is different beside an order that would not be, is said without that."""
-    store = begun(before)
+    store = build_store_after_first_tick(before)
     with pytest.raises(StateError) as refused:
-        opened(f"{SHOWN}{after};", store)
+        open_job(f"{SHOWN}{after};", store)
     assert told in refused.value.message
     assert "starts without its stored rows" in str(refused.value.hint)
-    job = opened(f"{SHOWN}{after};", store, change=True)
+    job = open_job(f"{SHOWN}{after};", store, change=True)
     assert any(told in said and why in said for said in job.driver.said)
     assert not job.plan.queries[0].ordered_by_state, "it begins in its own order"
 
 
 def test_explain_says_whose_order_it_is() -> None:
-    store = begun(f"s a LEFT JOIN u b ON {AB}")
-    job = opened(f"{SHOWN}u b RIGHT JOIN s a ON {AB};", store)
+    store = build_store_after_first_tick(f"s a LEFT JOIN u b ON {AB}")
+    job = open_job(f"{SHOWN}u b RIGHT JOIN s a ON {AB};", store)
     told = watersmeet.explain(job.plan)
     assert "Order of the joins (that of the state; under another sink's name the query's)" in told
     assert "  a, b: the order of the stored state" in told
     assert "that of the state" not in watersmeet.explain(
-        opened(f"{SHOWN}s a LEFT JOIN u b ON {AB};", store).plan
+        open_job(f"{SHOWN}s a LEFT JOIN u b ON {AB};", store).plan
     )
 
 
@@ -447,10 +452,10 @@ def test_queries_that_take_the_same_rows_may_be_written_otherwise(seed: int) -> 
     ]
     _, ticks = ticks_of(rng, COUNT)
     store, text = MemoryStore(), texts[0]
-    untouched = opened(texts[0], MemoryStore())
+    untouched = open_job(texts[0], MemoryStore())
     for place, given in enumerate(ticks):
         text = rng.choice(texts) if place else text
-        job = opened(text, store)
+        job = open_job(text, store)
         assert job.plan.queries[1].taken, text
         assert not job.driver.said, text
         own = {name: given[name] for name in "su"}
@@ -458,4 +463,4 @@ def test_queries_that_take_the_same_rows_may_be_written_otherwise(seed: int) -> 
         out, wanted = (of.tick(own, end=is_last).rows for of in (job, untouched))
         assert {name: bag(rows) for name, rows in out.items()} == {n: bag(rows) for n, rows in wanted.items()}
     with pytest.raises(StateError):
-        opened(texts[0].replace("+ -5", "+ -4"), store)
+        open_job(texts[0].replace("+ -5", "+ -4"), store)

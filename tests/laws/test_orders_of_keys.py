@@ -50,7 +50,7 @@ def text_of(kind: str, keys: list[str], rng: random.Random, *, shuffled: bool) -
     return f"{SOURCES}{TARGET}INSERT INTO o SELECT a.n, b.n AS m FROM {written};"
 
 
-def opened(text: str, store: MemoryStore, rng: random.Random) -> LocalJob:
+def open_job(text: str, store: MemoryStore, rng: random.Random) -> LocalJob:
     plan = watersmeet.plan_job(watersmeet.parse_job(text))
     return LocalJob(plan, store, partitions=rng.choice([1, 1, 3]))
 
@@ -90,8 +90,8 @@ def test_equalities_may_change_places(seed: int) -> None:
         )
         names = [key.strip("`") for key in keys]
         plain = text_of(kind, keys, rng, shuffled=False)
-        untouched, store = opened(plain, MemoryStore(), rng), MemoryStore()
-        begun = opened(plain, store, rng)
+        untouched, store = open_job(plain, MemoryStore(), rng), MemoryStore()
+        begun = open_job(plain, store, rng)
         begun.tick({}, clock_us=0)
         first = begun.plan.queries[0].fingerprint
         rows: dict[str, list[Row]] = {"a": [], "b": []}
@@ -113,7 +113,7 @@ def test_equalities_may_change_places(seed: int) -> None:
             text = text_of(kind, keys, rng, shuffled=True)
             asked = watersmeet.plan_job(watersmeet.parse_job(text)).queries[0].fingerprint
             planned_otherwise += asked != first
-            job = opened(text, store, rng)
+            job = open_job(text, store, rng)
             assert job.plan.queries[0].fingerprint == first, (number, text)
             end = tick == TICKS - 1
             told = [bag(of.tick(fresh, clock_us=tick, end=end).rows["o"]) for of in (job, untouched)]

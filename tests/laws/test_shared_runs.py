@@ -84,11 +84,11 @@ def draw_ticks(rng: random.Random) -> list[dict[str, list[tuple[dict[str, Any], 
     return ticks
 
 
-def planned(text: str) -> JobPlan:
+def plan_job_text(text: str) -> JobPlan:
     return watersmeet.plan_job(watersmeet.parse_job(SOURCES + text))
 
 
-def played(plan: JobPlan, ticks: list[Any], rng: random.Random) -> list[dict[str, Any]]:
+def run_ticks(plan: JobPlan, ticks: list[Any], rng: random.Random) -> list[dict[str, Any]]:
     """Per tick and query: rows, rows in state, account, watermarks."""
     store, found = MemoryStore(), []
     job = LocalJob(plan, store)
@@ -121,9 +121,9 @@ def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
         rng = random.Random(number)
         texts = [draw_query(rng, place) for place in range(rng.choice([2, 2, 3, 4]))]
         ticks = draw_ticks(rng)
-        together = played(planned("".join(texts)), ticks, rng)
+        together = run_ticks(plan_job_text("".join(texts)), ticks, rng)
         for place, text in enumerate(texts):
-            alone = played(planned(text), ticks, rng)
+            alone = run_ticks(plan_job_text(text), ticks, rng)
             for tick, (own, all_of_them) in enumerate(zip(alone, together, strict=True), start=1):
                 name = f"out{place}"
                 assert all_of_them[name] == own[name], f"random-{number}, tick {tick}: {text}"
@@ -136,7 +136,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
     for number in range(seed, seed + 40):
         rng = random.Random(number)
         texts = [draw_query(rng, place) for place in range(rng.choice([2, 2, 3, 4]))]
-        plan = planned("".join(texts))
+        plan = plan_job_text("".join(texts))
         shared = Counter(shares(plan))
         seen["jobs that share"] += bool(shared)
         seen["by three or more"] += any(count > 2 for count in shared.values())
@@ -145,7 +145,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
             for own in ([side.sharers[0] for side in query.sides if side.sharers] for query in plan.queries)
         )
         seen["columns of others"] += any(side.of_others for query in plan.queries for side in query.sides)
-        result = played(plan, draw_ticks(rng), rng)
+        result = run_ticks(plan, draw_ticks(rng), rng)
         seen["rows"] += sum(len(told[0]) for tick in result for told in tick.values()) > 5
     assert all(count > 4 for count in seen.values()), seen
     assert len(seen) == 5, seen
@@ -173,10 +173,10 @@ def test_inputs_that_follow_others_are_shared_within_a_query_alone() -> None:
     assert shares(watersmeet.plan_job(watersmeet.parse_job(sources + within)))
 
 
-def stored(texts: list[str]) -> set[str]:
+def list_run_files(texts: list[str]) -> set[str]:
     """The files of runs after some ticks."""
     store = MemoryStore()
-    job = LocalJob(planned("".join(texts)), store)
+    job = LocalJob(plan_job_text("".join(texts)), store)
     for number in range(30):
         rows = [({"k": place % 5, "t": number, "v": place, "w": "x"}, 1) for place in range(20)]
         job.tick({"s": rows, "u": rows})
@@ -193,12 +193,12 @@ def test_runs_are_there_once() -> None:
         "CREATE MAPPING y TYPE File OPTIONS ('path' = 'out/y', 'format' = 'json');\n"
         "INSERT INTO y SELECT l.w FROM s l LEFT JOIN u r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 20;\n"
     )
-    alone, together = stored([first]), stored([first, second])
+    alone, together = list_run_files([first]), list_run_files([first, second])
     assert len(together) <= len(alone) + 4, (
         len(alone),
         len(together),
     )  # merged ones wait for the other a tick
-    assert len(stored([first, second.replace("l.k = r.k", "l.v = r.v")])) > 1.5 * len(alone)
+    assert len(list_run_files([first, second.replace("l.k = r.k", "l.v = r.v")])) > 1.5 * len(alone)
 
 
 @pytest.mark.parametrize("how", ["torn", "gone"])
@@ -209,23 +209,23 @@ def test_what_others_are_to_take_over_is_looked_at_on_start(how: str) -> None:
         for name, end in (("x", 50), ("y", 60))
     )
     store = MemoryStore()
-    job = LocalJob(planned(both), store)
+    job = LocalJob(plan_job_text(both), store)
     for number in range(3):
         job.tick({"s": [({"k": 1, "t": number, "v": 1, "w": "x"}, 1)]})
     (name,) = {live.merged_from.file for live in job.driver.manifest.runs() if live.merged_from}
-    LocalJob(planned(both), store)
+    LocalJob(plan_job_text(both), store)
     data = bytearray(store.read(name))
     store.delete(name)
     if how == "torn":
         data[len(data) // 2] ^= 1
         store.write(name, bytes(data))
     with pytest.raises(StateError, match=name):
-        LocalJob(planned(both), store)
+        LocalJob(plan_job_text(both), store)
 
 
 def test_explain_says_so() -> None:
     text = watersmeet.explain(
-        planned(
+        plan_job_text(
             "CREATE MAPPING x TYPE File OPTIONS ('path' = 'out/x', 'format' = 'json');\n"
             "INSERT INTO x SELECT a.v FROM s a JOIN s b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 5;\n"
             "CREATE MAPPING y TYPE File OPTIONS ('path' = 'out/y', 'format' = 'json');\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.shed_joins import KINDS, Crash, Plain, check, planned, shed_in
+from tests.support.shed_joins import KINDS, Crash, Plain, check, plan_shedding_join, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
 from watersmeet.parser.statements import parse_job
@@ -29,7 +29,7 @@ from watersmeet.state.store import MemoryStore
 @pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=KINDS))
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    assert check(planned(kind, at_limit), Plain(kind, True), at_limit, seed) > 0
+    assert check(plan_shedding_join(kind, at_limit), Plain(kind, True), at_limit, seed) > 0
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monk
 def test_with_crashes_and_split_keys(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     split_every_key(monkeypatch)
-    assert check(planned(kind, at_limit), Plain(kind, True), at_limit, seed, crashes=True) > 0
+    assert check(plan_shedding_join(kind, at_limit), Plain(kind, True), at_limit, seed, crashes=True) > 0
 
 
 @pytest.mark.parametrize("kind", at_effort(quick=["LEFT ANTI"], full=["FULL", "LEFT SEMI", "LEFT ANTI"]))
 def test_without_a_key(kind, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    plan = planned(kind, "shed_oldest", keyed=False)
+    plan = plan_shedding_join(kind, "shed_oldest", keyed=False)
     assert check(plan, Plain(kind, False), "shed_oldest", seed) > 0
 
 
@@ -73,14 +73,14 @@ def test_the_oldest_by_a_number_and_by_a_timestamp():
 @pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=["FULL", "LEFT ANTI"]))
 def test_with_a_broadcast_side(kind, side, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    plan = planned(kind, "shed_oldest", hint=f"/*+ BROADCAST({side}) */")
+    plan = plan_shedding_join(kind, "shed_oldest", hint=f"/*+ BROADCAST({side}) */")
     assert check(plan, Plain(kind, True), "shed_oldest", seed) > 0
 
 
 def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
     """The driver holds no more of them at once than a task would."""
     monkeypatch.setattr(load_shedding, "max_output_bytes", lambda memory: 5_000)
-    job = LocalJob(planned("LEFT", "shed_oldest", limits="SET max_rows = 2;"), MemoryStore())
+    job = LocalJob(plan_shedding_join("LEFT", "shed_oldest", limits="SET max_rows = 2;"), MemoryStore())
     files = []
 
     def crash(tick: RunningTick, _: Any) -> Any:

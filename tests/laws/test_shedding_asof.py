@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.shed_joins import LAG, NEVER, Row, ticks, tried
+from tests.support.shed_joins import LAG, NEVER, Row, run_tick_with_crash, ticks
 from tests.support.ticks import arriving, check_account
 from watersmeet.event_time import ENDED
 from watersmeet.parser.statements import parse_job
@@ -28,7 +28,7 @@ BACK = f"l.t >= r.t AND r.t >= l.t - {WITHIN}"
 CONDITIONS = {"back": "l.t >= r.t", "back within": BACK, "ahead": f"l.t <= r.t AND r.t <= l.t + {WITHIN}"}
 
 
-def planned(which: str, kind: str, limits: str, of_left: str = "", of_right: str = "") -> Any:
+def plan_asof_join(which: str, kind: str, limits: str, of_left: str = "", of_right: str = "") -> Any:
     """``limits``: settings. ``of_left``, ``of_right``: further options of the sources."""
     declared = "".join(
         f"CREATE TABLE {name} (k STRING, t BIGINT, i BIGINT, WATERMARK FOR t AS t - {LAG})"
@@ -108,7 +108,9 @@ def check(
     none: dict[str, list[Row]] = {"l": [], "r": []}
     for number, rows in enumerate([*given, none]):
         end = number == len(given)
-        _, output, seen = tried(plan, "shed_oldest", store, random, rows, end=end, crashes=crashes)
+        _, output, seen = run_tick_with_crash(
+            plan, "shed_oldest", store, random, rows, end=end, crashes=crashes
+        )
         expected = plain.tick(rows, end=end)
         assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
         shed = [(alias, row["i"], row["t"]) for alias, row in output.shed]
@@ -138,7 +140,7 @@ def check(
 @pytest.mark.parametrize("which", at_effort(quick=["back within"], full=CONDITIONS))
 def test_a_left_row_takes_the_nearest_right_row_or_none(which, kind, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    plan = planned(which, kind, f"{SHED} SET max_rows = 9;")
+    plan = plan_asof_join(which, kind, f"{SHED} SET max_rows = 9;")
     total = check(plan, PlainAsof(which, kind == "LEFT"), 9, seed, crashes=kind == "LEFT")
     assert total["l"] > 0 < total["r"]
 
@@ -147,29 +149,29 @@ def test_a_left_row_takes_the_nearest_right_row_or_none(which, kind, seed, monke
 def test_at_a_limit_of_the_right_source(which, seed, monkeypatch):
     """Left rows of the same times stay, and find none."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    plan = planned(which, "LEFT", SHED, of_right=", 'max_rows' = '5'")
+    plan = plan_asof_join(which, "LEFT", SHED, of_right=", 'max_rows' = '5'")
     total = check(plan, PlainAsof(which, True), 5, seed, crashes=True, whose="r")
     assert total["r"] > 0
 
 
 def test_at_a_limit_of_the_left_source_no_answer_is_lost(seed):
-    plan = planned("back", "LEFT", SHED, of_left=", 'max_rows' = '5'")
+    plan = plan_asof_join("back", "LEFT", SHED, of_left=", 'max_rows' = '5'")
     plain = PlainAsof("back", True)
     assert check(plan, plain, 5, seed, whose="l")["l"] > 0
     assert plain.shed == NEVER
 
 
-def test_a_row_that_comes_late_is_not_taken_for_a_nearer_one_that_was_shed():
+def test_late_arrival_is_not_matched_in_place_of_a_nearer_shed_row():
     """It is on time, and further away. So it is when the job sheds no more."""
     store = MemoryStore()
-    job = LocalJob(planned("back", "LEFT", f"{SHED} SET max_rows = 1;"), store)
+    job = LocalJob(plan_asof_join("back", "LEFT", f"{SHED} SET max_rows = 1;"), store)
 
     def rows(*times: int) -> list[Row]:
         return [{"k": "k", "t": time, "i": time} for time in times]
 
     assert [row["i"] for _, row in job.tick(arriving(r=rows(9, 10))).shed] == [9]
     assert [row["i"] for _, row in job.tick(arriving(l=rows(14), r=rows(12))).shed] == [10, 12]
-    again = LocalJob(planned("back", "LEFT", ""), store)
+    again = LocalJob(plan_asof_join("back", "LEFT", ""), store)
     last = again.tick(arriving(r=rows(8, 11)), end=True)
     assert last.rows["q"] == [{"li": 14, "ri": None}]
     check_account(last)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.shed_joins import Plain, check, planned, shed_in
+from tests.support.shed_joins import Plain, check, plan_shedding_join, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
 from watersmeet.runtime.coordinator import merge_policy
@@ -30,7 +30,7 @@ def files_of(job):
     ]
 
 
-def kept_bytes(job):
+def measure_retained_bytes(job):
     return sum(nbytes * (rows - gone) / rows for nbytes, rows, gone in files_of(job))
 
 
@@ -48,7 +48,7 @@ def whole_cuts(at_limit):
 
 
 def within(job, output):
-    assert kept_bytes(job) <= MOST
+    assert measure_retained_bytes(job) <= MOST
 
 
 @pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
@@ -56,7 +56,7 @@ def within(job, output):
     "kind", at_effort(quick=["FULL"], full=["INNER", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
 )
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed):
-    plan = planned(kind, at_limit, limits=LIMIT)
+    plan = plan_shedding_join(kind, at_limit, limits=LIMIT)
     judge = whole_cuts(at_limit)
     # so wide that every kind sheds rows, LEFT SEMI too, which releases left rows at their first match
     assert check(plan, Plain(kind, True), at_limit, seed, judge=judge, width=2_000, after=within) > 0
@@ -68,7 +68,7 @@ def test_a_repeated_tick_sheds_the_same_by_other_tasks(kind, at_limit, seed, mon
     """Whose files have other sizes. What was decided first is gone by."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     split_every_key(monkeypatch)
-    plan, judge = planned(kind, at_limit, limits=LIMIT), whole_cuts(at_limit)
+    plan, judge = plan_shedding_join(kind, at_limit, limits=LIMIT), whole_cuts(at_limit)
     assert check(plan, Plain(kind, True), at_limit, seed, judge=judge, width=1_000, crashes=True) > 0
 
 
@@ -79,12 +79,12 @@ def wide(*numbers, time=0):
 @pytest.mark.parametrize("at_limit", SHED)
 def test_what_is_shed_leaves_the_files_and_nothing_is_shed_for_it_again(at_limit):
     """Much more than the limit comes at once; then ticks without rows, and ticks with a few."""
-    store, plan = MemoryStore(), planned("FULL", at_limit, limits=LIMIT)
+    store, plan = MemoryStore(), plan_shedding_join("FULL", at_limit, limits=LIMIT)
     rows = [row | {"k": f"{i % 40} {'k' * 2_000}", "t": i // 10} for i, row in enumerate(wide(*range(400)))]
     first = LocalJob(plan, store, partitions=3)
     output = first.tick(arriving(l=rows[:300], r=rows[300:]))
     assert 300 < len(output.shed) < 400
-    assert kept_bytes(first) <= MOST
+    assert measure_retained_bytes(first) <= MOST
     assert sum(nbytes for nbytes, _, _ in files_of(first)) > 2 * MOST, "the files are as they were"
     for number in range(4):
         job = LocalJob(plan, store, partitions=2)
@@ -97,14 +97,18 @@ def test_what_is_shed_leaves_the_files_and_nothing_is_shed_for_it_again(at_limit
         job = LocalJob(plan, store, partitions=2)
         output = job.tick(arriving(l=wide(1_000 + number, time=40), r=[]))
         assert at_limit == "shed_heaviest" or len(output.shed) <= 20  # of one time, all
-        assert kept_bytes(job) <= MOST
+        assert measure_retained_bytes(job) <= MOST
 
 
 @pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
-def test_files_have_little_more_than_is_kept(at_limit, seed):
+def test_files_exceed_the_byte_limit_by_at_most_a_fifth(at_limit, seed):
     """Whatever comes, and goes by limits or by shedding: what has gone by the last tick is cleared away in
     this one, but for a fifth of what may be kept."""
-    random, store, plan = np.random.default_rng(seed), MemoryStore(), planned("LEFT", at_limit, limits=LIMIT)
+    random, store, plan = (
+        np.random.default_rng(seed),
+        MemoryStore(),
+        plan_shedding_join("LEFT", at_limit, limits=LIMIT),
+    )
     number, cleared = 0, 0
     for tick in range(40):
         rows = {"l": [], "r": []}
@@ -115,7 +119,7 @@ def test_files_have_little_more_than_is_kept(at_limit, seed):
                 own.append({"k": key, "t": tick + int(random.integers(0, 9)), "i": number})
         job = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
         job.tick(arriving(**rows))
-        assert kept_bytes(job) <= MOST, tick
+        assert measure_retained_bytes(job) <= MOST, tick
         job.tick({})
         held = sum(nbytes for nbytes, _, _ in files_of(job))
         assert held <= 1.2 * MOST, tick
@@ -126,7 +130,7 @@ def test_files_have_little_more_than_is_kept(at_limit, seed):
 
 def test_a_limit_that_no_row_fits_into_sheds_all(seed):
     """A file has some bytes whatever is in it. The job goes on."""
-    job = LocalJob(planned("LEFT", "shed_oldest", limits="SET max_bytes = 1;"), MemoryStore())
+    job = LocalJob(plan_shedding_join("LEFT", "shed_oldest", limits="SET max_bytes = 1;"), MemoryStore())
     output = job.tick(arriving(l=wide(1, 2), r=wide(3)))
     assert shed_in(output.shed) == [("l", 1), ("l", 2), ("r", 3)]
     assert output.rows["q"] == [{"li": 1, "ri": 3}, {"li": 2, "ri": 3}]

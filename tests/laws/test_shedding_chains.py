@@ -33,7 +33,7 @@ DECLARED = "".join(
 HIDING = ("LEFT SEMI", "LEFT ANTI")
 
 
-def planned(first: str, second: str, at_limit: str, limits: str = f"SET max_rows = {MOST};") -> Any:
+def plan_join_chain(first: str, second: str, at_limit: str, limits: str = f"SET max_rows = {MOST};") -> Any:
     columns = "l.i AS li, r.i AS ri" + ("" if second in HIDING else ", s.i AS si")
     band = f"BETWEEN l.t - {BEFORE} AND l.t + {AFTER}"
     return plan_job(
@@ -133,7 +133,7 @@ def test_rows_are_those_of_the_joins_without_shed_rows(first, second, at_limit, 
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     if second == "FULL":
         split_every_key(monkeypatch)
-    assert check(planned(first, second, at_limit), first, second, at_limit, seed) > 0
+    assert check(plan_join_chain(first, second, at_limit), first, second, at_limit, seed) > 0
 
 
 DECLARED_MORE = (
@@ -152,7 +152,7 @@ def rows_of(*times: int) -> list[dict[str, Any]]:
     return [{"k": "k", "t": time, "i": time} for time in times]
 
 
-def test_a_time_that_is_null_is_told_as_null():
+def test_null_time_of_a_shed_row_is_reported_as_null():
     """Of a row that was padded beneath, and waits above for its other time's sake."""
     job = job_of(
         "INSERT INTO q SELECT l.t AS lt, r.i AS ri, s.i AS si FROM l RIGHT JOIN r ON l.k = r.k AND l.t = r.t"

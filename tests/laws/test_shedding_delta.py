@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Row, ticks, tried, up_to_the_last
+from tests.support.shed_joins import (
+    AFTER,
+    BEFORE,
+    LAG,
+    NEVER,
+    Row,
+    run_tick_with_crash,
+    ticks,
+    up_to_the_last,
+)
 from tests.support.ticks import arriving
 from watersmeet.event_time import ENDED
 from watersmeet.observe.reports import account_of
@@ -27,7 +36,7 @@ MOST = 14
 BAND = f"BETWEEN a.t - {BEFORE} AND a.t + {AFTER}"
 
 
-def planned(limits: str = f"SET max_rows = {MOST};", of_b: str = "") -> Any:
+def plan_delta_join(limits: str = f"SET max_rows = {MOST};", of_b: str = "") -> Any:
     """``of_b``: further options of that source. The rows of "b" are looked up by two keys, with a copy."""
     declared = "".join(
         f"CREATE TABLE {name} (k STRING, m BIGINT, t BIGINT, i BIGINT, WATERMARK FOR t AS t - {LAG})"
@@ -93,7 +102,9 @@ def check(plan: Any, seed: int, *, whose: str = "abc", nbytes: bool = False, cra
     given = rows_of(seed, 14)
     for number, rows in enumerate([*given, {name: [] for name in NAMES}]):
         end = number == len(given)
-        _, output, seen = tried(plan, "shed_oldest", store, random, rows, end=end, crashes=crashes)
+        _, output, seen = run_tick_with_crash(
+            plan, "shed_oldest", store, random, rows, end=end, crashes=crashes
+        )
         expected = plain.tick(rows, end=end)
         assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
         shed = {(alias, row["i"]) for alias, row in output.shed}
@@ -117,19 +128,21 @@ def check(plan: Any, seed: int, *, whose: str = "abc", nbytes: bool = False, cra
 
 def test_rows_are_those_of_the_join_without_shed_rows(seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    assert set(check(planned(), seed, crashes=True)) == set(NAMES)
+    assert set(check(plan_delta_join(), seed, crashes=True)) == set(NAMES)
 
 
 @pytest.mark.full
 def test_at_bytes(seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    assert set(check(planned("SET max_bytes = 30000;"), seed, nbytes=True, crashes=True)) == set(NAMES)
+    assert set(check(plan_delta_join("SET max_bytes = 30000;"), seed, nbytes=True, crashes=True)) == set(
+        NAMES
+    )
 
 
-def test_files_have_little_more_than_is_kept():
+def test_files_exceed_the_byte_limit_by_at_most_a_fifth():
     """What was shed in one tick is cleared away in the next, but for a fifth of what may be kept."""
     most, cleared = 60_000, 0
-    job = LocalJob(planned(f"SET max_bytes = {most};"), MemoryStore(), partitions=2)
+    job = LocalJob(plan_delta_join(f"SET max_bytes = {most};"), MemoryStore(), partitions=2)
     for tick in range(8):
         wide = [{"k": f"{tick} {'k' * 3_000}", "m": 0, "t": tick + 2 * i, "i": i} for i in range(9)]
         shed = job.tick(arriving(b=wide, c=wide)).shed
@@ -141,6 +154,6 @@ def test_files_have_little_more_than_is_kept():
 
 
 @pytest.mark.full
-def test_at_a_limit_of_the_source_that_is_kept_twice(seed):
-    plan = planned("", f", 'max_rows' = '{MOST}'")
+def test_source_limit_applies_to_rows_stored_under_two_keys(seed):
+    plan = plan_delta_join("", f", 'max_rows' = '{MOST}'")
     assert set(check(plan, seed, whose="b")) == {"b"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.shed_joins import MOST, Plain, check, planned, shed_in
+from tests.support.shed_joins import MOST, Plain, check, plan_shedding_join, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
 from watersmeet.errors import EngineError
@@ -33,7 +33,7 @@ def by_keys(at_limit):
 )
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
-    plan = planned(kind, at_limit, limits=PER_KEY)
+    plan = plan_shedding_join(kind, at_limit, limits=PER_KEY)
     assert check(plan, Plain(kind, True), at_limit, seed, judge=by_keys(at_limit)) > 0
 
 
@@ -42,7 +42,7 @@ def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monk
 def test_with_crashes_and_split_keys(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     split_every_key(monkeypatch)
-    plan = planned(kind, at_limit, limits=PER_KEY)
+    plan = plan_shedding_join(kind, at_limit, limits=PER_KEY)
     assert check(plan, Plain(kind, True), at_limit, seed, judge=by_keys(at_limit), crashes=True) > 0
 
 
@@ -64,16 +64,16 @@ def test_and_then_at_max_rows(at_limit, seed, monkeypatch):
             rest.check_heaviest(shed - crowding, most)
         both.append(bool(crowding) and bool(shed - crowding))
 
-    plan = planned("FULL", at_limit, limits=f"{PER_KEY} SET max_rows = {most};")
+    plan = plan_shedding_join("FULL", at_limit, limits=f"{PER_KEY} SET max_rows = {most};")
     assert check(plan, Plain("FULL", True), at_limit, seed, judge=judge) > 0
     assert any(both), "no tick came to both limits"
 
 
 @pytest.mark.parametrize("at_limit", SHED)
-def test_keys_of_one_bucket_are_told_apart(at_limit):
+def test_keys_in_one_hash_bucket_are_limited_separately(at_limit):
     """All keys in one place of the hash space: together they are more than the limit, one of them alone."""
     job = LocalJob(
-        planned("LEFT", at_limit, limits=PER_KEY),
+        plan_shedding_join("LEFT", at_limit, limits=PER_KEY),
         MemoryStore(),
         partitions=2,
         settings=TickSettings(placing=np.zeros_like),
@@ -92,10 +92,10 @@ def test_keys_of_one_bucket_are_told_apart(at_limit):
 def test_after_the_limit_was_lowered_a_key_is_looked_at_when_a_row_of_it_comes(at_limit):
     store = MemoryStore()
     rows = [{"k": key, "t": time, "i": 10 * time + int(key)} for key in "12" for time in range(9)]
-    LocalJob(planned("LEFT", at_limit, limits="SET max_rows_per_key = 9;"), store).tick(
+    LocalJob(plan_shedding_join("LEFT", at_limit, limits="SET max_rows_per_key = 9;"), store).tick(
         arriving(l=rows, r=[])
     )
-    job = LocalJob(planned("LEFT", at_limit, limits=PER_KEY), store, partitions=2)
+    job = LocalJob(plan_shedding_join("LEFT", at_limit, limits=PER_KEY), store, partitions=2)
     assert not job.tick(arriving(l=[{"k": "3", "t": 8, "i": 83}], r=[])).shed
     output = job.tick(arriving(l=[{"k": "2", "t": 9, "i": 92}], r=[]))
     gone = [10 * time + 2 for time in (range(6) if at_limit == "shed_oldest" else range(10))]
@@ -112,10 +112,10 @@ def check_account_of(output):
 def test_what_pairs_of_such_a_tick_may_come_to_is_for_another_limit(at_limit):
     """They are all put out, unless that is more than max_output_rows_per_tick."""
     rows = [{"k": "k", "t": 1, "i": number} for number in range(1, 31)]
-    job = LocalJob(planned("INNER", at_limit, limits=PER_KEY), MemoryStore())
+    job = LocalJob(plan_shedding_join("INNER", at_limit, limits=PER_KEY), MemoryStore())
     assert len(job.tick(arriving(l=rows, r=rows)).rows["q"]) == 900
     limits = f"{PER_KEY} SET max_output_rows_per_tick = 899;"
-    job = LocalJob(planned("INNER", at_limit, limits=limits), MemoryStore())
+    job = LocalJob(plan_shedding_join("INNER", at_limit, limits=limits), MemoryStore())
     with pytest.raises(EngineError) as raised:
         job.tick(arriving(l=rows, r=rows))
     assert raised.value.code == "max-output"
@@ -127,7 +127,7 @@ def test_what_it_costs_goes_by_rows_of_such_keys(monkeypatch):
     from watersmeet.runtime.coordinator import load_shedding
 
     limits = f"{PER_KEY} SET max_rows = 100; SET max_job_rows = 100;"
-    job = LocalJob(planned("LEFT", "shed_oldest", limits=limits), MemoryStore())
+    job = LocalJob(plan_shedding_join("LEFT", "shed_oldest", limits=limits), MemoryStore())
     monkeypatch.setattr(load_shedding, "RetainedRun", None)
     output = job.tick(arriving(l=[{"k": f"k{i}", "t": 1, "i": i} for i in range(100)], r=[]))
     assert output.result.queries["q"].state["l"] == 100

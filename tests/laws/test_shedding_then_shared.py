@@ -19,7 +19,7 @@ INSERT INTO y SELECT l.i AS li, r.i AS ri FROM l LEFT JOIN r ON l.k = r.k AND r.
 """  # noqa: E501
 
 
-def planned(settings):
+def plan_with_settings(settings):
     return plan_job(parse_job(settings + DECLARED))
 
 
@@ -31,11 +31,13 @@ def test_shed_rows_do_not_come_back_with_merges(monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     store, shed = MemoryStore(), set()
     for tick in range(8):
-        job = LocalJob(planned("SET max_rows = 5; SET at_limit = shed_oldest;"), store, partitions=2)
+        job = LocalJob(
+            plan_with_settings("SET max_rows = 5; SET at_limit = shed_oldest;"), store, partitions=2
+        )
         output = job.tick(arriving(l=rows(3 * tick, 3 * tick + 1)))
         shed |= {row["i"] for alias, row in output.shed if alias == "l"}
     assert shed
-    plan = planned("")
+    plan = plan_with_settings("")
     assert any(side.sharers for query in plan.queries for side in query.sides)
     for tick in range(6):
         LocalJob(plan, store, partitions=2).tick(arriving(l=rows(30 + tick)))

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Plain, ticks, tried, up_to_the_last
+from tests.support.shed_joins import (
+    AFTER,
+    BEFORE,
+    LAG,
+    NEVER,
+    Plain,
+    run_tick_with_crash,
+    ticks,
+    up_to_the_last,
+)
 from tests.support.ticks import check_account
 from watersmeet.observe.reports import account_of
 from watersmeet.parser.statements import parse_job
@@ -26,7 +35,7 @@ JOINS = {"q": ("a", "b", "l", "r"), "p": ("c", "d", "l", "s")}
 SHED = ["shed_oldest", "shed_heaviest"]
 
 
-def planned(
+def plan_two_joins(
     at_limit: str, whose: str, kinds: dict[str, str], limit: str = f"max_rows = {MOST}", more: str = ""
 ) -> Any:
     """``whose``: the source whose limit it is; ``job``: of all. ``more``: limits of each join."""
@@ -65,7 +74,9 @@ def query_of(alias: str) -> str:
     return next(query for query, (left, right, _, _) in JOINS.items() if alias in (left, right))
 
 
-def judged(rows: list[tuple[str, dict[str, Any]]], shed: set[tuple[str, int]], at_limit: str) -> None:
+def check_shed_rows(
+    rows: list[tuple[str, dict[str, Any]]], shed: set[tuple[str, int]], at_limit: str
+) -> None:
     excess = len(rows) - MOST
     if at_limit == "shed_oldest":
         gone = up_to_the_last([{"t": row["t"], "i": (alias, row["i"])} for alias, row in rows], excess)
@@ -93,7 +104,7 @@ def whole(rows: list[tuple[str, dict[str, Any]]], shed: set[tuple[str, int]], at
     assert shed == {(alias, row["i"]) for alias, row in rows if (query_of(alias), row["k"]) in keys}
 
 
-def kept_bytes(job: LocalJob, whose: str) -> float:
+def measure_retained_bytes(job: LocalJob, whose: str) -> float:
     assert job.driver.manifest is not None
     aliases = {left for left, _, of, _ in JOINS.values() if whose in ("job", of)}
     aliases |= {right for _, right, _, of in JOINS.values() if whose in ("job", of)}
@@ -118,7 +129,7 @@ def check(
 ) -> Counter[str]:
     """How many rows each query has shed. ``nbytes``: the limit is one of bytes. ``more``: others."""
     limit = f"max_rows = {MOST}" if nbytes is None else f"max_bytes = {nbytes}"
-    plan, store = planned(at_limit, whose, kinds, limit, more), MemoryStore()
+    plan, store = plan_two_joins(at_limit, whose, kinds, limit, more), MemoryStore()
     random = np.random.default_rng(seed)
     plain = {query: Plain(kinds[query], True) for query in JOINS}
     width = 0 if nbytes is None else 1_000
@@ -127,7 +138,7 @@ def check(
     for number, (rows, of_s) in enumerate(zip([*given, none], [*others, none], strict=True)):
         end = number == len(given)
         came = rows | {"s": [{**row, "i": 10_000 + row["i"]} for row in of_s["r"]]}
-        job, output, seen = tried(plan, at_limit, store, random, came, end=end, crashes=crashes)
+        job, output, seen = run_tick_with_crash(plan, at_limit, store, random, came, end=end, crashes=crashes)
         shed = {(alias, row["i"]) for alias, row in output.shed}
         assert len(shed) == len(output.shed)
         assert seen is None or {(alias, row["i"]) for alias, row in seen} == shed, "a repeat shed others"
@@ -137,7 +148,7 @@ def check(
         if more:
             assert shed <= {(alias, row["i"]) for alias, row in counting(plain, "job")}
         elif nbytes is None:
-            judged(counting(plain, whose), shed, at_limit)
+            check_shed_rows(counting(plain, whose), shed, at_limit)
         else:
             whole(counting(plain, whose), shed, at_limit)
         for query, (left, right, _, _) in JOINS.items():
@@ -151,7 +162,7 @@ def check(
         if nbytes is None:
             assert len(counting(plain, whose)) <= MOST
         elif not crashes:
-            assert kept_bytes(job, whose) <= nbytes
+            assert measure_retained_bytes(job, whose) <= nbytes
         check_account(output)
         assert account_of(output.result).adds_up()
     return total

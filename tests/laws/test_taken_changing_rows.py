@@ -123,7 +123,7 @@ def draw_ticks(rng: random.Random) -> Ticks:
     ticks, now = [], 0
     came: dict[str, list[dict[str, Any]]] = {name: [] for name in "srb"}
 
-    def changed(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    def draw_change(name: str, row: dict[str, Any]) -> dict[str, Any]:
         is_delete = rng.random() < 0.4
         if is_delete and came[name] and rng.random() < 0.8:
             row = came[name].pop(rng.randrange(max(0, len(came[name]) - 6), len(came[name])))
@@ -148,10 +148,10 @@ def draw_ticks(rng: random.Random) -> Ticks:
 
         rows: dict[str, Any] = {"u": [(values(), 1) for _ in range(rng.randrange(5))]}
         for name in "sr":
-            rows[name] = [(changed(name, values()), 1) for _ in range(rng.randrange(6))]
+            rows[name] = [(draw_change(name, values()), 1) for _ in range(rng.randrange(6))]
         for name in silent:
             rows[name] = []
-        rows["b"] = [(changed("b", values(False)), 1) for _ in range(rng.randrange(3))]
+        rows["b"] = [(draw_change("b", values(False)), 1) for _ in range(rng.randrange(3))]
         rows["c"] = [
             (values(False) | {"k": rng.randrange(3), "op": rng.choice("IID")}, 1)
             for _ in range(rng.randrange(3))
@@ -160,7 +160,7 @@ def draw_ticks(rng: random.Random) -> Ticks:
     return ticks
 
 
-def planned(texts: list[str], settings: str = "") -> JobPlan:
+def plan_changelog_queries(texts: list[str], settings: str = "") -> JobPlan:
     text = "SET output_mode = changelog;\n" + settings + SOURCES + "".join(texts)
     return watersmeet.plan_job(watersmeet.parse_job(text))
 
@@ -171,7 +171,7 @@ def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
         rng = random.Random(number)
         texts = draw_queries(rng)
         ticks = draw_ticks(rng)
-        check_each_as_alone(number, rng, texts, ticks, planned)
+        check_each_as_alone(number, rng, texts, ticks, plan_changelog_queries)
 
 
 @pytest.mark.full
@@ -179,7 +179,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
     """Without these kinds, agreement proves little."""
     seen: Counter[str] = Counter()
     for number in range(seed, seed + 120):
-        plan = planned(draw_queries(random.Random(number)))
+        plan = plan_changelog_queries(draw_queries(random.Random(number)))
         modes = {query.name: query.options.mode for query in plan.queries}
         for query in plan.queries:
             for taken in query.taken:
@@ -215,7 +215,9 @@ JOINED = "{3} {0} {2} u {1} ON {0}.k = {1}.k AND {1}.t BETWEEN {0}.t AND {0}.t +
 OUT = "CREATE TABLE out{0} WITH ('connector' = 'file', 'path' = 'out/{0}', 'format' = 'json');\n"
 
 
-def joined(number: int, left: str = "a", right: str = "b", join: str = "LEFT JOIN", rest: str = "") -> str:
+def build_join_query(
+    number: int, left: str = "a", right: str = "b", join: str = "LEFT JOIN", rest: str = ""
+) -> str:
     rows = JOINED.format(left, right, join, "s") + rest
     return OUT.format(number) + f"INSERT INTO out{number} SELECT {left}.v AS c, {right}.w FROM {rows};\n"
 
@@ -254,22 +256,30 @@ UNITED = (
 @pytest.mark.parametrize(
     ("first", "other", "is_same"),
     [
-        (joined(0), joined(1, "x", "y"), True),
-        (joined(0), joined(1, rest=" WHERE b.v > 1 OR b.k IS NULL"), True),  # asked of rows that leave
-        (joined(0), joined(1, rest=" WHERE a.v > 1"), False),  # asked of rows that come
-        (joined(0), joined(1, join="JOIN"), False),
-        (joined(0), joined(1, rest=" AND a.v = 1"), False),
-        (joined(0), joined(1).replace("FROM s a", "FROM r a"), False),
-        (joined(0), joined(1).replace("FROM s a", "FROM (SELECT k, t, v, w FROM s WHERE v > 0) a"), False),
-        (joined(0), windows(1, "CHANGES"), True),
-        (joined(0), windows(1, "FINAL"), True),  # what is final comes of changes
+        (build_join_query(0), build_join_query(1, "x", "y"), True),
+        (
+            build_join_query(0),
+            build_join_query(1, rest=" WHERE b.v > 1 OR b.k IS NULL"),
+            True,
+        ),  # asked of rows that leave
+        (build_join_query(0), build_join_query(1, rest=" WHERE a.v > 1"), False),  # asked of rows that come
+        (build_join_query(0), build_join_query(1, join="JOIN"), False),
+        (build_join_query(0), build_join_query(1, rest=" AND a.v = 1"), False),
+        (build_join_query(0), build_join_query(1).replace("FROM s a", "FROM r a"), False),
+        (
+            build_join_query(0),
+            build_join_query(1).replace("FROM s a", "FROM (SELECT k, t, v, w FROM s WHERE v > 0) a"),
+            False,
+        ),
+        (build_join_query(0), windows(1, "CHANGES"), True),
+        (build_join_query(0), windows(1, "FINAL"), True),  # what is final comes of changes
         (windows(0, "FINAL"), windows(1, "CHANGES"), True),
         (windows(0, "FINAL", "u"), windows(1, "CHANGES", "u"), False),  # of rows that only come
         (windows(0, "CHANGES", "u"), windows(1, "CHANGES", "u"), True),
         *(
             (
-                joined(0, join=join, rest=CHAIN.format("a", "b", kind)),
-                joined(1, left, right, join=join, rest=CHAIN.format(left, right, kind)),
+                build_join_query(0, join=join, rest=CHAIN.format("a", "b", kind)),
+                build_join_query(1, left, right, join=join, rest=CHAIN.format(left, right, kind)),
                 is_same,
             )
             for join, kind, left, right, is_same in (
@@ -291,60 +301,62 @@ UNITED = (
     ],
 )
 def test_which_rows_are_the_same(first: str, other: str, is_same: bool) -> None:
-    plan = planned([first, other])
+    plan = plan_changelog_queries([first, other])
     assert takes(plan) == [False, is_same]
     assert [query.fingerprint for query in plan.queries] == [
-        planned([text]).queries[0].fingerprint for text in (first, other)
+        plan_changelog_queries([text]).queries[0].fingerprint for text in (first, other)
     ]
 
 
 def test_one_of_them_joins_and_keeps() -> None:
-    def stored(texts: list[str]) -> int:
+    def count_state_files(texts: list[str]) -> int:
         store = MemoryStore()
-        job = LocalJob(planned(texts), store)
+        job = LocalJob(plan_changelog_queries(texts), store)
         ran: list[str] = []
         of_node = RunningTick.node_task
 
-        def watched(tick: RunningTick, query: str, number: int) -> Any:
+        def record_node_task(tick: RunningTick, query: str, number: int) -> Any:
             ran.append(type(job.driver.shapes[query][number]).__name__)
             return of_node(tick, query, number)
 
-        with patch.object(RunningTick, "node_task", watched):
+        with patch.object(RunningTick, "node_task", record_node_task):
             for tick in range(20):
                 job.tick(rows_of(tick))
         assert ran.count("JoinShape") == 20
         return len([*store.names("runs"), *store.names("marks")])
 
-    assert stored([joined(0), joined(1, "x", "y")]) == stored([joined(0)])
+    assert count_state_files([build_join_query(0), build_join_query(1, "x", "y")]) == count_state_files(
+        [build_join_query(0)]
+    )
 
 
 def test_a_query_that_comes_is_refused_whoever_keeps_the_rows() -> None:
     """What the others joined before it was not put out to it."""
-    texts, store = [joined(0), joined(1, "x", "y")], MemoryStore()
-    job = LocalJob(planned(texts), store)
+    texts, store = [build_join_query(0), build_join_query(1, "x", "y")], MemoryStore()
+    job = LocalJob(plan_changelog_queries(texts), store)
     for tick in range(4):
         accounts = [told.account for told in job.tick(rows_of(tick)).result.queries.values()]
     assert [list(told.values()) for told in accounts[:1]] == [list(told.values()) for told in accounts[1:]]
     assert accounts[0]["a"]["late"] > 0
     assert accounts[0]["a"]["missing_deletes"] > 0
     with pytest.raises(StateError, match=r'query "out2" cannot be added .* rows can be retracted'):
-        LocalJob(planned([*texts, joined(2)]), store, change_queries=True)
+        LocalJob(plan_changelog_queries([*texts, build_join_query(2)]), store, change_queries=True)
 
 
-def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_with_separate_states_resume_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     """The state of a version in which each joined for itself."""
-    texts, store = [joined(0), windows(1, "FINAL"), joined(2, "x", "y")], MemoryStore()
+    texts, store = [build_join_query(0), windows(1, "FINAL"), build_join_query(2, "x", "y")], MemoryStore()
     with monkeypatch.context() as patched:
         patched.setattr(planner, "share_rows", lambda queries, *_: tuple(queries))
-        job = LocalJob(planned(texts), store)
+        job = LocalJob(plan_changelog_queries(texts), store)
         assert takes(job.plan) == [False] * 3
         for tick in range(4):
             job.tick(rows_of(tick))
-    alone = [LocalJob(planned([text]), MemoryStore()) for text in texts]
+    alone = [LocalJob(plan_changelog_queries([text]), MemoryStore()) for text in texts]
     for tick in range(9):
         expected = [job.tick(rows_of(tick)).rows[f"out{place}"] for place, job in enumerate(alone)]
         if tick >= 4:
-            job = LocalJob(planned(texts), store)
+            job = LocalJob(plan_changelog_queries(texts), store)
             assert takes(job.plan) == [False] * 3
             rows = job.tick(rows_of(tick)).rows
             assert [Counter(map(repr, rows[f"out{place}"])) for place in range(3)] == [
@@ -353,6 +365,8 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_explain_says_so() -> None:
-    text = watersmeet.explain(planned([joined(0), windows(1, "FINAL"), joined(2, "x", "y")]))
+    text = watersmeet.explain(
+        plan_changelog_queries([build_join_query(0), windows(1, "FINAL"), build_join_query(2, "x", "y")])
+    )
     assert "join (a LEFT OUTER JOIN b): for out1, out2, too" in text
     assert "join (x LEFT OUTER JOIN y): out0 makes and keeps them" in text

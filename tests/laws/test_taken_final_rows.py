@@ -117,7 +117,7 @@ def draw_ticks(rng: random.Random) -> Ticks:
     return ticks
 
 
-def planned(texts: list[str], settings: str = "") -> JobPlan:
+def plan_queries(texts: list[str], settings: str = "") -> JobPlan:
     return watersmeet.plan_job(watersmeet.parse_job(settings + SOURCES + "".join(texts)))
 
 
@@ -133,7 +133,7 @@ class Played:
         texts: list[str],
         settings: str,
         rng: random.Random,
-        plans: Callable[[list[str], str], JobPlan] = planned,
+        plans: Callable[[list[str], str], JobPlan] = plan_queries,
     ) -> None:
         self._settings, self._rng, self._plans = settings, rng, plans
         self._store, self._texts, self._changed = MemoryStore(), texts, False
@@ -184,10 +184,10 @@ class Played:
     def _fails(self, rows: Any, clock_us: int, *, end: bool) -> None:
         """A tick ends before it is committed, and an attempt of another run repeats it."""
 
-        def killed(*_: Any) -> None:
+        def raise_killed(*_: Any) -> None:
             raise Killed
 
-        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
+        with patch.object(ConcludedTick, "commit", raise_killed), pytest.raises(Killed):
             self.job.tick(rows, clock_us=clock_us, end=end)
         self.job = self._opened(clock_us, repeats=True)
         self.job.driver.look(clock_us)
@@ -199,7 +199,7 @@ def check_each_as_alone(
     rng: random.Random,
     texts: list[str],
     ticks: Ticks,
-    plans: Callable[[list[str], str], JobPlan] = planned,
+    plans: Callable[[list[str], str], JobPlan] = plan_queries,
 ) -> None:
     """A job of all ``texts`` puts out, keeps and tells of each what one of that alone does, tick by tick."""
     live, changes = list(texts), rng.randrange(1, len(ticks))
@@ -235,7 +235,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
     """Without these kinds, agreement proves little."""
     seen: Counter[str] = Counter()
     for number in range(seed, seed + 60):
-        plan = planned(draw_queries(random.Random(number)))
+        plan = plan_queries(draw_queries(random.Random(number)))
         for query in plan.queries:
             for taken in query.taken:
                 nodes = [query.alone.nodes[node.number] for node in taken.nodes]
@@ -256,7 +256,9 @@ JOINED = "s {0} {2} u {1} ON {0}.k = {1}.k AND {1}.t BETWEEN {0}.t AND {0}.t + 9
 OUT = "CREATE MAPPING out{0} TYPE File OPTIONS ('path' = 'out/{0}', 'format' = 'json');\n"
 
 
-def joined(number: int, left: str = "a", right: str = "b", where: str = "", join: str = "LEFT JOIN") -> str:
+def build_join_query(
+    number: int, left: str = "a", right: str = "b", where: str = "", join: str = "LEFT JOIN"
+) -> str:
     rows = JOINED.format(left, right, join)
     return (
         OUT.format(number) + f"INSERT INTO out{number} SELECT {left}.v AS c, {right}.w FROM {rows}{where};\n"
@@ -277,28 +279,28 @@ def takes(plan: JobPlan) -> list[bool]:
 @pytest.mark.parametrize(
     ("other", "is_same"),
     [
-        (joined(1, "x", "y"), True),
-        (joined(1, where=" WHERE b.v > 1"), True),  # asked of rows that leave
-        (joined(1, where=" WHERE a.v > 1"), False),  # asked of rows that come
-        (joined(1, join="JOIN"), False),
-        (joined(1).replace("+ 9", "+ 8"), False),
-        (joined(1).replace("FROM s a", "FROM w a"), False),
-        (joined(1).replace("SELECT a", "SELECT /*+ BROADCAST(b) */ a"), False),
-        (joined(1).replace("FROM s a", "FROM (SELECT * FROM s WHERE v > 0) a"), False),
+        (build_join_query(1, "x", "y"), True),
+        (build_join_query(1, where=" WHERE b.v > 1"), True),  # asked of rows that leave
+        (build_join_query(1, where=" WHERE a.v > 1"), False),  # asked of rows that come
+        (build_join_query(1, join="JOIN"), False),
+        (build_join_query(1).replace("+ 9", "+ 8"), False),
+        (build_join_query(1).replace("FROM s a", "FROM w a"), False),
+        (build_join_query(1).replace("SELECT a", "SELECT /*+ BROADCAST(b) */ a"), False),
+        (build_join_query(1).replace("FROM s a", "FROM (SELECT * FROM s WHERE v > 0) a"), False),
     ],
 )
 def test_which_joins_are_the_same(other: str, is_same: bool) -> None:
-    plan = planned([joined(0), other])
+    plan = plan_queries([build_join_query(0), other])
     assert takes(plan) == [False, is_same]
     assert [query.fingerprint for query in plan.queries] == [
-        planned([text]).queries[0].fingerprint for text in (joined(0), other)
+        plan_queries([text]).queries[0].fingerprint for text in (build_join_query(0), other)
     ]
 
 
-def test_conditions_of_an_inner_join_are_asked_in_it() -> None:
-    inner = [joined(0, join="JOIN"), joined(1, where=" WHERE b.v > 1", join="JOIN")]
-    assert takes(planned(inner)) == [False, False]
-    assert takes(planned([*inner, inner[1].replace("out1", "out2").replace("out/1", "out/2")])) == [
+def test_inner_join_conditions_are_evaluated_inside_the_join() -> None:
+    inner = [build_join_query(0, join="JOIN"), build_join_query(1, where=" WHERE b.v > 1", join="JOIN")]
+    assert takes(plan_queries(inner)) == [False, False]
+    assert takes(plan_queries([*inner, inner[1].replace("out1", "out2").replace("out/1", "out/2")])) == [
         False,
         False,
         True,
@@ -312,7 +314,7 @@ def test_lags_are_of_the_rows() -> None:
         " LEFT JOIN u b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 9;\n"
     )
     sources = SOURCES.replace(", WATERMARK FOR t AS t - 3", "", 1)
-    first = joined(0).replace("FROM s a", "FROM TABLE(IMPOSE_ORDER(TABLE s, DESCRIPTOR(t), 3)) a")
+    first = build_join_query(0).replace("FROM s a", "FROM TABLE(IMPOSE_ORDER(TABLE s, DESCRIPTOR(t), 3)) a")
     plan = watersmeet.plan_job(watersmeet.parse_job(sources + first + lagging))
     assert takes(plan) == [False, False]
     same = lagging.replace(", 30)", ", 3)")
@@ -327,30 +329,34 @@ def test_joins_of_three_by_other_names_are_not_the_same() -> None:
         + f"INSERT INTO out{n} SELECT {names[0]}.v FROM {chain.format(*names[:2], 'JOIN', names[2])};\n"
         for n, names in enumerate(["abc", "abc", "xyz"])
     ]
-    assert takes(planned(texts)) == [False, True, False]
+    assert takes(plan_queries(texts)) == [False, True, False]
 
 
 def test_state_is_there_once() -> None:
-    def stored(texts: list[str]) -> set[str]:
+    def list_state_files(texts: list[str]) -> set[str]:
         store = MemoryStore()
-        job = LocalJob(planned(texts), store)
+        job = LocalJob(plan_queries(texts), store)
         for tick in range(20):
             job.tick(rows_of(tick))
         return set(store.names("runs")) | set(store.names("marks"))
 
-    assert len(stored([joined(0), joined(1, "x", "y")])) == len(stored([joined(0)]))
+    assert len(list_state_files([build_join_query(0), build_join_query(1, "x", "y")])) == len(
+        list_state_files([build_join_query(0)])
+    )
 
 
 def test_one_of_them_joins() -> None:
-    job = LocalJob(planned([joined(0), joined(1, "x", "y"), joined(2)]), MemoryStore())
+    job = LocalJob(
+        plan_queries([build_join_query(0), build_join_query(1, "x", "y"), build_join_query(2)]), MemoryStore()
+    )
     ran: list[str] = []
     of_node = RunningTick.node_task
 
-    def watched(tick: RunningTick, query: str, number: int) -> Any:
+    def record_node_task(tick: RunningTick, query: str, number: int) -> Any:
         ran.append(type(job.driver.shapes[query][number]).__name__)
         return of_node(tick, query, number)
 
-    with patch.object(RunningTick, "node_task", watched):
+    with patch.object(RunningTick, "node_task", record_node_task):
         job.tick(rows_of(0))
     assert ran == ["JoinShape", "PassShape", "PassShape"]
 
@@ -359,17 +365,21 @@ def test_one_of_them_joins() -> None:
 def test_a_query_that_comes_joins_itself(first: str) -> None:
     """What the others joined before it was not there for it; those that come together join once."""
     texts = [
-        joined(0),
-        joined(1),
-        *([joined(2), joined(3)] if first == "as before" else [joined(2, "x", "y"), joined(3)]),
+        build_join_query(0),
+        build_join_query(1),
+        *(
+            [build_join_query(2), build_join_query(3)]
+            if first == "as before"
+            else [build_join_query(2, "x", "y"), build_join_query(3)]
+        ),
     ]
-    store, alone = MemoryStore(), LocalJob(planned(texts[:1]), MemoryStore())
-    job = LocalJob(planned(texts[:2]), store)
+    store, alone = MemoryStore(), LocalJob(plan_queries(texts[:1]), MemoryStore())
+    job = LocalJob(plan_queries(texts[:2]), store)
     for tick in range(3):
         job.tick(rows_of(tick))
         alone.tick(rows_of(tick))
     for tick in range(3, 12):
-        job = LocalJob(planned(texts), store, change_queries=tick == 3)
+        job = LocalJob(plan_queries(texts), store, change_queries=tick == 3)
         assert takes(job.plan) == [False, True, False, True]
         output, expected = job.tick(rows_of(tick)), alone.tick(rows_of(tick))
         accounts = [told.account for told in output.result.queries.values()]
@@ -381,20 +391,20 @@ def test_a_query_that_comes_joins_itself(first: str) -> None:
         assert Counter(map(repr, output.rows["out2"])) == Counter(map(repr, output.rows["out3"]))
 
 
-def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_with_separate_states_resume_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     """The state of a version in which each joined for itself."""
-    texts, store = [joined(0), joined(1, "x", "y")], MemoryStore()
-    apart = planned(texts)
+    texts, store = [build_join_query(0), build_join_query(1, "x", "y")], MemoryStore()
+    apart = plan_queries(texts)
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
     with monkeypatch.context() as patched:
         patched.setattr(planner, "share_rows", lambda queries, *_: tuple(queries))
-        apart = planned(texts)
+        apart = plan_queries(texts)
         assert takes(apart) == [False, False]
         job = LocalJob(apart, store)
         for tick in range(4):
             job.tick(rows_of(tick))
     assert takes(plan) == [False, True]
-    alone = LocalJob(planned(texts[:1]), MemoryStore())
+    alone = LocalJob(plan_queries(texts[:1]), MemoryStore())
     for tick in range(8):
         expected = alone.tick(rows_of(tick)).rows["out0"]
         if tick >= 4:
@@ -405,8 +415,12 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_runs_are_shared_with_joins_that_are_not_the_same() -> None:
-    texts = [joined(0), joined(1, "x", "y"), joined(2, "x", "y").replace("+ 9", "+ 12")]
-    plan = planned(texts)
+    texts = [
+        build_join_query(0),
+        build_join_query(1, "x", "y"),
+        build_join_query(2, "x", "y").replace("+ 9", "+ 12"),
+    ]
+    plan = plan_queries(texts)
     assert takes(plan) == [False, True, False]
     assert [side.sharers for query in plan.queries for side in query.sides if side.name in "ax"] == [
         ("out0/a", "out2/x")
@@ -415,12 +429,12 @@ def test_runs_are_shared_with_joins_that_are_not_the_same() -> None:
 
 def test_what_was_late_stays_late_for_whom_goes_on_alone() -> None:
     """Also if rows may be later from then on: their partners may be gone."""
-    texts, stores = [joined(0), joined(1, "x", "y")], [MemoryStore(), MemoryStore()]
-    jobs = [LocalJob(planned(texts), stores[0]), LocalJob(planned(texts[1:]), stores[1])]
+    texts, stores = [build_join_query(0), build_join_query(1, "x", "y")], [MemoryStore(), MemoryStore()]
+    jobs = [LocalJob(plan_queries(texts), stores[0]), LocalJob(plan_queries(texts[1:]), stores[1])]
     for job in jobs:
         for tick in range(4):
             job.tick(rows_of(tick))
-    later = planned(texts[1:], "SET allowed_lateness = 60;\n")
+    later = plan_queries(texts[1:], "SET allowed_lateness = 60;\n")
     accounts = []
     for store in stores:
         job = LocalJob(later, store, change_queries=True)
@@ -429,18 +443,18 @@ def test_what_was_late_stays_late_for_whom_goes_on_alone() -> None:
     assert accounts[0]["x"]["late"] == 4
 
 
-def test_limits_of_rows_count_what_is_kept() -> None:
-    texts = [joined(0), joined(1)]
-    job = LocalJob(planned(texts, "SET max_rows = 3;\n"), MemoryStore())
+def test_max_rows_counts_rows_of_the_query_that_retains_them() -> None:
+    texts = [build_join_query(0), build_join_query(1)]
+    job = LocalJob(plan_queries(texts, "SET max_rows = 3;\n"), MemoryStore())
     for tick in range(3):
         job.tick({"s": rows_of(tick)["s"][:1]})
     with pytest.raises(EngineError, match='"out0" retains 4 rows'):
         job.tick({"s": rows_of(3)["s"][:1]})
 
 
-def test_what_waits_is_said_of_each() -> None:
-    texts = [joined(0), joined(1, "x", "y")]
-    job = LocalJob(planned(texts), MemoryStore())
+def test_watermark_holders_are_reported_for_each_sharing_query() -> None:
+    texts = [build_join_query(0), build_join_query(1, "x", "y")]
+    job = LocalJob(plan_queries(texts), MemoryStore())
     result = job.tick({"s": [({"k": 1, "t": 1, "v": 1, "w": ""}, 1)]}).result.queries
     assert list(result["out0"].holding.values()) == list(result["out1"].holding.values())
     assert list(result["out1"].holding) == ["x", "y"]
@@ -452,7 +466,10 @@ def test_watermarks_are_shown_as_times() -> None:
     sources = SOURCES.replace("t BIGINT", "t TIMESTAMP")
     for lag in (0, 3, 5):
         sources = sources.replace(f"AS t - {lag}", f"AS t - INTERVAL '{lag}' SECONDS")
-    texts = [text.replace("+ 9", "+ INTERVAL '9' SECONDS") for text in (joined(0), joined(1, "x", "y"))]
+    texts = [
+        text.replace("+ 9", "+ INTERVAL '9' SECONDS")
+        for text in (build_join_query(0), build_join_query(1, "x", "y"))
+    ]
     job = MemoryJob(sources + "".join(texts))
     assert takes(job.plan) == [False, True]
     row = {"k": 1, "t": datetime(2024, 1, 1, tzinfo=UTC), "v": 1, "w": ""}
@@ -462,6 +479,6 @@ def test_watermarks_are_shown_as_times() -> None:
 
 
 def test_explain_says_so() -> None:
-    text = watersmeet.explain(planned([joined(0), joined(1, "x", "y")]))
+    text = watersmeet.explain(plan_queries([build_join_query(0), build_join_query(1, "x", "y")]))
     assert "join (a LEFT OUTER JOIN b): for out1, too" in text
     assert "join (x LEFT OUTER JOIN y): out0 makes and keeps them" in text

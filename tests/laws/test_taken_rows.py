@@ -133,7 +133,7 @@ def draw_ticks(rng: random.Random) -> list[dict[str, list[tuple[dict[str, Any], 
     return ticks
 
 
-def planned(texts: list[str]) -> JobPlan:
+def plan_queries(texts: list[str]) -> JobPlan:
     return watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
 
 
@@ -152,7 +152,7 @@ class Played:
 
     def _opened(self, texts: list[str], *, repeats: bool = False) -> LocalJob:
         return LocalJob(
-            planned(texts),
+            plan_queries(texts),
             self._store,
             tables=self._tables,
             change_queries=self._changed,
@@ -193,10 +193,10 @@ class Played:
     def _fails(self, rows: Any) -> None:
         """A tick ends before it is committed, and an attempt of another run repeats it."""
 
-        def killed(*_: Any) -> None:
+        def raise_killed(*_: Any) -> None:
             raise Killed
 
-        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
+        with patch.object(ConcludedTick, "commit", raise_killed), pytest.raises(Killed):
             self.job.tick(rows)
         self.job = self._opened(self._texts, repeats=True)
         self.job.partitions = self._rng.choice([1, 2, 3])
@@ -240,7 +240,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(seed, seed + 60):
         rng = random.Random(number)
-        plan = planned(draw_queries(rng))
+        plan = plan_queries(draw_queries(rng))
         seen.update(set(shared(plan)))
         seen["jobs"] += any(query.taken for query in plan.queries)
         seen["whole results"] += any(
@@ -266,7 +266,7 @@ ONE = "INSERT INTO out{0} SELECT {1}.v, {2}.w FROM c {1} JOIN o {2} ON {1}.k = {
 TABLE = "CREATE TABLE out{0} WITH ('connector' = 'file', 'path' = 'out/{0}', 'format' = 'json');\n"
 
 
-def joined(number: int, left: str, right: str) -> str:
+def build_join_query(number: int, left: str, right: str) -> str:
     return TABLE.format(number) + ONE.format(number, left, right)
 
 
@@ -279,31 +279,38 @@ def rows_of(tick: int) -> dict[str, Any]:
 
 def test_other_queries_change_no_fingerprint() -> None:
     texts = [
-        joined(0, "a", "b"),
-        joined(1, "x", "y"),
-        joined(2, "a", "b").replace("SELECT a.v,", "SELECT a.w AS u,"),
+        build_join_query(0, "a", "b"),
+        build_join_query(1, "x", "y"),
+        build_join_query(2, "a", "b").replace("SELECT a.v,", "SELECT a.w AS u,"),
     ]
-    together = planned(texts)
+    together = plan_queries(texts)
     assert [query.fingerprint for query in together.queries] == [
-        planned([text]).queries[0].fingerprint for text in texts
+        plan_queries([text]).queries[0].fingerprint for text in texts
     ]
     assert all(node.rests for query in together.queries[1:] for node in query.nodes[:-1])
 
 
 def test_state_is_there_once() -> None:
-    def stored(texts: list[str]) -> int:
+    def measure_state_bytes(texts: list[str]) -> int:
         store = MemoryStore()
-        job = LocalJob(planned(texts), store)
+        job = LocalJob(plan_queries(texts), store)
         for tick in range(12):
             job.tick(rows_of(tick))
         manifest = job.driver.manifest
         assert manifest is not None
         return sum({live.run.name: live.run.nbytes for live in manifest.runs()}.values())
 
-    first, second = joined(0, "a", "b"), joined(1, "x", "y")
-    assert stored([first, second]) == stored([first])
-    assert 1.05 < stored([first, second.replace("x.k = y.k", "x.v = y.v")]) / stored([first]) < 1.3  # a key
-    assert stored([first, second.replace("x.k = y.k", "x.k = y.k AND y.v > 0")]) > 1.3 * stored([first])
+    first, second = build_join_query(0, "a", "b"), build_join_query(1, "x", "y")
+    assert measure_state_bytes([first, second]) == measure_state_bytes([first])
+    assert (
+        1.05
+        < measure_state_bytes([first, second.replace("x.k = y.k", "x.v = y.v")])
+        / measure_state_bytes([first])
+        < 1.3
+    )  # a key
+    assert measure_state_bytes(
+        [first, second.replace("x.k = y.k", "x.k = y.k AND y.v > 0")]
+    ) > 1.3 * measure_state_bytes([first])
 
 
 def outputs(job: LocalJob, tick: int) -> dict[str, Counter[str]]:
@@ -319,13 +326,13 @@ def outputs(job: LocalJob, tick: int) -> dict[str, Counter[str]]:
     ],
 )
 def test_who_makes_the_rows_may_change(goes: str) -> None:
-    texts = [joined(number, "a", "b") for number in range(3)]
-    store, alone = MemoryStore(), LocalJob(planned(texts[:1]), MemoryStore())
-    job = LocalJob(planned(texts), store)
+    texts = [build_join_query(number, "a", "b") for number in range(3)]
+    store, alone = MemoryStore(), LocalJob(plan_queries(texts[:1]), MemoryStore())
+    job = LocalJob(plan_queries(texts), store)
     left = {"other order": [2, 1, 0], "the maker": [1, 2], "one that takes": [0, 2]}[goes]
     for tick in range(9):
         if tick >= 5:
-            job = LocalJob(planned([texts[number] for number in left]), store, change_queries=True)
+            job = LocalJob(plan_queries([texts[number] for number in left]), store, change_queries=True)
         expected = outputs(alone, tick)["out0"]
         assert all(own == expected for own in outputs(job, tick).values()), tick
         assert sum(bool(query.taken) for query in job.plan.queries) == len(job.plan.queries) - 1
@@ -334,12 +341,12 @@ def test_who_makes_the_rows_may_change(goes: str) -> None:
 def test_a_maker_may_go_that_took_rows_itself() -> None:
     """The first query makes the rows of the table, the second those of a join with it, for the third."""
     first = TABLE.format(0) + "INSERT INTO out0 SELECT t.v FROM c t;\n"
-    texts = [first, joined(1, "a", "b"), joined(2, "a", "b")]
-    store, alone = MemoryStore(), LocalJob(planned(texts[1:2]), MemoryStore())
-    job = LocalJob(planned(texts), store)
+    texts = [first, build_join_query(1, "a", "b"), build_join_query(2, "a", "b")]
+    store, alone = MemoryStore(), LocalJob(plan_queries(texts[1:2]), MemoryStore())
+    job = LocalJob(plan_queries(texts), store)
     for tick in range(8):
         if tick >= 4:
-            job = LocalJob(planned([texts[0], texts[2]]), store, change_queries=True)
+            job = LocalJob(plan_queries([texts[0], texts[2]]), store, change_queries=True)
         expected = outputs(alone, tick)["out1"]
         assert outputs(job, tick)["out2"] == expected, tick
         assert job.state["out2"] == {"a.c": 3, "a": 3, "b": tick + 1}
@@ -347,12 +354,12 @@ def test_a_maker_may_go_that_took_rows_itself() -> None:
 
 def test_a_maker_may_go_if_others_call_its_inputs_otherwise() -> None:
     """Stored rows of a join over keyed tables are known by what they are, whatever inputs are called."""
-    texts = [joined(0, "a", "b"), joined(1, "x", "y")]
-    store, alone = MemoryStore(), LocalJob(planned(texts[1:]), MemoryStore())
-    job = LocalJob(planned(texts), store)
+    texts = [build_join_query(0, "a", "b"), build_join_query(1, "x", "y")]
+    store, alone = MemoryStore(), LocalJob(plan_queries(texts[1:]), MemoryStore())
+    job = LocalJob(plan_queries(texts), store)
     for tick in range(6):
         if tick >= 3:
-            job = LocalJob(planned(texts[1:]), store, change_queries=True)
+            job = LocalJob(plan_queries(texts[1:]), store, change_queries=True)
         assert outputs(job, tick)["out1"] == outputs(alone, tick)["out1"], tick
 
 
@@ -360,32 +367,32 @@ def test_a_query_that_comes_makes_its_rows_itself() -> None:
     """What others have was made before it came."""
     texts = [TABLE.format(n) + f"INSERT INTO out{n} SELECT x.k, x.v FROM p x;\n" for n in range(2)]
     store, tables = MemoryStore(), InMemoryTables()
-    job = LocalJob(planned(texts[:1]), store, tables=tables)
+    job = LocalJob(plan_queries(texts[:1]), store, tables=tables)
     first = job.tick({"p": [({"k": 1, "v": 5, "w": "p"}, 1)]}).rows["out0"]
     for tick in range(3):
-        job = LocalJob(planned(texts), store, tables=tables, change_queries=True)
+        job = LocalJob(plan_queries(texts), store, tables=tables, change_queries=True)
         assert not any(query.taken for query in job.plan.queries)
         rows = job.tick({}).rows
         assert not rows["out0"]
         assert [row["v"] for row in rows["out1"]] == ([5] if tick == 0 else [])
     assert [row["v"] for row in first] == [5]
-    assert any(query.taken for query in planned(texts).queries)
+    assert any(query.taken for query in plan_queries(texts).queries)
 
 
-def test_deletes_of_nothing_are_told_without_what_was_computed() -> None:
+def test_missing_deletes_are_reported_without_computed_columns() -> None:
     """Not even for another query."""
     texts = [
         TABLE.format(n) + f"INSERT INTO out{n} SELECT x.k{more} FROM o x GROUP BY x.k;\n"
         for n, more in enumerate([", count(*) AS n", ", sum(x.v * 2) AS s"])
     ]
-    job = LocalJob(planned(texts), MemoryStore())
+    job = LocalJob(plan_queries(texts), MemoryStore())
     told = job.tick({"o": [({"k": 1, "j": 2, "v": 3, "w": "q", "d": -1}, 1)]}).result.queries
     row = '{"k": 1, "j": 2, "v": 3, "w": "q"}'
     assert [told[name].missing_deletes for name in ("out0", "out1")] == [(("x", row),)] * 2
 
 
 def test_explain_says_so() -> None:
-    text = watersmeet.explain(planned([joined(0, "a", "b"), joined(1, "x", "y")]))
+    text = watersmeet.explain(plan_queries([build_join_query(0, "a", "b"), build_join_query(1, "x", "y")]))
     assert "delta step 3 (a with b; b with a): for out1, too" in text
     assert "delta step 3 (x with y; y with x): out0 makes and keeps them" in text
 
@@ -397,7 +404,10 @@ def test_deletes_of_joined_rows_that_are_not_there() -> None:
         TABLE.format(0) + "INSERT INTO out0 SELECT k, v FROM c;\n",
         TABLE.format(1) + f"INSERT INTO out1 {own};\n",
     ]
-    job, alone = LocalJob(planned(texts), MemoryStore()), LocalJob(planned(texts[1:]), MemoryStore())
+    job, alone = (
+        LocalJob(plan_queries(texts), MemoryStore()),
+        LocalJob(plan_queries(texts[1:]), MemoryStore()),
+    )
     assert job.plan.queries[1].taken
     rows = {"o": [({"k": None, "j": 7, "v": 1, "w": "q", "d": -1}, 1)]}
     told = [one.tick(rows).result.queries["out1"].missing_deletes for one in (job, alone)]
@@ -414,7 +424,7 @@ def test_places_of_queries_may_change(table: str) -> None:
     store = MemoryStore()
     for tick in range(6):
         order = texts if tick // 2 % 2 else texts[::-1]
-        job = LocalJob(planned(order), store)
+        job = LocalJob(plan_queries(order), store)
         row = {"k": tick, "v": 1, "w": "q", "n": tick, "op": "I"}
         out = job.tick({table: [(row, 1)]}, clock_us=tick).rows
         assert [change["k"] for change in out["out0"]] == [tick]

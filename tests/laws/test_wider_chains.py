@@ -65,7 +65,7 @@ def text_of(joins: list[Join]) -> str:
     return text + "".join(join.text(place) for place, join in enumerate(joins, 1)) + ";\n"
 
 
-def opened(joins: list[Join], store: MemoryStore, *, change: bool = False) -> LocalJob:
+def open_job(joins: list[Join], store: MemoryStore, *, change: bool = False) -> LocalJob:
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + text_of(joins)))
     return LocalJob(plan, store, change_queries=change)
 
@@ -123,7 +123,7 @@ def ticks_of(rng: random.Random, names: str, count: int) -> list[dict[str, list[
     return ticks
 
 
-def given(rows: dict[str, list[Row]]) -> dict[str, Any]:
+def build_tick_input(rows: dict[str, list[Row]]) -> dict[str, Any]:
     return {f"s{name}": [(row, 1) for row in of_name] for name, of_name in rows.items()}
 
 
@@ -132,7 +132,7 @@ def is_alone(row: tuple[int | None, ...]) -> bool:
     return row[-1] is not None and not any(row[:-1])
 
 
-def test_results_are_complete_from_the_times_on_that_are_told_and_no_pad_lies(seed: int) -> None:
+def test_results_are_complete_from_reported_times_and_pads_are_correct(seed: int) -> None:
     seen = Counter[str]()
     for number in range(seed, seed + CASES):
         rng = random.Random(number)
@@ -145,7 +145,7 @@ def test_results_are_complete_from_the_times_on_that_are_told_and_no_pad_lies(se
         said = f"random-{number}: {[text_of(joins) for joins in eras]} from ticks {came}"
         store = Killing()
         try:
-            job = opened(eras[0], store)
+            job = open_job(eras[0], store)
         except PlanError:
             seen["refused"] += 1
             continue
@@ -154,22 +154,22 @@ def test_results_are_complete_from_the_times_on_that_are_told_and_no_pad_lies(se
         for place, of_tick in enumerate(ticks_of(rng, names, count)):
             if place in came:
                 era += 1
-                job = opened(eras[era], store, change=True)
+                job = open_job(eras[era], store, change=True)
                 if text_of(eras[era]) != text_of(eras[era - 1]):
                     is_over = not any("keeps its rows" in told for told in job.driver.said)
                     seen["changed"] += 1
                     if not is_over and rng.random() < 0.2:
                         store.kill = True
                         with pytest.raises(KilledError):
-                            job.tick(given(of_tick))
-                        job = opened(eras[era], store, change=True)
+                            job.tick(build_tick_input(of_tick))
+                        job = open_job(eras[era], store, change=True)
             elif rng.random() < 0.2:
-                job = opened(eras[era], store)
+                job = open_job(eras[era], store)
             if is_over:
                 seen["begun anew"] += 1
                 break
             job.partitions = rng.choice([1, 2])
-            output = job.tick(given(of_tick), end=place == count - 1)
+            output = job.tick(build_tick_input(of_tick), end=place == count - 1)
             for name in names:
                 rows[name] += of_tick[name]
             of_query = [tuple(row[f"n{name}"] for name in names) for row in output.rows["o"]]
@@ -184,13 +184,15 @@ def test_results_are_complete_from_the_times_on_that_are_told_and_no_pad_lies(se
                 assert any(row in of_query for of_query in told), f"{said}: {row} in tick {place}"
         else:
             from_when = complete_from(job)
-            truth = [row for row in batch(rows, eras[-1]) if _is_told(row, from_when)]
+            truth = [row for row in batch(rows, eras[-1]) if _is_within_reported_times(row, from_when)]
             times = {row["n"]: row["t"] for of_name in rows.values() for row in of_name}
             told = Counter(
                 {
                     row: times_out
                     for row, times_out in found.items()
-                    if _is_told(tuple(None if n is None else {"t": times[n]} for n in row), from_when)
+                    if _is_within_reported_times(
+                        tuple(None if n is None else {"t": times[n]} for n in row), from_when
+                    )
                 }
             )
             assert told == numbers(truth), f"{said}: {told - numbers(truth)}, {numbers(truth) - told}"
@@ -206,7 +208,7 @@ def _joins(mixed: tuple[list[Join], ...], last: list[Join]) -> list[Join]:
     return [*(joins[place] for place, joins in enumerate(mixed)), last[-1]]
 
 
-def _is_told(row: Found, from_when: dict[str, float]) -> bool:
+def _is_within_reported_times(row: Found, from_when: dict[str, float]) -> bool:
     times = [(f"{name}.t", own["t"]) for name, own in zip(NAMES, row, strict=False) if own is not None]
     return all(time >= from_when.get(key, time) for key, time in times)
 
@@ -221,12 +223,14 @@ def test_what_was_missing_before_an_earlier_change_is_missing_for_a_later_one() 
         ]
 
     store = MemoryStore()
-    opened(joins(5, 9), store).tick(given({"a": [row(1, 106, 9)], "b": [row(2, 93)], "c": [row(3, 100, 9)]}))
+    open_job(joins(5, 9), store).tick(
+        build_tick_input({"a": [row(1, 106, 9)], "b": [row(2, 93)], "c": [row(3, 100, 9)]})
+    )
     nothing: dict[str, list[Row]] = {"a": [], "b": [], "c": []}
-    opened(joins(20, 9), store, change=True).tick(given(nothing))
-    job = opened(joins(20, 29), store, change=True)
-    job.tick(given({**nothing, "a": [row(4, 110)], "c": [row(5, 130)]}))
-    out = job.tick(given(nothing), end=True)
+    open_job(joins(20, 9), store, change=True).tick(build_tick_input(nothing))
+    job = open_job(joins(20, 29), store, change=True)
+    job.tick(build_tick_input({**nothing, "a": [row(4, 110)], "c": [row(5, 130)]}))
+    out = job.tick(build_tick_input(nothing), end=True)
     assert out.rows["o"] == []
     assert out.result.queries["o"].account["c"] == {"in": 2, "unknown": 2, "retained": 0}
 
@@ -250,9 +254,9 @@ def test_windows_are_complete_from_where_no_row_that_is_missing_was_in_them(wind
         return LocalJob(plan, store, change_queries=change)
 
     store = MemoryStore()
-    job(5).tick(given({"a": [row(1, 100, 9)], "b": [row(2, 88), row(3, 100, 9)]}))
+    job(5).tick(build_tick_input({"a": [row(1, 100, 9)], "b": [row(2, 88), row(3, 100, 9)]}))
     wider = job(20, change=True)
-    wider.tick(given({"a": [row(4, 108), row(5, 112)], "b": [row(6, 112, 1)]}))
+    wider.tick(build_tick_input({"a": [row(4, 108), row(5, 112)], "b": [row(6, 112, 1)]}))
     assert complete_from(wider)["window_start"] == least
 
 

@@ -22,8 +22,8 @@ from tests.laws.test_narrower_queries import (
     KilledError,
     Killing,
     Row,
-    beside_of,
-    opened,
+    build_unchanged_query,
+    open_job,
     text_of,
 )
 from tests.support.effort import at_effort
@@ -73,7 +73,7 @@ class Replay:
                     self.alone[side].append((row, any(condition.holds(*pair) for pair in pairs)))
 
 
-def anew(rng: random.Random, old: Condition) -> Condition:
+def draw_changed_condition(rng: random.Random, old: Condition) -> Condition:
     """Another condition, by what can change over kept state."""
     low = old.low - rng.choice([0, rng.randrange(15), rng.randrange(40), -rng.randrange(3)])
     high = old.high + rng.choice([0, rng.randrange(15), rng.randrange(40), -rng.randrange(3)])
@@ -95,9 +95,9 @@ def widens(old: Condition, new: Condition) -> bool:
 def test_a_condition_that_finds_rows_is_removed() -> None:
     """Its rows can be sorted by the band's column, by which no plan without it can look them up."""
     store = MemoryStore()
-    opened(text_of(["JOIN"], [Condition(-5, 9, 2)]), store).tick({"s": [], "u": []})
+    open_job(text_of(["JOIN"], [Condition(-5, 9, 2)]), store).tick({"s": [], "u": []})
     with pytest.raises(StateError) as refused:
-        opened(text_of(["JOIN"], [Condition(-5, 9, None)]), store)
+        open_job(text_of(["JOIN"], [Condition(-5, 9, None)]), store)
     assert "keeps its rows" in str(refused.value.hint)
 
 
@@ -119,26 +119,26 @@ def rows_of(rng: random.Random, names: str) -> list[dict[str, list[Row]]]:
     return ticks
 
 
-def given(rows: dict[str, list[Row]]) -> dict[str, Any]:
+def build_tick_input(rows: dict[str, list[Row]]) -> dict[str, Any]:
     return {
         name: [({of: value for of, value in row.items() if of != "tick"}, 1) for row in of_name]
         for name, of_name in rows.items()
     }
 
 
-def changed(
+def change_query_with_random_kill(
     rng: random.Random, store: Killing, text: str, rows: dict[str, Any], seen: Counter[str]
 ) -> LocalJob:
     """The job with its query changed, killed at times in the tick in which it is."""
     with pytest.raises(StateError, match=r"in \"o\" the join of .* ON") as refused:
-        opened(text, store)
+        open_job(text, store)
     assert "keeps its rows" in str(refused.value.hint)
-    job = opened(text, store, change=True)
+    job = open_job(text, store, change=True)
     if rng.random() < 0.4:
         store.kill = True
         with pytest.raises(KilledError):
             job.tick(rows)
-        job = opened(text, store, change=True)
+        job = open_job(text, store, change=True)
         seen["killed"] += 1
     return job
 
@@ -157,31 +157,31 @@ def test_rows_that_come_meet_what_is_retained_and_no_pad_lies(seed: int) -> None
         # an EXISTS query whose condition compares w keeps the right side's column, which later ones need
         differences = [3, 2, 2] if kind in OF_LEFT else [None, 2, 2]
         conditions = [Condition(low, low + rng.choice([6, 20]), rng.choice(differences))]
-        conditions.append(anew(rng, conditions[0]))
-        conditions.append(anew(rng, conditions[1]) if rng.random() < 0.4 else conditions[1])
+        conditions.append(draw_changed_condition(rng, conditions[0]))
+        conditions.append(draw_changed_condition(rng, conditions[1]) if rng.random() < 0.4 else conditions[1])
         came = sorted(rng.sample(range(2, COUNT - 4), 2))
         ticks = rows_of(rng, "su")
-        beside = beside_of(rng.choice(KINDS), conditions[0]) if rng.random() < 0.5 else ""
+        beside = build_unchanged_query(rng.choice(KINDS), conditions[0]) if rng.random() < 0.5 else ""
         texts = [text_of([kind], [condition]) + beside for condition in conditions]
         said = f"random-{number}: {texts} from ticks {came}"
         store, replay, found = Killing(), Replay(kind), Counter[tuple[int | None, ...]]()
-        job, era, wider = opened(texts[0], store), 0, False
+        job, era, wider = open_job(texts[0], store), 0, False
         others, alone, other = (
             Counter[str](),
             Counter[str](),
-            opened(beside, MemoryStore()) if beside else None,
+            open_job(beside, MemoryStore()) if beside else None,
         )
         account: dict[str, int] = {}
         unknown = 0
         for place, rows in enumerate(ticks):
-            of_tick = {source.name: given(rows)[source.name] for source in job.plan.sources}
+            of_tick = {source.name: build_tick_input(rows)[source.name] for source in job.plan.sources}
             if place in came:
                 era += 1
                 wider |= widens(conditions[era - 1], conditions[era])
                 if texts[era] != texts[era - 1]:
-                    job = changed(rng, store, texts[era], of_tick, seen)
+                    job = change_query_with_random_kill(rng, store, texts[era], of_tick, seen)
             elif rng.random() < 0.2:
-                job = opened(texts[era], store)
+                job = open_job(texts[era], store)
             job.partitions = rng.choice([1, 2, 3])
             is_last = place == COUNT - 1
             output = job.tick(of_tick, end=is_last)
@@ -197,7 +197,7 @@ def test_rows_that_come_meet_what_is_retained_and_no_pad_lies(seed: int) -> None
             unknown = job.driver.manifest.queries["o"].unknown if job.driver.manifest else 0
             if other is not None:
                 others.update(map(repr, output.rows["p"]))
-                alone.update(map(repr, other.tick(given(rows), end=is_last).rows["p"]))
+                alone.update(map(repr, other.tick(build_tick_input(rows), end=is_last).rows["p"]))
                 assert others == alone, said
         assert wider or not complete_from(job), said
         if kind == "LEFT SEMI JOIN":
@@ -257,15 +257,17 @@ BASE = (
         ),
     ],
 )
-def test_what_may_be_missing_is_told(select: str, how: str, from_when: str) -> None:
+def test_possibly_missing_results_are_reported_with_their_start_times(
+    select: str, how: str, from_when: str
+) -> None:
     store = MemoryStore()
     at_40 = [({"k": 1, "t": 40, "n": 1, "w": 0}, 1)]
-    opened(f"{TARGET}{BASE};", store).tick({"s": at_40, "u": at_40})
+    open_job(f"{TARGET}{BASE};", store).tick({"s": at_40, "u": at_40})
     with pytest.raises(StateError) as refused:
-        opened(f"{TARGET}{select};", store)
+        open_job(f"{TARGET}{select};", store)
     assert how in refused.value.message
     assert "keeps its rows, but some that it would need may be gone" in str(refused.value.hint)
-    (said,) = opened(f"{TARGET}{select};", store, change=True).driver.said
+    (said,) = open_job(f"{TARGET}{select};", store, change=True).driver.said
     assert f"complete are its results with {from_when}; rows before that without a match" in said
 
 
@@ -277,11 +279,11 @@ def test_a_row_whose_partner_left_before_the_change_is_not_padded() -> None:
     def at(number: int, time: int) -> tuple[Row, int]:
         return {"k": 1 if number in (2, 4) else 2, "t": time, "n": number, "w": 0}, 1
 
-    job = opened(f"{TARGET}{select.format(5)};", store)
+    job = open_job(f"{TARGET}{select.format(5)};", store)
     job.tick({"s": [at(1, 50)], "u": [at(2, 40)]})
     job.tick({"s": [at(3, 52)], "u": []})
     job.tick({"s": [], "u": []})
-    job = opened(f"{TARGET}{select.format(9)};", store, change=True)
+    job = open_job(f"{TARGET}{select.format(9)};", store, change=True)
     job.tick({"s": [at(4, 47), at(5, 50)], "u": []})
     last = job.tick({"s": [], "u": []}, end=True)
     # 1 and 3 may go back to 41 and 43, and 5, too: nothing was released there
@@ -299,10 +301,10 @@ def of_key(number: int, time: int, key: int = 1) -> tuple[Row, int]:
 def test_a_row_that_comes_below_its_limit_and_whose_partner_left_is_not_padded() -> None:
     """W[u] is 94, so rows of s are released below 85; W[s] is 34, so one of 36 may still come."""
     store = MemoryStore()
-    opened(f"{TARGET}{PADDED.format(5)};", store).tick(
+    open_job(f"{TARGET}{PADDED.format(5)};", store).tick(
         {"s": [of_key(1, 40, 9)], "u": [of_key(2, 27), of_key(3, 100, 9)]}
     )
-    job = opened(f"{TARGET}{PADDED.format(12)};", store, change=True)
+    job = open_job(f"{TARGET}{PADDED.format(12)};", store, change=True)
     job.tick({"s": [], "u": []})
     out = job.tick({"s": [of_key(4, 36)], "u": []})
     assert out.rows["o"] == []
@@ -313,25 +315,28 @@ def test_what_left_before_an_earlier_change_is_known_at_a_later_one() -> None:
     """The row of u at 93 is released: W[s] is 100, less 5. By the limits of the query as it was changed first
     it would be there."""
     store = MemoryStore()
-    job = opened(f"{TARGET}{PADDED.format(5)};", store)
+    job = open_job(f"{TARGET}{PADDED.format(5)};", store)
     job.tick({"s": [of_key(1, 106, 9)], "u": [of_key(2, 93), of_key(3, 100, 9)]})
-    job = opened(f"{TARGET}{PADDED.format(10)};", store, change=True)
+    job = open_job(f"{TARGET}{PADDED.format(10)};", store, change=True)
     job.tick({"s": [], "u": []})
-    job = opened(f"{TARGET}{PADDED.format(20)};", store, change=True)
+    job = open_job(f"{TARGET}{PADDED.format(20)};", store, change=True)
     job.tick({"s": [of_key(4, 112)], "u": []})
     out = job.tick({"s": [], "u": []}, end=True)
     assert [row["n"] for row in out.rows["o"] if row["m"] is None] == []
     assert out.result.queries["o"].account["a"] == {"in": 2, "unknown": 2, "retained": 0}
 
 
-def test_a_query_that_comes_beside_one_that_was_changed_pads_its_rows() -> None:
+def test_query_added_after_a_widened_query_still_pads_its_rows() -> None:
     """It takes over what that one retains, and not what is unknown of that."""
     store, first = MemoryStore(), Condition(-5, 9, None)
-    query, beside = text_of(["LEFT JOIN"], [first]), beside_of("LEFT JOIN", Condition(-5, 9, None))
-    opened(query, store).tick({"s": [of_key(1, 106, 9)], "u": [of_key(2, 93), of_key(3, 100, 9)]})
+    query, beside = (
+        text_of(["LEFT JOIN"], [first]),
+        build_unchanged_query("LEFT JOIN", Condition(-5, 9, None)),
+    )
+    open_job(query, store).tick({"s": [of_key(1, 106, 9)], "u": [of_key(2, 93), of_key(3, 100, 9)]})
     query = text_of(["LEFT JOIN"], [Condition(-20, 9, None)])
-    opened(query, store, change=True).tick({"s": [of_key(4, 112, 8)], "u": []})
-    job = opened(query + beside, store, change=True)
+    open_job(query, store, change=True).tick({"s": [of_key(4, 112, 8)], "u": []})
+    job = open_job(query + beside, store, change=True)
     assert any("starts with 2 retained rows of a" in said for said in job.driver.said), job.driver.said
     job.tick({"s": [of_key(5, 112, 7)], "u": []})
     out = job.tick({"s": [], "u": []}, end=True)
@@ -344,8 +349,8 @@ def test_where_rows_are_shed_nothing_is_called_complete() -> None:
     shedding = "SET at_limit = shed_oldest; SET max_rows = 3;"
     row = {"k": 1, "t": 9, "n": 1, "w": 1}
     narrow, wide = (text_of(["LEFT JOIN"], [Condition(0, high, 2)]) for high in (6, 20))
-    opened(shedding + narrow, store).tick({"s": [(row, 1)], "u": [({**row, "t": 40}, 1)]})
-    (said,) = opened(shedding + wide, store, change=True).driver.said
+    open_job(shedding + narrow, store).tick({"s": [(row, 1)], "u": [({**row, "t": 40}, 1)]})
+    (said,) = open_job(shedding + wide, store, change=True).driver.said
     assert "complete, but for what shed rows would have met, are its results with" in said
-    (said,) = opened(wide, store, change=True).driver.said
+    (said,) = open_job(wide, store, change=True).driver.said
     assert "; complete are its results with" in said

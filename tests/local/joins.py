@@ -9,7 +9,7 @@ from watersmeet import local
 TYPES = {"t": "BIGINT", "k": "STRING"}
 
 
-def keyed(within: int = 3) -> local.AllOf:
+def build_join_condition(within: int = 3) -> local.AllOf:
     """Equal keys, and the right time at most so much past the left one."""
     return local.AllOf(
         local.Equal(local.left("k"), local.right("k")),
@@ -24,7 +24,7 @@ def left_join(**more: Any) -> local.JoinSpec:
         "right": TYPES,
         "left_times": {"t": 5},
         "right_times": {"t": 5},
-        "condition": keyed(),
+        "condition": build_join_condition(),
         "how": "left",
         "outputs": {"k": local.left("k"), "u": local.right("t")},
     }

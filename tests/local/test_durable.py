@@ -32,7 +32,7 @@ def test_what_was_pushed_and_not_ticked_is_pushed_again(tmp_path: Path) -> None:
     assert again.tick().table.to_pylist() == [{"k": "a", "u": 3}]
 
 
-def test_an_output_that_nobody_got_is_told_again(tmp_path: Path) -> None:
+def test_restart_returns_the_last_undelivered_output(tmp_path: Path) -> None:
     job = local.job(SPEC, store=tmp_path)
     assert job.last is None
     job.push("left", rows((1, "a"), (2, "b")))
@@ -67,7 +67,7 @@ def test_an_output_that_nobody_got_is_told_again(tmp_path: Path) -> None:
         local.job(SPEC, store=tmp_path).tick()
 
 
-def test_outputs_go_when_no_kept_tick_names_them(tmp_path: Path) -> None:
+def test_outputs_are_deleted_when_no_retained_tick_names_them(tmp_path: Path) -> None:
     job = local.job(SPEC, store=tmp_path)
     for number in range(5):
         job.push("left", rows((number, "a")))
@@ -76,7 +76,7 @@ def test_outputs_go_when_no_kept_tick_names_them(tmp_path: Path) -> None:
     assert len(LocalStore(tmp_path).names("outputs")) == 2
 
 
-def test_a_damaged_output_is_told(tmp_path: Path) -> None:
+def test_damaged_or_missing_output_is_refused(tmp_path: Path) -> None:
     job = local.job(SPEC, store=tmp_path)
     job.push("left", rows((1, "a")))
     job.push("right", rows((1, "a")))
@@ -158,7 +158,7 @@ def test_of_tables_that_are_not_in_the_store(tmp_path: Path) -> None:
         local.job(text, store=tmp_path)
 
 
-def test_what_fails_behind_the_commit_does_not_bring_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_after_the_commit_does_not_repeat_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     job = local.job(SPEC, store=MemoryStore())
     job.push("left", rows((1, "a")))
     job.push("right", rows((1, "a")))

@@ -133,7 +133,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         local.job(spec()).push("left", pa.table({"t": [1], "k": broken}))
 
 
-def test_values_that_are_encoded_are_values_and_what_arrow_cannot_decode_is_told() -> None:
+def test_encoded_columns_are_decoded_or_rejected_by_name() -> None:
     values = pa.array(["x", "y"])
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), values)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), values[:1])
@@ -179,7 +179,7 @@ def test_what_nobody_reads_is_refused() -> None:
     assert raised.value.code == "unknown-column"
 
 
-def asked(fn: Any, **more: Any) -> list[Any]:
+def look_up_cities(fn: Any, **more: Any) -> list[Any]:
     rows = [[{"t": 1, "k": "a"}, {"t": 2, "k": "b"}, {"t": 3, "k": "c"}]]
     by = local.map_async(fn, answers={"city": "STRING"}, **more)
     outputs = local.run(spec(how="left"), left=rows, right=[], after={"joined": by})
@@ -194,7 +194,7 @@ def test_an_answer_is_what_it_was_when_it_came() -> None:
         same["city"] = row["left_k"]
         return same
 
-    assert asked(city, max_in_flight=1) == ["a", "b", "c"]
+    assert look_up_cities(city, max_in_flight=1) == ["a", "b", "c"]
 
 
 def test_an_answer_that_comes_too_late_is_none() -> None:
@@ -204,10 +204,10 @@ def test_an_answer_that_comes_too_late_is_none() -> None:
         return {"city": "late"}
 
     with pytest.raises(EngineError, match="not answered within"):
-        asked(city, timeout=0.05)
+        look_up_cities(city, timeout=0.05)
 
 
-def test_nobody_is_asked_behind_a_failure() -> None:
+def test_no_lookup_starts_after_a_failure() -> None:
     calls = []
 
     async def city(row: dict[str, Any]) -> dict[str, str]:
@@ -220,22 +220,22 @@ def test_nobody_is_asked_behind_a_failure() -> None:
         return {"city": "x"}
 
     with pytest.raises(EngineError, match="no"):
-        asked(city, max_in_flight=2)
+        look_up_cities(city, max_in_flight=2)
     assert calls == ["a", "b"]
 
 
 @pytest.mark.parametrize("constant", [pd.NA, np.array([1, 2])])
-def test_what_is_no_constant_is_told(constant: Any) -> None:
+def test_invalid_condition_constant_is_refused(constant: Any) -> None:
     with pytest.raises((SpecError, SeveralErrors), match="not a value of a condition"):
         spec(condition=local.Equal(local.left("k"), constant))
 
 
-def test_times_that_are_asked_about_have_a_zone_as_others_do() -> None:
-    async def known(row: dict[str, Any]) -> dict[str, int]:
+def test_async_lookup_refuses_times_without_a_zone() -> None:
+    async def answer_constant(row: dict[str, Any]) -> dict[str, int]:
         return {"v": 1}
 
     rows = pa.table({"t": pa.array([datetime(2022, 3, 1)], pa.timestamp("us")), "k": ["x"]})
-    by = local.map_async(known, answers={"v": "INT"})
+    by = local.map_async(answer_constant, answers={"v": "INT"})
     with pytest.raises((SpecError, SeveralErrors), match="no time zone"):
         list(local.run(ZONE + ZONED.format(kind="INT"), a=[rows], before={"a": by}))
 
@@ -246,7 +246,7 @@ def test_a_loop_within_a_loop_is_refused() -> None:
 
     async def within() -> None:
         with pytest.raises(SpecError, match="an asyncio event loop is already running") as raised:
-            asked(city)
+            look_up_cities(city)
         assert "async for" in str(raised.value.hint)
 
     asyncio.run(within())
@@ -260,7 +260,7 @@ def test_a_task_of_the_function_that_is_cancelled_is_a_failed_call() -> None:
         return {"city": "x"}
 
     with pytest.raises(EngineError) as raised:
-        asked(city)
+        look_up_cities(city)
     assert raised.value.code == "answer-failed"
 
 
@@ -273,7 +273,9 @@ def test_a_run_that_nobody_loops_over_is_closed(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(("then", "asked_again"), [("INT", []), ("BIGINT", ["a", "b", "c"])])
-def test_answers_of_other_types_are_asked_for_again(tmp_path: Any, then: str, asked_again: list[str]) -> None:
+def test_lookup_is_repeated_only_when_answer_types_change(
+    tmp_path: Any, then: str, asked_again: list[str]
+) -> None:
     """Behind a tick whose output nobody got."""
     calls: list[str] = []
 

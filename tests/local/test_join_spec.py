@@ -265,7 +265,7 @@ def test_a_condition_of_hundreds_of_levels_is_refused() -> None:
         spec_of(nested)
 
 
-def test_all_of_it_is_told_together() -> None:
+def test_all_spec_errors_are_reported_together() -> None:
     with pytest.raises(SeveralErrors) as raised:
         spec_of(
             "a.t = b.t", left_times=["x"], right_times=["k"], names=("a", "b.c"), options={"no_such": "1"}
@@ -288,7 +288,7 @@ def test_columns_of_one_name() -> None:
     assert list(spec.outputs_by_name) == ["a_t", "only", "b_t", "other"]
 
 
-def test_conditions_are_not_put_together_by_words_of_python() -> None:
+def test_python_boolean_operators_on_conditions_are_refused() -> None:
     """``a and b`` would be b alone."""
     same = Equal(left("k"), right("k"))
     for put_together in (lambda: same and BAND, lambda: AllOf(same, BAND) or BAND, lambda: not BAND):

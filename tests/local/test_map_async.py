@@ -57,7 +57,7 @@ def rows(outputs: list[local.Output]) -> list[tuple[Any, ...]]:
 WANTED = [("x", "X", 3), ("x", "X", 3), ("y", "Y", None), ("z", "Z", None), ("z", "Z", None)]
 
 
-def shown(found: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
+def sort_rows_as_text(found: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     return sorted(tuple(map(str, row)) for row in found)
 
 
@@ -67,7 +67,7 @@ def test_rows_are_answered_before_a_join(ordered: bool) -> None:
     found = [
         tuple(row.values()) for output in run(service, ordered=ordered) for row in output.table.to_pylist()
     ]
-    assert shown(found) == shown(WANTED)
+    assert sort_rows_as_text(found) == sort_rows_as_text(WANTED)
     assert sorted(service.asked) == ["x", "x", "y", "z", "z"]
     assert service.most > 1
 
@@ -126,7 +126,7 @@ def test_a_tick_that_is_done_again_asks_for_what_never_came(place: str, tmp_path
     second = Service()
     outputs = {output.tick: output for output in (*got, *of(second))}
     assert sorted(second.asked) == ["z", "z"]
-    assert shown(rows(list(outputs.values()))) == shown(rows_wanted(place))
+    assert sort_rows_as_text(rows(list(outputs.values()))) == sort_rows_as_text(rows_wanted(place))
     third = Service()
     assert [output.finished for output in of(third)] == [True]
     assert third.asked == []
@@ -169,8 +169,8 @@ def test_answers_that_are_none(answer: Any) -> None:
     assert raised.value.code == "bad-value"
 
 
-def test_cancelling_leaves_no_call_behind() -> None:
-    async def tried() -> None:
+def test_cancelling_leaves_no_pending_call() -> None:
+    async def cancel_hanging_call() -> None:
         service = Service()
 
         async def hangs(row: dict[str, Any]) -> dict[str, Any]:
@@ -194,10 +194,10 @@ def test_cancelling_leaves_no_call_behind() -> None:
         assert service.now == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(tried())
+    asyncio.run(cancel_hanging_call())
 
 
-def test_damaged_answers_are_told(tmp_path: Path) -> None:
+def test_damaged_stored_answers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError):
         list(run(Service(broken=("y",)), store=tmp_path, max_in_flight=1))
     (file,) = (tmp_path / "answers").iterdir()

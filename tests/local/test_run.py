@@ -51,7 +51,7 @@ class Source:
             self.closed = True
 
 
-async def gathered(run: local.Run, outputs: list[Any]) -> None:
+async def collect_outputs(run: local.Run, outputs: list[Any]) -> None:
     async for output in run:
         outputs.append(output)  # noqa: PERF401 - as far as they came
 
@@ -91,19 +91,19 @@ def test_rows_of_async_iterables_and_of_both() -> None:
 def test_it_reads_no_faster_than_it_is_consumed() -> None:
     read = []
 
-    def counted() -> Iterator[Any]:
+    def yield_and_record_reads() -> Iterator[Any]:
         for number, each in enumerate(A):
             read.append(number)
             yield each
 
-    ticks = iter(local.run(SPEC, a=counted(), b=[]))
+    ticks = iter(local.run(SPEC, a=yield_and_record_reads(), b=[]))
     assert read == []
     next(ticks)
     assert read == [0]
     next(ticks)
     assert read == [0, 1]
 
-    async def awaited() -> None:
+    async def check_async_read_rate() -> None:
         source = Source([batch((number, "x")) for number in range(50)])
         async with local.run(SPEC, a=source, b=Source([])) as run:
             async for output in run:
@@ -114,35 +114,35 @@ def test_it_reads_no_faster_than_it_is_consumed() -> None:
         assert source.closed
         left_alone()
 
-    asyncio.run(awaited())
+    asyncio.run(check_async_read_rate())
 
 
 @pytest.mark.parametrize("other", ["hangs", "list"])
-def test_an_error_of_a_source_leaves_nothing_behind(other: str, tmp_path: Path) -> None:
-    async def tried() -> None:
+def test_source_error_closes_sources_and_retains_committed_ticks(other: str, tmp_path: Path) -> None:
+    async def run_until_source_error() -> None:
         bad = Source(A[:1], fails=True)
         good: Any = Source([], hangs=True) if other == "hangs" else B
         outputs: list[Any] = []
         with pytest.raises(OSError, match="gone"):
-            await gathered(local.run(SPEC, store=tmp_path, a=bad, b=good), outputs)
+            await collect_outputs(local.run(SPEC, store=tmp_path, a=bad, b=good), outputs)
         left_alone()
         assert bad.closed
         last = local.job(SPEC, store=tmp_path).last
         assert last is not None
         assert last.tick == outputs[-1].tick
 
-    asyncio.run(tried())
+    asyncio.run(run_until_source_error())
 
 
-def test_an_error_of_the_consumer_leaves_nothing_behind() -> None:
-    async def tried() -> None:
+def test_consumer_error_closes_every_source() -> None:
+    async def run_until_consumer_error() -> None:
         a, b = Source(A, hangs=True), Source(B, hangs=True)
         with pytest.raises(ZeroDivisionError):
             await breaking_off(local.run(SPEC, a=a, b=b))
         assert (a.closed, b.closed) == (True, True)
         left_alone()
 
-    asyncio.run(tried())
+    asyncio.run(run_until_consumer_error())
     closed = []
 
     def closing() -> Iterator[Any]:
@@ -161,7 +161,7 @@ def test_an_error_of_the_consumer_leaves_nothing_behind() -> None:
     assert closed == [True]
 
 
-def test_cancelling_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_cancelling_closes_sources_and_retains_committed_ticks(tmp_path: Path) -> None:
     """Wherever it comes: while sources are awaited, or a tick runs."""
 
     async def consume(got: list[int], name: str) -> None:
@@ -169,7 +169,7 @@ def test_cancelling_leaves_nothing_behind(tmp_path: Path) -> None:
         async for output in local.run(SPEC, store=tmp_path / name, a=a, b=b):
             got.append(output.tick)  # noqa: PERF401 - as far as they came
 
-    async def tried() -> None:
+    async def cancel_after_each_delay() -> None:
         for steps in range(0, 30, 2):
             got: list[int] = []
             task = asyncio.create_task(consume(got, str(steps)))
@@ -184,7 +184,7 @@ def test_cancelling_leaves_nothing_behind(tmp_path: Path) -> None:
             assert (0 if last is None else last.tick) in (len(got), len(got) + 1)
             job.close()
 
-    asyncio.run(tried())
+    asyncio.run(cancel_after_each_delay())
 
 
 def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
         assert sorted(found, key=str) == sorted(WANTED, key=str)
 
 
-def test_where_a_run_over_a_state_goes_on_has_to_be_said(tmp_path: Path) -> None:
+def test_run_over_existing_state_requires_inputs_that_can_resume(tmp_path: Path) -> None:
     list(local.run(SPEC, store=tmp_path, end=False, a=A, b=B))
     with pytest.raises(SpecError, match="the input cannot start after them"):
         local.run(SPEC, store=tmp_path, a=A, b=B)
@@ -268,21 +268,21 @@ def test_who_has_looped_over_a_run_has_closed_its_job(monkeypatch: pytest.Monkey
     closed: list[LocalJob] = []
     monkeypatch.setattr(LocalJob, "close", lambda job: closed.append(job))
 
-    def looped() -> LocalJob:
+    def run_in_sync_loop() -> LocalJob:
         run = local.run(SPEC, a=A, b=B)
         outputs = iter(run)
         next(outputs)
         run.close() if left else list(outputs)
         return run.job
 
-    async def awaited() -> LocalJob:
+    async def run_in_async_loop() -> LocalJob:
         run = local.run(SPEC, a=A, b=B)
         outputs = aiter(run)
         await anext(outputs)
         await run.aclose() if left else [output async for output in outputs]
         return run.job
 
-    for job in (looped(), asyncio.run(awaited())):
+    for job in (run_in_sync_loop(), asyncio.run(run_in_async_loop())):
         assert job in closed
 
 

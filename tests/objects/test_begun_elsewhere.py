@@ -31,7 +31,7 @@ def checkpoint(tmp_path, store):
     return Checkpoint(tmp_path / "one", store)
 
 
-def test_a_record_of_a_history_that_was_gone_back_from_is_replaced(checkpoint, store):
+def test_tick_intent_of_an_abandoned_history_is_replaced(checkpoint, store):
     for _ in range(4):
         newest = next_manifest(store)
     TickIntent(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
@@ -51,7 +51,7 @@ def test_a_record_of_a_history_that_was_gone_back_from_is_replaced(checkpoint, s
 
 @pytest.mark.parametrize("behind", [0, 1, 4])
 @pytest.mark.parametrize("further", [1, 3])
-def test_a_tick_that_is_done_is_not_begun_again_by_who_was_behind(checkpoint, store, behind, further):
+def test_lagging_run_never_restarts_a_committed_tick(checkpoint, store, behind, further):
     """What it was begun with is garbage by then, and the name is free; a sink that got no rows of the tick
     would take others."""
     kept = TickRetention(store)
@@ -109,7 +109,7 @@ def test_an_intent_of_a_tick_after_those_that_went_is_dropped(tmp_path):
         assert checkpoint.intent() is None
 
 
-def test_a_place_that_was_mistyped_is_not_held_on_to(tmp_path, store, endpoint):
+def test_mistyped_store_location_is_not_recorded(tmp_path, store, endpoint):
     from tests.support.s3 import store_at
 
     wrong = Checkpoint(tmp_path / "one", store_at(endpoint, "bucket-nowhere"))
@@ -121,7 +121,7 @@ def test_a_place_that_was_mistyped_is_not_held_on_to(tmp_path, store, endpoint):
 
 
 @pytest.mark.parametrize("now", ["empty", "another's"])
-def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, store, now):
+def test_lost_state_is_refused_and_the_job_never_restarts_empty(checkpoint, store, now):
     with checkpoint.lock():
         checkpoint.owner()
         newest = next_manifest(store)
@@ -139,7 +139,7 @@ def test_a_store_that_lost_the_state_does_not_begin_the_job_anew(checkpoint, sto
     assert newest.tick == 1
 
 
-def test_a_run_whose_next_tick_another_one_began_is_told_of_that(checkpoint, store):
+def test_run_fenced_by_a_started_tick_reports_fencing_not_sink_ahead(checkpoint, store):
     """And not that its sink is ahead, as after a restore from a copy; what it began itself is no other's."""
     newest = next_manifest(store)
     driver = SimpleNamespace(store=store, manifest=newest)

@@ -118,7 +118,7 @@ def test_the_least_recently_read_go_first(cache):
     assert sum(file.stat().st_size for file in files(cache)) <= cache.limit
 
 
-def test_nothing_that_would_fill_it_is_kept(cache):
+def test_entry_as_large_as_the_cache_is_not_cached(cache):
     cache.add("runs/large", pa.py_buffer(bytes(cache.limit)))
     assert cache.read("runs/large") is None
 

@@ -140,7 +140,7 @@ def test_a_manifest_that_came_late_is_refused_by_name(store, of_kind):
     assert load_newest(store) == other.newest
 
 
-def test_what_passes_is_no_reason_to_delete_a_tick_that_is_kept(store, monkeypatch):
+def test_transient_read_error_never_deletes_a_retained_tick(store, monkeypatch):
     for _ in range(4):
         Driver(store, "before", keep=100).tick()
     driver, really = Driver(store, "again", keep=100), type(store).read

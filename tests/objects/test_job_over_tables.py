@@ -251,7 +251,7 @@ class Ran:
 
 
 @pytest.fixture
-def ran(tmp_path, monkeypatch, postgres):
+def finished_run(tmp_path, monkeypatch, postgres):
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -259,15 +259,15 @@ def ran(tmp_path, monkeypatch, postgres):
         yield Ran(tmp_path, postgres, endpoint)
 
 
-def test_it_is_listed_and_checked(ran, capsys, postgres):
+def test_it_is_listed_and_checked(finished_run, capsys, postgres):
     assert command("state", "show", "job.sql") == 0
     assert command("state", "ls", "job.sql", "--json") == 0
     out = capsys.readouterr().out
     assert postgres.password not in out
     assert [tick["tick"] for tick in json.loads(out[out.index("\n[") :])] == [4, 5, 6, 7]
     assert command("state", "check", "job.sql") == 0
-    run = sorted(load_newest(ran.checkpoint.store).files())[0]
-    ran.checkpoint.store.delete(run)
+    run = sorted(load_newest(finished_run.checkpoint.store).files())[0]
+    finished_run.checkpoint.store.delete(run)
     capsys.readouterr()
     assert command("state", "check", "job.sql") == 1
     assert run in capsys.readouterr().out
@@ -275,20 +275,20 @@ def test_it_is_listed_and_checked(ran, capsys, postgres):
     assert "cannot tell whether the job runs" in capsys.readouterr().err
 
 
-def test_copies_go_on_as_the_original_would(ran, capsys, postgres, tmp_path, monkeypatch):
+def test_copies_go_on_as_the_original_would(finished_run, capsys, postgres, tmp_path, monkeypatch):
     """To a directory, to another pipeline, and by way of an object store."""
-    bucket = make_bucket(ran.endpoint)
+    bucket = make_bucket(finished_run.endpoint)
     other, back, last = (f"{postgres.url}?pipeline={new_pipeline()}" for _ in range(3))
     assert command("state", "copy", "job.sql", "copy") == 0
     assert command("state", "copy", "job.sql", other) == 0
     assert command("state", "copy", "copy", back) == 0
     in_s3 = {
         "state_store": f"s3://{bucket}/job",
-        "state_store_endpoint": ran.endpoint,
+        "state_store_endpoint": finished_run.endpoint,
         "state_store_allow_http": "true",
     }
     with monkeypatch.context() as patch:  # the job's settings are of the other store
-        patch.setenv("AWS_ENDPOINT_URL", ran.endpoint)
+        patch.setenv("AWS_ENDPOINT_URL", finished_run.endpoint)
         patch.setenv("AWS_ALLOW_HTTP", "true")
         assert command("state", "copy", "job.sql", in_s3["state_store"]) == 0
     sets = "".join(f"SET {name} = '{value}';\n" for name, value in in_s3.items())
@@ -297,24 +297,27 @@ def test_copies_go_on_as_the_original_would(ran, capsys, postgres, tmp_path, mon
     said = capsys.readouterr().out
     assert said.count("copied tick 7") == 5
     assert postgres.password not in said
-    expected = ran.run(10)
+    expected = finished_run.run(10)
     for number, checkpoint in enumerate(
-        (Checkpoint("copy"), *(ran.at(url, f"scratch{n}") for n, url in enumerate((other, back, last), 3)))
+        (
+            Checkpoint("copy"),
+            *(finished_run.at(url, f"scratch{n}") for n, url in enumerate((other, back, last), 3)),
+        )
     ):
-        assert checkpoint.owner() == ran.owner
-        assert ran.run(10, checkpoint) == expected, number
+        assert checkpoint.owner() == finished_run.owner
+        assert finished_run.run(10, checkpoint) == expected, number
     for place in ("copy", other):
         assert command("state", "copy", "job.sql", place) == 2
         assert "is not empty" in capsys.readouterr().err
 
 
-def test_it_goes_back(ran, capsys):
-    ran.checkpoint.intend(Intent(8, 1, False))
+def test_it_goes_back(finished_run, capsys):
+    finished_run.checkpoint.intend(Intent(8, 1, False))
     left = f"{BEGUN}/{6:012d}.json"  # as a kill leaves it, between the manifest and its removal
-    ran.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
+    finished_run.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
     assert command("state", "restore", "job.sql", "--tick", "5", "--yes") == 0
     assert "a run on another machine can commit no more" in capsys.readouterr().out
-    assert [ran.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
-    assert not ran.checkpoint.store.has(left)
-    assert ran.run(7) == {tick: out for tick, out in ran.out.items() if tick > 5}
+    assert [finished_run.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
+    assert not finished_run.checkpoint.store.has(left)
+    assert finished_run.run(7) == {tick: out for tick, out in finished_run.out.items() if tick > 5}
     assert command("state", "check", "job.sql") == 0

@@ -52,7 +52,7 @@ class Ran:
 
 
 @pytest.fixture
-def ran(tmp_path, monkeypatch, endpoint, bucket):
+def finished_run(tmp_path, monkeypatch, endpoint, bucket):
     monkeypatch.chdir(tmp_path)
     return Ran(tmp_path, endpoint, bucket)
 
@@ -61,45 +61,45 @@ def command(*words):
     return main([str(word) for word in words])
 
 
-def test_it_is_listed_and_checked(ran, capsys):
+def test_it_is_listed_and_checked(finished_run, capsys):
     assert command("state", "ls", "job.sql", "--json") == 0
     assert [tick["tick"] for tick in json.loads(capsys.readouterr().out)] == [4, 5, 6, 7]
     assert command("state", "check", "job.sql") == 0
-    run = sorted(load_newest(ran.checkpoint.store).files())[0]
-    ran.checkpoint.store.delete(run)
+    run = sorted(load_newest(finished_run.checkpoint.store).files())[0]
+    finished_run.checkpoint.store.delete(run)
     capsys.readouterr()
     assert command("state", "check", "job.sql") == 1
     assert run in capsys.readouterr().out
 
 
-def test_it_is_not_swept_for_nobody_knows_whether_a_run_goes_on(ran, capsys):
-    ran.checkpoint.store.write("runs/of-a-tick", b"x")
+def test_it_is_not_swept_for_nobody_knows_whether_a_run_goes_on(finished_run, capsys):
+    finished_run.checkpoint.store.write("runs/of-a-tick", b"x")
     assert command("state", "gc", "job.sql") == 2
     assert "cannot tell whether the job runs" in capsys.readouterr().err
-    assert ran.checkpoint.store.has("runs/of-a-tick")
+    assert finished_run.checkpoint.store.has("runs/of-a-tick")
 
 
-def test_copies_go_on_as_the_original_would(ran, capsys, bucket):
+def test_copies_go_on_as_the_original_would(finished_run, capsys, bucket):
     """Into a directory, and into another store."""
     assert command("state", "copy", "job.sql", "copy") == 0
     assert command("state", "copy", "job.sql", f"s3://{bucket}/other") == 0
     assert "copied tick 7" in capsys.readouterr().out
-    expected = ran.run(10)
+    expected = finished_run.run(10)
     for checkpoint in (
         Checkpoint("copy"),
-        ran.at(f"s3://{bucket}/other", "scratch"),
+        finished_run.at(f"s3://{bucket}/other", "scratch"),
     ):
-        assert checkpoint.owner() == ran.owner
-        assert ran.run(10, checkpoint) == expected
+        assert checkpoint.owner() == finished_run.owner
+        assert finished_run.run(10, checkpoint) == expected
     for place in ("copy", f"s3://{bucket}/other"):
         assert command("state", "copy", "job.sql", place) == 2
         assert "is not empty" in capsys.readouterr().err
 
 
-def test_a_run_is_not_stopped_for_a_savepoint_in_a_store_that_cannot_be_written(ran, capsys, bucket):
+def test_a_run_is_not_stopped_for_a_savepoint_in_a_store_that_cannot_be_written(finished_run, capsys, bucket):
     """Its names can be asked for, and nothing can be put."""
-    (ran.checkpoint.root.parent / "local").mkdir()
-    local = Checkpoint(ran.checkpoint.root.parent / "local")
+    (finished_run.checkpoint.root.parent / "local").mkdir()
+    local = Checkpoint(finished_run.checkpoint.root.parent / "local")
     with local.lock():
         local.forget_stop()
         words = ["stop", "job.sql", "--checkpoint", str(local.root), "--timeout", "0", "--savepoint"]
@@ -113,14 +113,14 @@ def test_a_run_is_not_stopped_for_a_savepoint_in_a_store_that_cannot_be_written(
         assert "did-not-stop" in capsys.readouterr().err
 
 
-def test_it_goes_back(ran, capsys):
-    ran.checkpoint.intend(Intent(8, 1, False))
+def test_it_goes_back(finished_run, capsys):
+    finished_run.checkpoint.intend(Intent(8, 1, False))
     left = f"{BEGUN}/{6:012d}.json"  # as a kill leaves it, between the manifest and its removal
-    ran.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
+    finished_run.checkpoint.store.create(left, b'{"clock_us": 1, "end": false}')
     assert command("state", "restore", "job.sql", "--tick", "5", "--yes") == 0
     assert "a run on another machine can commit no more" in capsys.readouterr().out
-    assert [ran.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
-    assert not ran.checkpoint.store.has(left)
-    assert [name[-6:-5] for name in manifest_names(ran.checkpoint.store)] == ["4", "5"]
-    assert ran.run(7) == {tick: out for tick, out in ran.out.items() if tick > 5}
+    assert [finished_run.checkpoint.intent(tick) for tick in (6, 8)] == [None, None]
+    assert not finished_run.checkpoint.store.has(left)
+    assert [name[-6:-5] for name in manifest_names(finished_run.checkpoint.store)] == ["4", "5"]
+    assert finished_run.run(7) == {tick: out for tick, out in finished_run.out.items() if tick > 5}
     assert command("state", "check", "job.sql") == 0

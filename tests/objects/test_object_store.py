@@ -53,7 +53,7 @@ def test_what_is_missing_is_a_state_error_with_a_hint(store):
     assert raised.value.hint
 
 
-def test_the_check_leaves_nothing_behind(store):
+def test_store_check_leaves_no_objects(store):
     store.check()
     assert store.names("") == []
 
@@ -162,7 +162,7 @@ def test_a_store_that_ignores_the_condition_is_refused(endpoint, bucket, monkeyp
     assert raised.value.code == "no-conditional-put"
 
 
-def test_a_store_that_is_told_not_to_is_refused(endpoint, bucket, monkeypatch):
+def test_store_without_conditional_writes_is_refused(endpoint, bucket, monkeypatch):
     monkeypatch.setenv("AWS_CONDITIONAL_PUT", "disabled")
     _client.cache_clear()
     try:
@@ -173,7 +173,7 @@ def test_a_store_that_is_told_not_to_is_refused(endpoint, bucket, monkeypatch):
     assert raised.value.code == "no-conditional-put"
 
 
-def test_a_bucket_that_is_not_there_is_said_at_once(endpoint):
+def test_missing_bucket_is_reported_immediately(endpoint):
     store = store_at(endpoint, "bucket-nowhere")
     for call in (
         store.check,
@@ -187,7 +187,7 @@ def test_a_bucket_that_is_not_there_is_said_at_once(endpoint):
         assert "\n" not in raised.value.message
 
 
-def test_what_is_denied_is_said_at_once_and_without_keys(endpoint, bucket):
+def test_denied_access_is_reported_without_retry_or_keys(endpoint, bucket):
     with Proxy(endpoint) as proxy:
         proxy.status = 403
         with pytest.raises(StateError) as raised:
@@ -240,7 +240,7 @@ def test_faults_of_the_seeded_kind_really_come():
     assert {random_of.choice(FAULTS) for _ in itertools.repeat(None, 99)} == set(FAULTS)
 
 
-def test_a_put_that_meets_another_one_is_tried_again(endpoint, bucket):
+def test_conflicting_conditional_write_is_retried(endpoint, bucket):
     """S3 answers 409 while another conditional put of the name is under way, and then there may be none."""
     with Proxy(endpoint, lambda method, path, n: "conflict" if method == "PUT" and n < 12 else None) as proxy:
         assert store_at(proxy.endpoint, bucket).create("manifests/1", b"mine")
@@ -252,7 +252,7 @@ def test_a_put_that_meets_another_one_is_tried_again(endpoint, bucket):
     assert raised.value.code == "store-away"
 
 
-def test_who_sleeps_in_the_middle_of_a_create_is_told_what_is_so_then(store, monkeypatch):
+def test_create_resumed_after_a_long_pause_reports_the_current_state(store, monkeypatch):
     """What was in the way is gone by then, as after a run that was frozen for longer than requests are
     repeated for."""
     store.create("begun/1", b"of another")
@@ -288,7 +288,7 @@ def test_of_many_deletes_one_that_is_missing_stops_none(store, monkeypatch):
     assert store.names("runs") == []
 
 
-def test_of_what_is_written_together_little_is_held(store, monkeypatch):
+def test_batched_writes_limit_pending_uploads(store, monkeypatch):
     monkeypatch.setattr(store_module, "MOST_WAITING", 4)
     most = 0
     with store.together():
@@ -322,7 +322,7 @@ def test_what_is_written_while_all_is_removed_goes_too(store, monkeypatch):
             store.clear({"runs", "job"}, last="job/reset")
 
 
-def test_without_tls_a_server_is_asked_when_the_environment_says_so(endpoint, bucket, monkeypatch):
+def test_plain_http_store_requires_aws_allow_http(endpoint, bucket, monkeypatch):
     """For who names a store alone, as `state copy` does; the client's settings do not hide it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(StateError) as refused:

@@ -65,11 +65,11 @@ def test_a_reset_that_was_killed_is_known_and_done_again(tmp_path, store, monkey
     store.write("runs/a", b"x")
     store.write("others/a", b"somebody's")
 
-    def killed(self, folders, last):
+    def interrupt_clear(self, folders, last):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(store), "clear", killed)
+        patch.setattr(type(store), "clear", interrupt_clear)
         with pytest.raises(KeyboardInterrupt):
             checkpoint.stored_job.remove()
     with pytest.raises(StateError, match="was interrupted"):

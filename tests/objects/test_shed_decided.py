@@ -12,7 +12,7 @@ from watersmeet.state.store import MemoryStore
 BASIS = "shed_oldest 100: [3, 4]"
 
 
-def test_a_cache_knows_nothing_of_a_decision_that_is_gone(endpoint, bucket, store, tmp_path):
+def test_cache_ignores_a_deleted_shedding_decision(endpoint, bucket, store, tmp_path):
     name = node_decision_name(7, 0, 0)
     first, other = (
         ObjectStore(store.place, Cache("here", root=str(tmp_path / folder))) for folder in ("one", "two")

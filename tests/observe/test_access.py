@@ -13,7 +13,7 @@ from watersmeet.spec.monitoring import load_token
 GOOD = "a" * 16
 
 
-def refused(file) -> EngineError:
+def expect_token_error(file) -> EngineError:
     with pytest.raises(EngineError) as found:
         load_token(str(file))
     assert found.value.code == "token-file"
@@ -43,7 +43,7 @@ def test_several_processes_that_make_it_have_one(tmp_path):
 
 
 @pytest.mark.parametrize("setting", ["none", "None", " NONE "])
-def test_none_is_asked_for(setting):
+def test_setting_none_disables_the_token(setting):
     assert load_token(setting) is None
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_token_is_refused(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content.encode("latin-1"))
     file.chmod(0o600)
-    message = refused(file).message
+    message = expect_token_error(file).message
     assert message.endswith("it does not have one line of at least 16 letters, digits or signs")
     assert "aaaa" not in message
 
@@ -72,7 +72,7 @@ def test_line_ends_and_blanks_around_it_are_no_part_of_it(tmp_path):
     assert load_token(str(file)).text == GOOD
 
 
-def owned(file, uid: int, mode: int):
+def build_file_status(file, uid: int, mode: int):
     """The status of a file that belongs to somebody."""
     found = list(os.stat(file))
     found[0], found[4] = found[0] & ~0o777 | mode, uid
@@ -94,21 +94,21 @@ def owned(file, uid: int, mode: int):
 def test_whose_it_is(tmp_path, monkeypatch, uid, mode, reason):
     file = tmp_path / "token"
     file.write_text(GOOD)
-    status = owned(file, uid, mode)
+    status = build_file_status(file, uid, mode)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "fstat", lambda _: status)
     if reason is None:
         assert load_token(str(file)).text == GOOD
     else:
-        assert refused(file).message.endswith(f'"{file}": {reason}')
-        assert GOOD not in refused(file).message
+        assert expect_token_error(file).message.endswith(f'"{file}": {reason}')
+        assert GOOD not in expect_token_error(file).message
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert "not a regular file" in refused(tmp_path / "pipe").message
-    assert "Is a directory" in refused(tmp_path).message
+    assert "not a regular file" in expect_token_error(tmp_path / "pipe").message
+    assert "Is a directory" in expect_token_error(tmp_path).message
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
-    assert "No such file" in refused(tmp_path / "dangling").message
+    assert "No such file" in expect_token_error(tmp_path / "dangling").message
     (tmp_path / "file").touch()
-    assert "File exists" in refused(tmp_path / "file" / "token").message
+    assert "File exists" in expect_token_error(tmp_path / "file" / "token").message

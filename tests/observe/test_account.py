@@ -62,7 +62,7 @@ def test_table_has_the_words_and_leaves_out_what_never_happened():
     assert "ahead" not in text
 
 
-def test_inputs_that_do_not_fit_beside_each_other_stand_below():
+def test_account_splits_wide_inputs_over_several_tables():
     inputs = [InputAccount(f"query{n}.input", 1_000_000 + n, matched=1_000_000 + n) for n in range(9)]
     inputs.append(InputAccount("q.lost", 7))
     text = text_of(Account(tuple(inputs)), width=60)

@@ -16,7 +16,7 @@ from watersmeet.observe.reports import account_of
 from watersmeet.observe.watermark_holders import SilentPartition, WaitingInput
 
 
-def watched(job_name: str = "shop") -> WatchedJob:
+def build_logged_job(job_name: str = "shop") -> WatchedJob:
     job = WatchedJob()
     job.watching = ListenerGroup([LogWatcher(job.about(job_name))])
     return job
@@ -24,7 +24,7 @@ def watched(job_name: str = "shop") -> WatchedJob:
 
 def test_a_run_is_an_object_per_query_and_tick():
     out = io.StringIO()
-    job = watched()
+    job = build_logged_job()
     with LogToStream("json", out):
         job.ticks()
         job.watching.notice("a broker is\naway")
@@ -50,7 +50,7 @@ def test_a_run_is_an_object_per_query_and_tick():
 
 def test_what_it_failed_with_has_its_code_its_hint_and_its_tick():
     out = io.StringIO()
-    job = watched()
+    job = build_logged_job()
     with LogToStream("json", out) as log:
         job.ticks(TICKS[:1])
         job.watching.begin(2)
@@ -74,7 +74,7 @@ def test_what_it_failed_with_has_its_code_its_hint_and_its_tick():
 
 def test_as_text_a_record_is_one_line_there_and_nowhere_else(caplog):
     out = io.StringIO()
-    job = watched()
+    job = build_logged_job()
     with LogToStream("text", out):
         job.watching.start({}, None)
         LogWatcher(job.about()).started([WaitingInput("o", (SilentPartition("orders", "2"),))], None)
@@ -105,7 +105,7 @@ def test_as_text_a_record_is_one_line_there_and_nowhere_else(caplog):
 
 
 def test_a_program_that_logs_has_the_records_with_their_fields(caplog):
-    job = watched()
+    job = build_logged_job()
     with caplog.at_level(logging.INFO, logger="watersmeet.run"):
         job.ticks(TICKS[:1])
     record = next(record for record in caplog.records if "tick 1 of delivered" in record.getMessage())
@@ -113,7 +113,7 @@ def test_a_program_that_logs_has_the_records_with_their_fields(caplog):
 
 
 def test_without_anyone_who_wants_it_there_is_nothing(caplog):
-    job = watched()
+    job = build_logged_job()
     with caplog.at_level(logging.WARNING, logger="watersmeet.run"):
         job.ticks()
         job.watching.end(None)
@@ -128,16 +128,16 @@ def test_of_several_that_are_open_one_has_each_record_once():
     first, second = LogToStream("text", one), LogToStream("text", two)
     with second:
         with first:
-            watched().watching.notice("both are open")
-        watched().watching.notice("one is left")
+            build_logged_job().watching.notice("both are open")
+        build_logged_job().watching.notice("one is left")
     assert one.getvalue() == ""
     assert len(two.getvalue().splitlines()) == 2
     assert (logger.level, logger.propagate, logger.handlers) == before
 
 
-def test_deletes_of_nothing_are_told():
+def test_deletes_of_absent_rows_are_logged():
     out = io.StringIO()
-    job = watched()
+    job = build_logged_job()
     result = job.ticks(TICKS[:1])
     missed = replace(result.queries["delivered"], missing_deletes=(("o", '{"k":"b"}'),))
     with LogToStream("json", out):

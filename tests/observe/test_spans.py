@@ -19,7 +19,7 @@ from watersmeet.observe.spans import SpanWatcher
 
 
 @pytest.fixture
-def exported(monkeypatch) -> InMemorySpanExporter:
+def span_exporter(monkeypatch) -> InMemorySpanExporter:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -27,16 +27,16 @@ def exported(monkeypatch) -> InMemorySpanExporter:
     return exporter
 
 
-def watched() -> WatchedJob:
+def build_traced_job() -> WatchedJob:
     job = WatchedJob()
     job.watching = ListenerGroup([SpanWatcher(job.about())])
     return job
 
 
-def test_a_tick_is_a_span_and_its_parts_lie_in_it_one_behind_the_other(exported):
-    job = watched()
+def test_tick_span_contains_consecutive_phase_spans(span_exporter):
+    job = build_traced_job()
     job.ticks()
-    every = exported.get_finished_spans()
+    every = span_exporter.get_finished_spans()
     ticks = [span for span in every if span.parent is None]
     assert [span.attributes["watersmeet.tick"] for span in ticks] == [1, 2, 3]
     for tick, result in zip(ticks, job.results, strict=True):
@@ -53,30 +53,30 @@ def test_a_tick_is_a_span_and_its_parts_lie_in_it_one_behind_the_other(exported)
         assert all(one.end_time == other.start_time for one, other in itertools.pairwise(parts))
 
 
-def test_a_tick_that_failed_says_so(exported):
-    job = watched()
+def test_a_tick_that_failed_says_so(span_exporter):
+    job = build_traced_job()
     job.ticks(TICKS[:1])
     job.watching.begin(2)
     job.watching.end(EngineError("the disk is full", code="disk-full"))
-    last = exported.get_finished_spans()[-1]
+    last = span_exporter.get_finished_spans()[-1]
     assert (last.name, last.attributes["watersmeet.tick"]) == ("tick", 2)
     assert last.status.status_code is StatusCode.ERROR
     assert "the disk is full" in last.status.description
     assert last.attributes["error.type"] == "disk-full"
 
 
-def test_between_ticks_nothing_is_told_of_an_error(exported):
-    job = watched()
+def test_error_between_ticks_creates_no_span(span_exporter):
+    job = build_traced_job()
     job.ticks(TICKS[:1])
-    before = len(exported.get_finished_spans())
+    before = len(span_exporter.get_finished_spans())
     job.watching.end(EngineError("stopped between ticks", code="x"))
-    assert len(exported.get_finished_spans()) == before
+    assert len(span_exporter.get_finished_spans()) == before
 
 
 def test_without_a_provider_no_span_is_begun(monkeypatch):
     monkeypatch.setattr(trace, "get_tracer", lambda name: pytest.fail("a tracer was asked for"))
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    watched().ticks(TICKS[:1])
+    build_traced_job().ticks(TICKS[:1])
 
 
 def test_without_the_library_there_is_no_watcher(monkeypatch):

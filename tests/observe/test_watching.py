@@ -39,7 +39,7 @@ class Telling(Listener):
         self.told.append(("ended", error))
 
 
-def test_all_are_told_the_same_in_order():
+def test_all_listeners_receive_the_same_events_in_order():
     one, two = Telling(), Telling()
     job = WatchedJob(one, two, Listener())
     job.ticks(TICKS[:2])
@@ -61,7 +61,7 @@ def test_all_are_told_the_same_in_order():
     )
 
 
-def test_how_a_run_ends_is_told():
+def test_end_of_a_run_is_reported_to_listeners():
     told = Telling()
     error = EngineError("no", code="no")
 
@@ -85,7 +85,7 @@ def test_lines_of_ticks_are_a_watcher():
     assert out.getvalue().startswith("tick 1: 0.50 s, in 6 ")
 
 
-def test_who_watches_is_what_is_asked_for(monkeypatch, capfd):
+def test_settings_choose_the_listeners(monkeypatch, capfd):
     run, said = WatchedJob().about(), list[str]()
     with open_listeners({}, run, said.append) as watchers:
         assert [type(watcher) for watcher in watchers] == [LogWatcher, SpanWatcher]

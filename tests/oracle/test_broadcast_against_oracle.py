@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.test_engine_against_oracle import check, disagreements
 from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
-from tests.support.random_hints import hinted
+from tests.support.random_hints import add_random_hint
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
 from tests.support.split_keys import settle_without_asking
@@ -46,7 +46,7 @@ def draw(number: int) -> dict[str, Any]:
 def test_engine_agrees_with_one_side_whole(seed, chunk):
     first = seed + 9 * 10**6
     for number in range(first + chunk, first + CASES, CHUNKS):
-        case = hinted(draw(number), number)
+        case = add_random_hint(draw(number), number)
         if case is not None:
             check(case, PARTITIONS[number // 2 % len(PARTITIONS)], "borders" if number % 2 else None)
 
@@ -56,7 +56,7 @@ def test_the_account_is_that_of_one_task(seed, monkeypatch):
     for number in range(first, first + CASES // 5):
         plain = draw(number)
         plain["steps"] = [step for step in plain["steps"] if "rescale" not in step]
-        case = hinted(plain, number)
+        case = add_random_hint(plain, number)
         if case is not None:
             accounts = []
             for each, partitions in ((plain, 1), (case, 3)):

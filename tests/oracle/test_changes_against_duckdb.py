@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.duckdb_batch import answer_up_to, connected, fill
+from tests.support.duckdb_batch import answer_up_to, connect_duckdb, fill
 from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.runtime.local import replay_case
@@ -71,7 +71,7 @@ def after_each_step(case: dict[str, Any], connection: duckdb.DuckDBPyConnection)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_sums_of_changes_are_the_join(seed: int, chunk: int) -> None:
     """Two to five tables, joins of every kind, self joins, bands; deletes, duplicates and restarts."""
-    connection, compared = connected(), 0
+    connection, compared = connect_duckdb(), 0
     for number in range(seed + chunk, seed + CASES, CHUNKS):
         drawn: dict[str, Any] = {} if number % 5 else {"inputs": 5}
         drawn |= {"semi": True} if number % 3 == 0 else {}

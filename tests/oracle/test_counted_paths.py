@@ -41,7 +41,7 @@ def meets(join: str, f: Row, a: Row, b: Row, e: Row) -> bool:
     return f[0] == a[0] and b[1] == f[1] and b[0] == a[1] and e[2] == b[2]
 
 
-def joined(join: str, bags: Bags) -> Counter[Row]:
+def compute_expected_join(join: str, bags: Bags) -> Counter[Row]:
     found = Counter[Row]()
     for (f, nf), (a, na), (b, nb), (e, ne) in product(*(bags[name].items() for name in "fabe")):
         if meets(join, f, a, b, e):
@@ -65,7 +65,7 @@ def changes(rng: random.Random, bags: Bags, wide: int) -> dict[str, list[Any]]:
     return told
 
 
-def summed(rows: Any) -> Counter[Row]:
+def sum_changes(rows: Any) -> Counter[Row]:
     sums = Counter[Row]()
     for row in next(iter(rows.values())):
         diff = row.pop("_diff")
@@ -107,10 +107,10 @@ def test_sums_are_the_join_and_ticks_the_same_in_any_order(
             assert query.fingerprint == plan.queries[0].fingerprint
             steps = query.every(DeltaPlan)
             orders.add(tuple(tuple(look.join.right.name for look in step.lookups) for step in steps))
-            rows = summed(counted.tick(records).rows)
-            assert rows == summed(as_planned.tick(records).rows), (seed + number, join)
+            rows = sum_changes(counted.tick(records).rows)
+            assert rows == sum_changes(as_planned.tick(records).rows), (seed + number, join)
             sums.update(rows)
-            wanted = joined(join, bags)
+            wanted = compute_expected_join(join, bags)
             assert {row: total for row, total in sums.items() if total} == wanted, (seed + number, join)
             most = max(most, len(wanted))
     assert most

@@ -14,10 +14,10 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check, disagreements
-from tests.support.duckdb_batch import connected
+from tests.support.duckdb_batch import connect_duckdb
 from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
-from tests.support.random_hints import hinted
+from tests.support.random_hints import add_random_hint
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.errors import WatersmeetError
 from watersmeet.parser.case_file import case_job
@@ -65,7 +65,7 @@ def draw(number: int) -> dict[str, Any] | None:
         case = random_multiway_case(number, changes=True)
     else:
         case = random_case(number, changes=True, bands=number % 2 == 0, kind=KINDS[number // 4 % len(KINDS)])
-    return hinted(case, number) if number % 3 == 0 else case if is_keyless(case) else None
+    return add_random_hint(case, number) if number % 3 == 0 else case if is_keyless(case) else None
 
 
 def drawn(first: int, wanted: int) -> list[tuple[int, dict[str, Any]]]:
@@ -84,7 +84,7 @@ def test_engine_agrees(seed, chunk):
         check(case, PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
 
 
-def test_engine_agrees_where_rows_that_go_are_told_apart_by_content(seed, by_content):
+def test_engine_agrees_when_rows_are_matched_by_content(seed, by_content):
     for number in range(seed + 14 * 10**6, seed + 14 * 10**6 + CASES // 3):
         case = random_case(number, changes=True, bands=number % 2 == 0, kind=KINDS[number % len(KINDS)])
         check(case, (1, *PARTITIONS)[number % 4], None)
@@ -92,11 +92,11 @@ def test_engine_agrees_where_rows_that_go_are_told_apart_by_content(seed, by_con
 
 def test_sums_are_the_join(seed):
     """Tables: SEMI and ANTI joins, too, of which the oracle makes no changelog."""
-    connection, number, compared = connected(), seed + 15 * 10**6, 0
+    connection, number, compared = connect_duckdb(), seed + 15 * 10**6, 0
     while compared < CASES:
         case = random_multiway_case(number, changes=True, tables=True, semi=number % 2 == 0)
         case["options"].pop("max_rows", None)
-        case = hinted(case, number) if number % 3 == 0 else case if is_keyless(case) else None
+        case = add_random_hint(case, number) if number % 3 == 0 else case if is_keyless(case) else None
         if case is not None:
             found = problems(case, PARTITIONS[number % len(PARTITIONS)], connection)
             compared += found is not None
@@ -162,12 +162,12 @@ class Near(SideReport):
 
 
 def _take_nothing(take):
-    def taken(own, needles, wanted, report, *, final):
+    def take_unless_near(own, needles, wanted, report, *, final):
         if isinstance(report, Near):
             return np.zeros(0, dtype=np.int64)
         return take(own, needles, wanted, report, final=final)
 
-    return taken
+    return take_unless_near
 
 
 BUGS = {

@@ -46,7 +46,7 @@ def job(keyed: str) -> str:
     return "\n".join([*lines, QUERY])
 
 
-def joined(bags: Bags) -> Counter[Row]:
+def compute_expected_join(bags: Bags) -> Counter[Row]:
     found = Counter[Row]()
     for rows in product(*(bag.items() for bag in bags.values())):
         ((e, nation), en), ((no, cust), on), ((of, supplier), il), ((s, at), sn), ((n, name), nn) = rows
@@ -104,6 +104,6 @@ def test_sums_of_changes_are_the_join(seed: int, keyed: str) -> None:
             rows = played.tick(records).rows
             for row in next(iter(rows.values())):
                 sums[row["e"], row["o"], row["s"], row["name"]] += row["_diff"]
-            wanted = joined(bags)
+            wanted = compute_expected_join(bags)
             assert wanted or tick
             assert {row: total for row, total in sums.items() if total} == wanted, (seed + number, keyed)

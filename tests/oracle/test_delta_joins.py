@@ -14,7 +14,7 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check
-from tests.support.duckdb_batch import connected
+from tests.support.duckdb_batch import connect_duckdb
 from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.errors import WatersmeetError
@@ -50,7 +50,7 @@ def drawn(number: int, **profile: Any) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_sums_of_changes_are_the_join_of_the_tables(seed: int, chunk: int) -> None:
-    connection, compared = connected(), 0
+    connection, compared = connect_duckdb(), 0
     first = seed + 10**7
     for number in range(first + chunk, first + CASES // 8, CHUNKS):
         case = drawn(number, changes=True, tables=True)

@@ -29,7 +29,7 @@ PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)
 def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
     """What the engine does otherwise than the oracle; nothing if the oracle has no opinion."""
     outcome = outcomes(case, partitions, hash_seed)
-    return [] if outcome is None else differences(case, *outcome, _compared)
+    return [] if outcome is None else differences(case, *outcome, _compare_normalized_step)
 
 
 Lines = list[dict[str, Any]]
@@ -69,7 +69,9 @@ def differences(
     return problems
 
 
-def _compared(case: dict[str, Any], index: int, line: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+def _compare_normalized_step(
+    case: dict[str, Any], index: int, line: dict[str, Any], expected: dict[str, Any]
+) -> list[str]:
     if case.get("options", {}).get("output_mode") == "changelog":  # how often for a diff of 2 is unsaid
         line, expected = (
             {
@@ -82,7 +84,7 @@ def _compared(case: dict[str, Any], index: int, line: dict[str, Any], expected: 
         )
     if _may_be_delta(case):  # it may put out lower watermarks than a cascade
         expected = {name: value for name, value in expected.items() if name != "watermarks"}
-    return compare_step(case, index, line, _as_kept(case, line, expected))
+    return compare_step(case, index, line, _limit_late_rows_to_retained_columns(case, line, expected))
 
 
 def _as_one(item: Any) -> str:
@@ -97,7 +99,9 @@ def _may_be_delta(case: dict[str, Any]) -> bool:
     return plan == "delta" or (plan == "auto" and changes)
 
 
-def _as_kept(case: dict[str, Any], line: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+def _limit_late_rows_to_retained_columns(
+    case: dict[str, Any], line: dict[str, Any], expected: dict[str, Any]
+) -> dict[str, Any]:
     """Late rows of stages with those columns alone that the engine has: what the query keeps."""
     if not line.get("late") or "late" not in expected:
         return expected
@@ -203,4 +207,4 @@ def _lagging(case: dict[str, Any], partitions: int, hash_seed: str | None) -> li
             if key not in expected or mark > expected[key]
         ]
     rows = [{k: v for k, v in line.items() if k != "watermarks"} for line in want]
-    return ahead + differences(case, rows, got, _compared)
+    return ahead + differences(case, rows, got, _compare_normalized_step)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.duckdb_batch import as_duckdb, connected, fill
+from tests.support.duckdb_batch import as_duckdb, connect_duckdb, fill
 from tests.support.effort import at_effort
 from tests.support.random_groups import COLUMNS, TABLES, GroupCase, random_group_case
 from watersmeet import LocalJob, MemoryStore
@@ -65,7 +65,7 @@ def exactly(function: str, numbers: list[float | None] | None) -> float | None:
     return total if function == "sum" else total / len(there)
 
 
-def told(row: dict[str, Any]) -> tuple[Any, ...]:
+def build_row_key(row: dict[str, Any]) -> tuple[Any, ...]:
     """A row to the last bit; zeros and NaNs are equal."""
     return tuple("NaN" if value != value else value for value in row.values())
 
@@ -79,13 +79,13 @@ class Judge:
     """What the tables hold, and what a query makes of it."""
 
     def __init__(self) -> None:
-        self.connection = connected()
+        self.connection = connect_duckdb()
         self.rows: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in TABLES}
 
     def take(self, step: list[tuple[str, dict[str, Any], int]]) -> None:
         net: Counter[tuple[str, tuple[Any, ...]]] = Counter()
         for table, row, diff in step:
-            net[table, told(row)] += diff
+            net[table, build_row_key(row)] += diff
         for (table, row), diff in net.items():
             self.rows[table][row] = max(0, self.rows[table][row] + diff)
 
@@ -109,11 +109,13 @@ def problems(case: GroupCase, partitions: tuple[int, ...]) -> list[str]:
         job = LocalJob(plan, store, partitions=partitions[number % len(partitions)])
         rows = job.tick(given).rows["console"]
         repeated = LocalJob(plan, again, partitions=partitions[(number + 1) % len(partitions)])
-        if Counter(map(told, rows)) != Counter(map(told, repeated.tick(given).rows["console"])):
+        if Counter(map(build_row_key, rows)) != Counter(
+            map(build_row_key, repeated.tick(given).rows["console"])
+        ):
             return [f"step {number}: repeated, it gives other rows"]
         for row in rows:
             diff = {name: row.pop(name) for name in ("_diff", "_tick")}["_diff"]
-            sums[told(row)] += diff
+            sums[build_row_key(row)] += diff
         below = [row for row, total in sums.items() if total < 0]
         if below:
             return [f"step {number}: {below} taken back, never put out"]

@@ -77,7 +77,7 @@ def with_tables(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_tables_behind_the_join(chunk: int, seed: int) -> None:
+def test_tables_joined_after_a_join_agree_with_the_oracle(chunk: int, seed: int) -> None:
     for number in numbers(chunk, seed):
         check(with_tables(number), PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
         if not number % 4:  # before it, or without one: both refuse it
@@ -102,7 +102,7 @@ WINDOWS = (
 )
 
 
-def windowed(number: int) -> dict[str, Any]:
+def build_windowed_case(number: int) -> dict[str, Any]:
     """Windows over a join by the rule, of integer times."""
     case = late_case(number, timed=False, shape="plain")
     head, _, rest = case["query"].partition(" FROM ")
@@ -120,7 +120,7 @@ def windowed(number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_windows_over_the_join(chunk: int, seed: int) -> None:
     for number in list(numbers(chunk, seed))[::3]:
-        case = windowed(number)
+        case = build_windowed_case(number)
         got = local.replay_case(case, partitions=PARTITIONS[number % len(PARTITIONS)])
         want = run_windowed_case(case)
         assert len(got) == len(want), (case, got[-1], want[-1])

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.duckdb_batch import answer, connected, fill
+from tests.support.duckdb_batch import answer, connect_duckdb, fill
 from tests.support.oracle.case import Oracle, run_case, run_case_with_account
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
@@ -65,7 +65,7 @@ def test_cuts_of_ticks_do_not_change_results(seed: int, draw: Draw) -> None:
         assert all_rows(run_case(case)) == all_rows(run_case(other)), case
 
 
-def swapped(case: Case) -> Case | None:
+def swap_inputs(case: Case) -> Case | None:
     """The same query with its inputs the other way round."""
     found = re.fullmatch(
         r"(SELECT .* FROM )([\w ]+?)( (?:LEFT |RIGHT |FULL )?(?:OUTER |INNER )?JOIN )([\w ]+?)( ON .*)",
@@ -84,7 +84,7 @@ def test_swapped_sides_give_the_same(seed: int) -> None:
     tried = 0
     for number in range(seed, seed + 2 * CASES):
         case = random_case(number, shape="plain")
-        other = swapped(case)
+        other = swap_inputs(case)
         if other is None:
             continue
         tried += 1
@@ -232,7 +232,7 @@ def test_account_adds_up(seed: int, draw: Draw) -> None:
 @pytest.mark.parametrize("time", ["BIGINT", "TIMESTAMP", "DATE", "MIXED"])
 def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) -> None:
     """Nothing late, input ended: the result is the batch join of all rows."""
-    connection = connected()
+    connection = connect_duckdb()
     compared = 0
     for case in on_time(seed, CASES // 2, draw, time=time):
         case["steps"].append({"end": True})

@@ -188,7 +188,7 @@ def test_watermarks_by_rule_limit_pass_from_join_to_join() -> None:
     )
 
 
-def test_lateness_is_taken_off_once() -> None:
+def test_allowed_lateness_is_subtracted_once() -> None:
     check(
         "SELECT o.t AS o, r.t AS r FROM o JOIN d ON o.t = d.t JOIN r ON r.t = d.t",
         ({"rows": rows(r=[{"t": 7}, {"t": 8}], d=[{"t": 7}])}, {"state": {"o": 0, "d": 1, "r": 2}}),
@@ -280,7 +280,7 @@ def test_what_may_still_match_is_counted_per_input() -> None:
     ]
 
 
-def test_rows_of_joins_are_taken_back() -> None:
+def test_pad_of_a_nested_join_is_retracted_through_the_outer_join() -> None:
     """A pad of the first join goes through the second, and is taken back there, too."""
     found = run_case(
         case(

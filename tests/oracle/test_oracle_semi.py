@@ -294,7 +294,7 @@ def test_right_side_is_not_seen_above(word: str) -> None:
     assert len(read_query(found).joins) == 2
 
 
-def test_bounds_close_over_joins_beneath_without_the_right_side() -> None:
+def test_bounds_above_a_semi_join_omit_its_right_side() -> None:
     """Beneath: a with b bounds b with c at the join of c. Above: nothing of c."""
     query = (
         "SELECT a.t AS a FROM a JOIN b ON b.t BETWEEN a.t AND a.t + 2 "

@@ -24,7 +24,7 @@ CASES = at_effort(quick=8, full=80)
 CHUNKS = 4
 
 
-def expected(case: dict[str, Any]) -> list[dict[str, Any]]:
+def run_oracle(case: dict[str, Any]) -> list[dict[str, Any]]:
     return run_windowed_case(case) if case["windowed"] else run_case_with_account(case)[0]
 
 
@@ -32,7 +32,7 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
     """Rows of every step, of windows those of all steps, that are not the oracle's."""
     if not case["steps"]:
         return []
-    got, want = replay_case(case, partitions=partitions, hash_seed=hash_seed), expected(case)
+    got, want = replay_case(case, partitions=partitions, hash_seed=hash_seed), run_oracle(case)
     if "step" not in want[0] or "step" not in got[0]:
         return [] if "step" not in want[0] and "step" not in got[0] else [f"{want[0]}\n{got[0]}"]
     assert not any(line.get("late") for line in want)
@@ -72,7 +72,7 @@ def test_random_cases_cover_each_kind(seed: int) -> None:
         seen["in two stages"] += len(stages) > 1
         seen["of the query"] += len(stages) < len(query.reordered)
         seen["not at all"] += not query.reordered
-        lines = expected(case)
+        lines = run_oracle(case)
         seen["rows"] += sum(len(line.get("rows", ())) for line in lines) > 3
         seen["rows of windows"] += case["windowed"] and any(line.get("rows") for line in lines)
     assert seen["not at all"] < 6, seen

@@ -44,7 +44,7 @@ KINDS = {
 }
 
 
-def rescaled(case: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+def insert_rescale_steps(case: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     """The case with another number of tasks now and then, with which the job begins anew."""
     steps = []
     for step in case["steps"]:
@@ -73,7 +73,7 @@ def test_sections_change_nothing(kind, monkeypatch, seed):
     for place, number in enumerate([draw.randrange(1_000_000) for _ in range(max(wanted_cases, 8))]):
         if place >= wanted_cases and cut:
             break
-        case = rescaled(KINDS[kind](number), draw)
+        case = insert_rescale_steps(KINDS[kind](number), draw)
         partitions, hash_seed = draw.choice([2, 3, 4, 7, 20]), draw.choice([None, "borders"])
         wanted = lines_of(case, partitions, hash_seed)
         with monkeypatch.context() as patch:

@@ -19,7 +19,7 @@ TICKS = 4
 SCALE = 0.01
 
 
-def given(table: pa.Table) -> list[tuple[dict[str, Any], int]]:
+def build_input_rows(table: pa.Table) -> list[tuple[dict[str, Any], int]]:
     return [({name: _written(value) for name, value in row.items()}, 1) for row in table.to_pylist()]
 
 
@@ -40,7 +40,7 @@ def test_changes_add_up_to_the_answer(query: str, tmp_path: Path) -> None:
     sums: Counter[tuple[Any, ...]] = Counter()
     changes = 0
     for tick in range(1, TICKS + 1):
-        rows = {name: given(table) for name, table in tpch.changes(tick).items()}
+        rows = {name: build_input_rows(table) for name, table in tpch.changes(tick).items()}
         for row in LocalJob(plan, store, partitions=tick).tick(rows).rows["result"]:
             diff = row.pop("_diff")
             del row["_tick"]

@@ -25,12 +25,12 @@ PARTITIONS = (1, 2, 3, 7)
 def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) -> list[str]:
     if not case["steps"]:
         return []
-    wanted = [_told(line) for line in run_windowed_case(case)]
-    got = [_told(line) for line in replay_case(case, partitions=partitions, hash_seed=hash_seed)]
+    wanted = [_normalize_line(line) for line in run_windowed_case(case)]
+    got = [_normalize_line(line) for line in replay_case(case, partitions=partitions, hash_seed=hash_seed)]
     return differences(case, wanted, got, compare_step)
 
 
-def _told(line: dict[str, Any]) -> dict[str, Any]:
+def _normalize_line(line: dict[str, Any]) -> dict[str, Any]:
     """Late rows once; of streams of changes more is kept than what is in windows."""
     late = {json.dumps(row, sort_keys=True): row for row in line.get("late", ())}
     return {name: value for name, value in line.items() if name != "state"} | {"late": list(late.values())}

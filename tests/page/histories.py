@@ -35,7 +35,7 @@ def plan_of(queries):
     return watersmeet.plan_job(watersmeet.parse_job(text))
 
 
-def begun_of(plan, explained="", **more):
+def build_run_start(plan, explained="", **more):
     return RunStart(
         **{"started_us": START_US, "version": "1", "machine": "here"} | more,
         plan=explained or explain(plan),
@@ -51,8 +51,8 @@ class Large:
     def __init__(self, queries=QUERIES, ticks=TICKS, late_files=None):
         self.store = MemoryStore()
         self.plan = plan_of(queries)
-        segments.begin(self.store, "0" * 8, begun_of(self.plan, late_files=late_files))
-        self.keeping = HistoryWriter(self.store, _failed, pause_s=1e9)
+        segments.begin(self.store, "0" * 8, build_run_start(self.plan, late_files=late_files))
+        self.keeping = HistoryWriter(self.store, _fail_with_message, pause_s=1e9)
         self.tick = 0
         for _ in range(ticks):
             self.add()
@@ -111,13 +111,13 @@ def hostile():
         node.model_copy(update={"lines": (HOSTILE,), "of": node.of and subject_of("input", HOSTILE, HOSTILE)})
         for node in drawing.nodes
     )
-    begun = begun_of(plan, explained=HOSTILE, settings={HOSTILE: HOSTILE}, machine=HOSTILE)
+    begun = build_run_start(plan, explained=HOSTILE, settings={HOSTILE: HOSTILE}, machine=HOSTILE)
     limits = tuple(limit.model_copy(update={"owner": HOSTILE, "name": HOSTILE}) for limit in begun.limits)
     begun = begun.model_copy(
         update={"limits": limits, "drawing": drawing.model_copy(update={"nodes": nodes})}
     )
     run = segments.begin(store, "0" * 8, begun)
-    keeping = HistoryWriter(store, _failed, pause_s=1e9)
+    keeping = HistoryWriter(store, _fail_with_message, pause_s=1e9)
     of, side = subject_of("input", HOSTILE, HOSTILE), subject_of("side", HOSTILE, HOSTILE)
     partition = subject_of("partition", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     counts = subject_of("partitions", HOSTILE, HOSTILE)
@@ -141,7 +141,7 @@ def hostile():
     return store
 
 
-def _failed(said):
+def _fail_with_message(said):
     raise AssertionError(said)
 
 
@@ -185,8 +185,8 @@ def odd(ticks, *, scale=10**12, pause_s=1, ended=None):
     if it has."""
     store, plan = MemoryStore(), odd_plan()
     integers = (subject_of("time", "small", "d", "at"),)
-    run = segments.begin(store, "0" * 8, begun_of(plan, integer_times=integers))
-    keeping = HistoryWriter(store, _failed, pause_s=1e9)
+    run = segments.begin(store, "0" * 8, build_run_start(plan, integer_times=integers))
+    keeping = HistoryWriter(store, _fail_with_message, pause_s=1e9)
     for tick in range(1, ticks + 1):
         clock_us = START_US + tick * pause_s * US
         keeping.add(tick, clock_us, _odd_figures(plan, tick, clock_us, scale))

@@ -22,7 +22,7 @@ INSERT INTO out SELECT t FROM a;
 """
 
 
-def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
+def test_open_page_shows_the_error_of_a_failed_run(monkeypatch):
     monkeypatch.setattr(server, "LIVE_POLL_S", 1.2)  # longer than connections are given to end
     store, told, looks = MemoryStore(), bytearray(), threading.Event()
     job = RecordedJob(TEXT, store)

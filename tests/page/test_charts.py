@@ -47,7 +47,7 @@ def test_rows_per_second_are_the_same_for_points_of_many_ticks(ticks, is_rolled_
     assert len(rate["values"]) <= MAX_POINTS + 1
 
 
-def test_a_watermark_falls_behind_until_a_tick_ends_but_not_while_no_run_is_on():
+def test_watermark_lag_grows_until_a_tick_ends_but_not_between_runs():
     store = MemoryStore()
     keeping = HistoryWriter(store, pytest.fail, pause_s=1e9)
     marks = {10: 5, 610: 605, 1610: 1605, 1620: 1605, 1630: END}

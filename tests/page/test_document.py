@@ -17,7 +17,7 @@ from watersmeet.page.html import static
 from watersmeet.state.store import MemoryStore
 
 
-def kept(*ticks: dict[tuple[str, str], int]) -> MemoryStore:
+def write_history(*ticks: dict[tuple[str, str], int]) -> MemoryStore:
     """A history with these levels, tick by tick."""
     store = MemoryStore()
     keeping = HistoryWriter(store, pytest.fail, pause_s=1e9)
@@ -27,22 +27,22 @@ def kept(*ticks: dict[tuple[str, str], int]) -> MemoryStore:
     return store
 
 
-def test_rows_of_ticks_that_were_gone_back_from_are_in_no_account():
+def test_rows_of_discarded_ticks_are_in_no_row_accounting():
     """After `state restore` an input may have less of a place than before, and none of another."""
     of = subject_of("input", "q", "a")
     before = {(of, "in"): 9, (of, "retained"): 5, (of, "late"): 4, (of, "late of t <1s"): 4}
-    (told,) = document_of(read(kept(before, {(of, "in"): 5, (of, "retained"): 5})), "job")["inputs"]
+    (told,) = document_of(read(write_history(before, {(of, "in"): 5, (of, "retained"): 5})), "job")["inputs"]
     assert told == {"name": "q.a", "query": "q", "input": "a", "in": 5, "places": {"retained": 5}, "late": {}}
 
 
-def test_whatever_is_in_names_inputs_are_told_apart():
+def test_inputs_with_confusable_names_remain_distinct():
     named = [
         subject_of("input", "a/b", "c"),
         subject_of("input", "a", "b/c"),
         subject_of("input", "a%2Fb", "c"),
     ]
     assert len(set(named)) == 3
-    document = document_of(read(kept({(of, "retained"): n for n, of in enumerate(named, 1)})), "job")
+    document = document_of(read(write_history({(of, "retained"): n for n, of in enumerate(named, 1)})), "job")
     assert {one["name"]: one["places"] for one in document["inputs"]} == {
         "a/b.c": {"retained": 1},
         "a.b/c": {"retained": 2},
@@ -92,7 +92,7 @@ def test_a_run_that_wrote_no_end_and_was_followed_by_another_was_killed():
     assert [run["status"] for run in document["runs"]] == ["killed", "running"]
 
 
-def test_colours_can_be_told_from_what_is_behind_them():
+def test_colours_have_enough_contrast_with_their_background():
     """4.5 to 1 for texts, 3 to 1 for lines, as WCAG 2.1 has it."""
     css = static("page.css").decode()
     light, dark = (dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in css.split("}")[:2])

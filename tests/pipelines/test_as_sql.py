@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.pipelines.texts import CLICKED, edited
+from tests.pipelines.texts import CLICKED, edit_pipeline_text
 from tests.relations.test_as_sql import plain
 from watersmeet import SpecError, explain, parse_job, plan_job
 from watersmeet.pipelines import Pipeline
@@ -38,7 +38,7 @@ def both(toml: str, sql: str):
     return (made.description, made.plan), (job := parse_job(sql), plan_job(job))
 
 
-def told(plan) -> str:
+def explain_without_text(plan) -> str:
     """EXPLAIN without what is as it was written: the text, and how lengths are spelled."""
     lines = explain(plan).splitlines()
     return re.sub(r"INTERVAL '[-0-9.]+' \w+", "INTERVAL", "\n".join(lines[:1] + lines[2:]))
@@ -50,7 +50,7 @@ def same(toml: str, sql: str) -> None:
     assert described.options == job.options
     assert [i.sink for i in described.inserts] == [i.sink for i in job.inserts]
     assert [query.fingerprint for query in plan.queries] == [query.fingerprint for query in planned.queries]
-    assert told(plan) == told(planned)
+    assert explain_without_text(plan) == explain_without_text(planned)
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
@@ -67,7 +67,7 @@ def same(toml: str, sql: str) -> None:
     ],
 )
 def test_joins_of_timestamps(how, said, low, high):
-    toml = edited(
+    toml = edit_pipeline_text(
         *PLAIN, ('how = "left"', f'how = "{how}"'), ('min_delta = "0 seconds"\nmax_delta = "5 minutes"', said)
     )
     sql = TABLES.format(time="TIMESTAMP", lag="INTERVAL '10' SECONDS")
@@ -75,11 +75,11 @@ def test_joins_of_timestamps(how, said, low, high):
     sql += f"INSERT INTO out {JOINED.format(how=how, low=low, high=high)}"
     (_, plan), (_, planned) = both(toml, sql)
     assert plan.queries[0].fingerprint == planned.queries[0].fingerprint
-    assert told(plan) == told(planned)
+    assert explain_without_text(plan) == explain_without_text(planned)
 
 
 def test_joins_of_epoch_milliseconds():
-    toml = edited(
+    toml = edit_pipeline_text(
         *PLAIN,
         ('allowed_lateness = "1 minute"\n', ""),
         *[('at = "TIMESTAMP"', 'at = "BIGINT"')] * 2,
@@ -111,7 +111,7 @@ AND clicks.at BETWEEN impressions.at AND impressions.at + INTERVAL '300' SECONDS
 
 
 def test_a_second_transform_aggregates_the_join():
-    toml = edited(
+    toml = edit_pipeline_text(
         *PLAIN,
         ("[transform.join]", "[[transform]]\n[transform.join]"),
         (
@@ -210,7 +210,7 @@ def test_a_lookup_may_have_any_name(name):
 
 
 def test_kafka_records_give_their_time():
-    toml = edited(
+    toml = edit_pipeline_text(
         *PLAIN,
         ('event_time_column = "at"\n', ""),
         *[

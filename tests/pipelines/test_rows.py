@@ -39,18 +39,20 @@ def clicked(lag: int = 0, kind: str = "BIGINT", **join: Any) -> Pipeline:
     )
 
 
-def opened(pipeline: Pipeline) -> Any:
+def open_job(pipeline: Pipeline) -> Any:
     """In this process; what comes from TOML does the same, always."""
     again = Pipeline.from_toml(pipeline.to_toml())
     assert again == pipeline
     return local.job(again.job().description)
 
 
-def shown(ad: int, at: Any, user: str = "u") -> dict[str, Any]:
+def build_row(ad: int, at: Any, user: str = "u") -> dict[str, Any]:
     return {"ad": ad, "user": user, "at": at}
 
 
-def ticked(job: Any, impressions: list[Any] = (), clicks: list[Any] = ()) -> list[tuple[Any, Any, Any]]:
+def push_and_tick(
+    job: Any, impressions: list[Any] = (), clicks: list[Any] = ()
+) -> list[tuple[Any, Any, Any]]:
     job.push("impressions", list(impressions))
     job.push("clicks", list(clicks))
     rows = job.tick().table.to_pylist()
@@ -59,38 +61,40 @@ def ticked(job: Any, impressions: list[Any] = (), clicks: list[Any] = ()) -> lis
 
 def test_ends_are_in_and_lengths_are_milliseconds():
     edge = 5 * MINUTE
-    job = opened(clicked())
-    clicks = [shown(1, at) for at in (10**6 - edge - 1, 10**6 - edge, 10**6, 10**6 + edge, 10**6 + edge + 1)]
-    assert ticked(job, [shown(1, 10**6)], clicks) == [
+    job = open_job(clicked())
+    clicks = [
+        build_row(1, at) for at in (10**6 - edge - 1, 10**6 - edge, 10**6, 10**6 + edge, 10**6 + edge + 1)
+    ]
+    assert push_and_tick(job, [build_row(1, 10**6)], clicks) == [
         (1, 10**6, 10**6), (1, 10**6, 10**6 + edge), (1, 10**6, 10**6 - edge),
     ]  # fmt: skip
 
 
 def test_delta_is_right_less_left():
-    job = opened(clicked(time_window=None, min_delta="1 millisecond", max_delta="3 milliseconds"))
-    assert ticked(job, [shown(1, 10)], [shown(1, at) for at in range(7, 15)]) == [
+    job = open_job(clicked(time_window=None, min_delta="1 millisecond", max_delta="3 milliseconds"))
+    assert push_and_tick(job, [build_row(1, 10)], [build_row(1, at) for at in range(7, 15)]) == [
         (1, 10, 11), (1, 10, 12), (1, 10, 13),
     ]  # fmt: skip
 
 
-def test_timestamps_are_told_apart_by_milliseconds():
-    job = opened(clicked(kind="TIMESTAMP", time_window=None, min_delta="0 seconds", max_delta="5 minutes"))
-    job.push("impressions", [shown(1, "2024-01-01T00:00:00")])
+def test_timestamp_bounds_are_exact_to_the_millisecond():
+    job = open_job(clicked(kind="TIMESTAMP", time_window=None, min_delta="0 seconds", max_delta="5 minutes"))
+    job.push("impressions", [build_row(1, "2024-01-01T00:00:00")])
     clicks = [
         "2023-12-31T23:59:59.999",
         "2024-01-01T00:00:00",
         "2024-01-01T00:05:00",
         "2024-01-01T00:05:00.001",
     ]
-    job.push("clicks", [shown(1, at) for at in clicks])
+    job.push("clicks", [build_row(1, at) for at in clicks])
     rows = job.tick().table.to_pylist()
     assert sorted(row["right_at"].isoformat()[11:19] for row in rows) == ["00:00:00", "00:05:00"]
 
 
 def test_all_columns_go_out_with_prefixes_and_both_keys_count():
-    job = opened(clicked())
-    job.push("impressions", [shown(1, 5), shown(1, 5, "v")])
-    job.push("clicks", [shown(1, 6), shown(2, 6)])
+    job = open_job(clicked())
+    job.push("impressions", [build_row(1, 5), build_row(1, 5, "v")])
+    job.push("clicks", [build_row(1, 6), build_row(2, 6)])
     (row,) = job.tick().table.to_pylist()
     assert row == {
         "left_ad": 1, "left_user": "u", "left_at": 5, "right_ad": 1, "right_user": "u", "right_at": 6,
@@ -99,12 +103,12 @@ def test_all_columns_go_out_with_prefixes_and_both_keys_count():
 
 def test_late_rows_are_dropped_below_the_horizon_and_not_above():
     """W = 1,000,000; reach = 300,000: 699,999 is late, 700,000 is not."""
-    job = opened(clicked(how="left", lateness="join"))
-    assert ticked(job, [shown(9, 10**6)], [shown(9, 10**6)]) == [(9, 10**6, 10**6)]
-    assert ticked(job, [shown(1, 699_999), shown(2, 700_000)], [shown(2, 700_001), shown(1, 700_001)]) == [
-        (2, 700_000, 700_001)
-    ]
-    assert ticked(job, [], [shown(3, 650_000)]) == []
+    job = open_job(clicked(how="left", lateness="join"))
+    assert push_and_tick(job, [build_row(9, 10**6)], [build_row(9, 10**6)]) == [(9, 10**6, 10**6)]
+    assert push_and_tick(
+        job, [build_row(1, 699_999), build_row(2, 700_000)], [build_row(2, 700_001), build_row(1, 700_001)]
+    ) == [(2, 700_000, 700_001)]
+    assert push_and_tick(job, [], [build_row(3, 650_000)]) == []
     counts = job.driver.manifest.queries["memory"].account
     assert (counts["impressions"]["late"], counts["clicks"]["late"]) == (1, 1)
 
@@ -114,16 +118,16 @@ def test_pads_wait_for_the_allowed_lateness(more):
     """An impression of 0 is kept until W passes reach + L, and padded then; until then a click may come."""
     lateness = {"allowed_lateness": more} if more else {}
     kept_until = 5 * MINUTE + more
-    job = opened(clicked(how="left", lateness="join", **lateness))
-    assert ticked(job, [shown(1, 0), shown(2, 0)], [shown(9, 0)]) == []
-    assert ticked(job, [shown(8, kept_until)], [shown(8, kept_until - 1)]) == [
+    job = open_job(clicked(how="left", lateness="join", **lateness))
+    assert push_and_tick(job, [build_row(1, 0), build_row(2, 0)], [build_row(9, 0)]) == []
+    assert push_and_tick(job, [build_row(8, kept_until)], [build_row(8, kept_until - 1)]) == [
         (8, kept_until, kept_until - 1)
     ]
-    assert ticked(job, [], [shown(8, kept_until)]) == [
+    assert push_and_tick(job, [], [build_row(8, kept_until)]) == [
         (8, kept_until, kept_until)
     ]  # t + reach + L < W is not yet
-    assert ticked(job, [], [shown(1, 10)]) == [(1, 0, 10)]
-    assert ticked(job, [shown(8, kept_until + 1)], [shown(7, kept_until + 1)]) == [
+    assert push_and_tick(job, [], [build_row(1, 10)]) == [(1, 0, 10)]
+    assert push_and_tick(job, [build_row(8, kept_until + 1)], [build_row(7, kept_until + 1)]) == [
         (2, 0, None), (8, kept_until + 1, kept_until),
     ][:1] + [
         (8, kept_until + 1, at) for at in (kept_until - 1, kept_until)
@@ -137,13 +141,13 @@ def test_random_rows_against_a_loop(seed):
         low, high = sorted((rng.randrange(-20, 20), rng.randrange(-20, 20)))
         how = rng.choice(["inner", "left", "right", "full"])
         lag = 1_000
-        job = opened(clicked(lag, how=how, time_window=None, min_delta=low, max_delta=high))
+        job = open_job(clicked(lag, how=how, time_window=None, min_delta=low, max_delta=high))
         sides: list[list[dict[str, Any]]] = [[], []]
         out: list[tuple[Any, ...]] = []
         for _ in range(5):
             pushed = [
                 [
-                    shown(rng.randrange(3), rng.randrange(200), rng.choice("uv"))
+                    build_row(rng.randrange(3), rng.randrange(200), rng.choice("uv"))
                     for _ in range(rng.randrange(8))
                 ]
                 for _ in sides
@@ -154,10 +158,12 @@ def test_random_rows_against_a_loop(seed):
             job.push("clicks", pushed[1])
             out += [tuple(row.values()) for row in job.tick().table.to_pylist()]
         out += [tuple(row.values()) for row in job.tick(end=True).table.to_pylist()]
-        assert Counter(out) == Counter(looped(*sides, low, high, how)), number
+        assert Counter(out) == Counter(compute_expected_join(*sides, low, high, how)), number
 
 
-def looped(left: list[Any], right: list[Any], low: int, high: int, how: str) -> list[tuple[Any, ...]]:
+def compute_expected_join(
+    left: list[Any], right: list[Any], low: int, high: int, how: str
+) -> list[tuple[Any, ...]]:
     rows, met = [], [set(), set()]
     for i, one in enumerate(left):
         for j, other in enumerate(right):
@@ -187,19 +193,21 @@ def test_what_leaves_the_join_looks_things_up():
         transform=Transform(join=joined.transform[0].join, lookups={"ads": lookup}),
         target=joined.target,
     )
-    job = opened(named)
+    job = open_job(named)
 
-    def ticked(**pushed: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def push_sources_and_tick(**pushed: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         for name, rows in pushed.items():
             job.push(name, rows)
         rows = job.tick().table.to_pylist()
         return sorted((row["left_ad"], row["right_at"], row["title"]) for row in rows)
 
-    shown_ads = [shown(1, 5), shown(2, 5), shown(3, 5)]
-    assert ticked(ads=[{"id": 1, "title": "one"}], impressions=shown_ads, clicks=[shown(1, 8)]) == [
-        (1, 8, "one")
-    ]
-    pads = ticked(ads=[{"id": 2, "title": "two"}], impressions=[shown(9, 99)], clicks=[shown(8, 99)])
+    shown_ads = [build_row(1, 5), build_row(2, 5), build_row(3, 5)]
+    assert push_sources_and_tick(
+        ads=[{"id": 1, "title": "one"}], impressions=shown_ads, clicks=[build_row(1, 8)]
+    ) == [(1, 8, "one")]
+    pads = push_sources_and_tick(
+        ads=[{"id": 2, "title": "two"}], impressions=[build_row(9, 99)], clicks=[build_row(8, 99)]
+    )
     assert pads == [(2, None, "two"), (3, None, None)]
 
 
@@ -217,9 +225,12 @@ def test_a_second_transform_counts_what_the_join_gives():
         transform=[*joined.transform, Transform(window=window)],
         target=joined.target,
     )
-    job = opened(counted)
-    job.push("impressions", [shown(1, 5), shown(1, 7), shown(1, 99), shown(1, 100), shown(2, 3)])
-    job.push("clicks", [shown(1, 8), shown(1, 100), shown(1, 111)])
+    job = open_job(counted)
+    job.push(
+        "impressions",
+        [build_row(1, 5), build_row(1, 7), build_row(1, 99), build_row(1, 100), build_row(2, 3)],
+    )
+    job.push("clicks", [build_row(1, 8), build_row(1, 100), build_row(1, 111)])
     rows = [*job.tick().table.to_pylist(), *job.tick(end=True).table.to_pylist()]
     assert sorted(tuple(row.values()) for row in rows) == [
         (0, 100, 1, 3, 3), (0, 100, 2, 1, 0), (100, 200, 1, 1, 1),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.texts import edited
+from tests.pipelines.texts import edit_pipeline_text
 from watersmeet.cli.main import main
 from watersmeet.pipelines import Join, Pipeline, Source, Target, run_streaming_pipeline
 
@@ -65,15 +65,15 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def validated(folder: Path, text: str, capsys) -> tuple[str, str]:
+def run_validate(folder: Path, text: str, capsys) -> tuple[str, str]:
     (folder / "clicked.toml").write_text(text)
     assert main(["validate", "clicked.toml"]) == 0
     said = capsys.readouterr()
     return said.out, said.err
 
 
-def test_what_is_right_is_said_with_what_the_state_means(folder, capsys):
-    out, err = validated(folder, FILES, capsys)
+def test_valid_pipeline_prints_notes_about_state_and_output(folder, capsys):
+    out, err = run_validate(folder, FILES, capsys)
     first, last = out.splitlines()
     assert first.startswith(
         'note: clicked has no state_store: its state is kept beside the checkpoint, in "state"'
@@ -83,15 +83,15 @@ def test_what_is_right_is_said_with_what_the_state_means(folder, capsys):
     assert sorted(path.name for path in folder.iterdir()) == ["clicked.toml", "clicks", "impressions"]
 
 
-def test_columns_are_inferred_where_none_are_said(folder, capsys):
+def test_undeclared_columns_are_inferred(folder, capsys):
     text = FILES.replace('columns = { ad = "BIGINT", user = "STRING", at = "BIGINT" }\n', "")
-    out, err = validated(folder, text, capsys)
+    out, err = run_validate(folder, text, capsys)
     assert out.splitlines()[-1].endswith("it puts out left_ad, left_user, left_at, right_at")
     assert 'the columns of "clicks" are inferred from 1 file' in err
 
 
-def test_a_store_has_nothing_to_be_said_of(folder, capsys):
-    out, _ = validated(folder, edited(), capsys)
+def test_pipeline_with_a_state_store_prints_no_state_note(folder, capsys):
+    out, _ = run_validate(folder, edit_pipeline_text(), capsys)
     assert "note:" not in out
 
 
@@ -100,17 +100,17 @@ def test_it_warns_of_limits_that_will_not_hold(time, folder, capsys):
     """Rows stay for 5 min of reach, 1 min of allowed lateness, 10 s of lag: 370 s; 10 of them a second are
     3,700 a side, 5 of the hot key 1,850."""
     rate = [('connector = "memory"', 'connector = "memory"\nrows_per_second = 10')]
-    text = edited(
+    text = edit_pipeline_text(
         *[(rate[0][0] + "\n\n", rate[0][1] + "\n\n")] * 2,
         ('lag = "10 seconds"', 'lag = "10 seconds"\nhot_key_rows_per_second = 5'),
         *([('at = "TIMESTAMP"', f'at = "{time}"')] * 2 if time == "BIGINT" else []),
         ("max_rows = 1_000_000", "max_rows = 7_399\nmax_rows_per_key = 1_849"),
     )
-    _, err = validated(folder, text, capsys)
+    _, err = run_validate(folder, text, capsys)
     assert "max_rows_per_key = 1,849: forecast by the declared hot key of impressions 1,850 rows" in err
     assert "max_rows = 7,399: forecast by declared rates 7,400 rows" in err
     assert len(err.splitlines()) == 2
-    _, err = validated(folder, text.replace("7_399", "7_401").replace("1_849", "1_850"), capsys)
+    _, err = run_validate(folder, text.replace("7_399", "7_401").replace("1_849", "1_850"), capsys)
     assert err == ""
 
 
@@ -146,7 +146,7 @@ def test_other_commands_take_a_pipeline(folder, capsys):
     assert "no checkpoint in" in capsys.readouterr().out
 
 
-def put_out(path: Path) -> list[tuple[object, ...]]:
+def read_output_rows(path: Path) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in pq.read_table(path).to_pylist()), key=str)
 
 
@@ -162,7 +162,7 @@ def of_files(name: str) -> Source:
 def test_the_same_rows_on_spark_from_toml_and_from_python(spark, folder, capsys):
     assert main(["run", "clicked.toml", "--no-live"]) == 0
     assert "note: clicked has no state_store" in capsys.readouterr().err.splitlines()[0]
-    assert put_out(folder / "out") == WANTED
+    assert read_output_rows(folder / "out") == WANTED
     said: list[str] = []
     result = run_streaming_pipeline(
         name="clicked",
@@ -187,7 +187,7 @@ def test_the_same_rows_on_spark_from_toml_and_from_python(spark, folder, capsys)
     assert said[0].startswith(
         'clicked has no state_store: its state is kept beside the checkpoint, in ".watersmeet'
     )
-    assert put_out(folder / "again") == WANTED
+    assert read_output_rows(folder / "again") == WANTED
 
 
 @pytest.mark.spark
@@ -199,4 +199,4 @@ def test_a_pipeline_is_started(spark, folder):
     assert started.status == "finished"
     assert told == list(range(1, len(told) + 1))
     assert told
-    assert put_out(folder / "out") == WANTED[:2]
+    assert read_output_rows(folder / "out") == WANTED[:2]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.texts import CLICKED, edited
+from tests.pipelines.texts import CLICKED, edit_pipeline_text
 from watersmeet.errors import SeveralErrors, SpecError, WatersmeetError
 from watersmeet.pipelines import (
     Join,
@@ -28,7 +28,7 @@ from watersmeet.pipelines import (
     pipeline,
     run_streaming_pipeline,
 )
-from watersmeet.pipelines.connection_options import Elsewhere
+from watersmeet.pipelines.connection_options import ReferenceResolver
 from watersmeet.pipelines.model import EVENT_TS
 from watersmeet.pipelines.toml import Places
 from watersmeet.spec.job_options import Options
@@ -171,16 +171,16 @@ def test_from_python_to_toml_and_back_it_is_the_same(seed):
         written = made.to_toml()
         assert Pipeline.from_toml(written) == made, written
         assert Pipeline.from_toml(written).to_toml() == written
-        assert Places(written, None).keys == set(joined(tomllib.loads(written))), written
+        assert Places(written, None).keys == set(iterate_key_paths(tomllib.loads(written))), written
 
 
-def joined(value: Any, key: str = "") -> Iterator[str]:
+def iterate_key_paths(value: Any, key: str = "") -> Iterator[str]:
     """All ways to what is in it."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, under in inner:
         way = f"{key}.{name}" if key else str(name)
         yield way
-        yield from joined(under, way)
+        yield from iterate_key_paths(under, way)
 
 
 HARD = '''\
@@ -214,7 +214,7 @@ y = 'c:\\'
 
 def test_keys_are_found_wherever_they_stand():
     places = Places(HARD, "hard.toml")
-    assert places.keys == set(joined(tomllib.loads(HARD)))
+    assert places.keys == set(iterate_key_paths(tomllib.loads(HARD)))
     lines = HARD.splitlines()
     for key, line in {
         ("a",): "a = 1 # b = 2",
@@ -244,7 +244,7 @@ def test_the_schema_knows_every_key():
 
 
 @pytest.mark.parametrize("part", [Join, Lookup, Target, Window])
-def test_type_checkers_are_told_every_key(part):
+def test_type_checker_signature_lists_every_key(part):
     """By an ``__init__`` that is for them alone, since more may be given than is kept."""
     (made,) = (
         node for node in ast.parse(MODEL.read_text()).body if getattr(node, "name", "") == part.__name__
@@ -267,7 +267,7 @@ def test_dotted_options_are_names_with_dots():
     assert made.sources[0].connection == {"connector": "memory", "a.b.c": 1}
 
 
-def test_secrets_come_from_elsewhere(monkeypatch, tmp_path):
+def test_options_resolve_secrets_from_environment_and_files(monkeypatch, tmp_path):
     (tmp_path / "secret").write_text("from a file\n")
     monkeypatch.setenv("WS_TOKEN", "value-of-the-environment")
     options = f'''connector = "file"
@@ -277,7 +277,7 @@ header = {{ from_file = "{tmp_path}/secret" }}
 timeZone = "$${{X}}"'''
     text = CLICKED.replace('[target.connection]\nconnector = "memory"', f"[target.connection]\n{options}")
     made = Pipeline.from_toml(text)
-    elsewhere = Elsewhere()
+    elsewhere = ReferenceResolver()
     assert elsewhere.options(("target", "connection"), made.target.connection) == {
         "connector": "file",
         "format": "json",
@@ -295,7 +295,7 @@ timeZone = "$${{X}}"'''
     )
 
 
-def test_places_of_the_state_come_from_elsewhere(monkeypatch):
+def test_state_locations_resolve_environment_variables(monkeypatch):
     """A directory named ``${WS_PLACE}`` is nobody's wish."""
     monkeypatch.setenv("WS_PLACE", "/disk")
     monkeypatch.setenv("WS_STORE", "s3://bucket")
@@ -334,7 +334,7 @@ def test_the_decorator_gives_the_steps_their_sources():
     target = Target(connection={"connector": "memory"})
 
     @pipeline(sources=sources, target=target)
-    def met(b, a):
+    def join_a_with_b(b, a):
         """What met.
 
         And more."""
@@ -347,14 +347,18 @@ def test_the_decorator_gives_the_steps_their_sources():
             event_time_column="t",
         )
 
-    assert (met.name, met.description, met.join.left_source) == ("met", "What met.", "a")
+    assert (join_a_with_b.name, join_a_with_b.description, join_a_with_b.join.left_source) == (
+        "join_a_with_b",
+        "What met.",
+        "a",
+    )
     with pytest.raises(SpecError, match='no source "c"'):
         pipeline(sources=sources, target=target)(lambda c: None)
     with pytest.raises(SpecError, match="not a step of a pipeline"):
         pipeline(sources=sources, target=target, name="x")(lambda a: 5)
 
 
-def test_what_is_wrong_in_python_is_told_by_key():
+def test_python_errors_name_the_invalid_argument():
     with pytest.raises(SpecError, match='how is "lft"') as raised:
         Join(left_source="a", right_source="b", left_keys="k", right_keys="k", time_window=5, how="lft")
     assert raised.value.hint == 'did you mean "left"?'
@@ -370,7 +374,7 @@ def test_what_is_wrong_in_python_is_told_by_key():
 
 def test_earlier_names_of_lengths_still_count_with_a_warning():
     """They were numbers of milliseconds; ``late_data`` was the rule of lateness."""
-    old = edited(
+    old = edit_pipeline_text(
         ('lag = "10 seconds"', "lag_ms = 10_000"),
         ('min_delta = "0 seconds"\nmax_delta = "5 minutes"', "min_delta_ms = 0\nmax_delta_ms = 300_000"),
         (
@@ -388,7 +392,7 @@ def test_earlier_names_of_lengths_still_count_with_a_warning():
 
 
 def test_a_join_with_earlier_names_keeps_its_rule_of_lateness():
-    text = edited(
+    text = edit_pipeline_text(
         ('max_delta = "5 minutes"', "max_delta_ms = 300_000"),
         ('lateness = "join"\nallowed_lateness = "1 minute"\n', ""),
     )
@@ -411,5 +415,5 @@ def test_lengths_that_are_none_are_refused():
 
 
 def test_a_join_is_late_as_in_sql_unless_it_says_otherwise():
-    text = edited(('lateness = "join"\nallowed_lateness = "1 minute"\n', ""))
+    text = edit_pipeline_text(('lateness = "join"\nallowed_lateness = "1 minute"\n', ""))
     assert Pipeline.from_toml(text).job().description.options.lateness is Options().lateness

@@ -29,7 +29,7 @@ JOIN: dict[str, Any] = {
 }
 
 
-def made(
+def build_pipeline(
     *sources: Source, transform: Any = None, connection: dict[str, Any] | None = None, **join: Any
 ) -> Pipeline:
     """A join of two streams, with another part."""
@@ -44,73 +44,83 @@ def made(
 def with_lookup(**lookup: Any) -> Pipeline:
     asked = {"source": "items", "keys": {"left_ad": "id"}, **lookup}
     step = Transform(join=Join(**JOIN), lookups={"items": Lookup(**asked)})
-    return made(source("l"), source("r"), ITEMS, transform=[step])
+    return build_pipeline(source("l"), source("r"), ITEMS, transform=[step])
 
 
-def counted(**window: Any) -> Pipeline:
+def build_count_pipeline(**window: Any) -> Pipeline:
     asked = {"event_time_column": "at", "size": 5, "aggregates": {"n": "count(*)"}, **window}
-    return made(source("l"), transform=[Transform(window=Window(**asked))])
+    return build_pipeline(source("l"), transform=[Transform(window=Window(**asked))])
 
 
 def grouped_join(aggregates: dict[str, str]) -> Pipeline:
     window = Window(event_time_column="left_at", size=5, aggregates=aggregates)
-    return made(transform=[Transform(join=Join(**JOIN)), Transform(window=window)])
+    return build_pipeline(transform=[Transform(join=Join(**JOIN)), Transform(window=window)])
 
 
 WRONG = {
     "no sources": (
-        lambda: Pipeline(name="a", sources=[], transform=Transform(join=Join(**JOIN)), target=made().target),
+        lambda: Pipeline(
+            name="a", sources=[], transform=Transform(join=Join(**JOIN)), target=build_pipeline().target
+        ),
         "sources is empty",
     ),
-    "two of one name": (lambda: made(source("l"), source("L"), source("r")), 'two sources are named "L"'),
-    "a name that is none": (lambda: made(source("l/x"), source("r"), left_source="l/x"), 'name is "l/x"'),
-    "no transform": (lambda: made(transform=[]), "transform is empty"),
-    "a transform of nothing": (lambda: made(transform=[Transform()]), "transform is empty"),
+    "two of one name": (
+        lambda: build_pipeline(source("l"), source("L"), source("r")),
+        'two sources are named "L"',
+    ),
+    "a name that is none": (
+        lambda: build_pipeline(source("l/x"), source("r"), left_source="l/x"),
+        'name is "l/x"',
+    ),
+    "no transform": (lambda: build_pipeline(transform=[]), "transform is empty"),
+    "a transform of nothing": (lambda: build_pipeline(transform=[Transform()]), "transform is empty"),
     "a column of no name": (
-        lambda: made(source("l", columns={**COLUMNS, " ": "INT"}), source("r")),
+        lambda: build_pipeline(source("l", columns={**COLUMNS, " ": "INT"}), source("r")),
         "is not a name that a column can have",
     ),
     "a column twice": (
-        lambda: made(source("l", columns={**COLUMNS, "AD": "INT"}), source("r")),
+        lambda: build_pipeline(source("l", columns={**COLUMNS, "AD": "INT"}), source("r")),
         "columns.AD is there twice",
     ),
-    "no connector": (lambda: made(source("l", connection={}), source("r")), 'has no "connector"'),
+    "no connector": (lambda: build_pipeline(source("l", connection={}), source("r")), 'has no "connector"'),
     "an option that is a list": (
-        lambda: made(connection={"connector": "file", "path": ["a", "b"]}),
+        lambda: build_pipeline(connection={"connector": "file", "path": ["a", "b"]}),
         "path is ['a', 'b']",
     ),
     "a file of no name": (
-        lambda: made(connection={"connector": "postgres", "url": {"from_file": " "}}),
+        lambda: build_pipeline(connection={"connector": "postgres", "url": {"from_file": " "}}),
         "from_file is ' '",
     ),
     "a file that is not there": (
-        lambda: made(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
+        lambda: build_pipeline(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
         '"/no/such" cannot be read',
     ),
     "a file of nobody's home": (
-        lambda: made(connection={"connector": "postgres", "url": {"from_file": "~nobody-of-ours/no"}}),
+        lambda: build_pipeline(
+            connection={"connector": "postgres", "url": {"from_file": "~nobody-of-ours/no"}}
+        ),
         '"~nobody-of-ours/no" cannot be read',
     ),
     "a variable of no name": (
-        lambda: made(connection={"connector": "file", "path": "out/${a b}"}),
+        lambda: build_pipeline(connection={"connector": "file", "path": "out/${a b}"}),
         "does not name an environment variable: ${a b}",
     ),
     "no columns go out": (
-        lambda: made(output_left_columns=(), output_right_columns=()),
+        lambda: build_pipeline(output_left_columns=(), output_right_columns=()),
         "output_left_columns is empty",
     ),
-    "a column goes out twice": (lambda: made(output_left_columns=["ad", "Ad"]), 'has "ad" twice'),
+    "a column goes out twice": (lambda: build_pipeline(output_left_columns=["ad", "Ad"]), 'has "ad" twice'),
     "names that meet": (
-        lambda: made(left_column_prefix="a_", right_column_prefix="a_"),
+        lambda: build_pipeline(left_column_prefix="a_", right_column_prefix="a_"),
         "right_column_prefix",
     ),
-    "a window of nothing": (lambda: counted(aggregates={}), "aggregates is empty"),
+    "a window of nothing": (lambda: build_count_pipeline(aggregates={}), "aggregates is empty"),
     "a window by a column that is not there": (
-        lambda: counted(event_time_column="att"),
+        lambda: build_count_pipeline(event_time_column="att"),
         '"l" has no column "att", which its event time names',
     ),
     "an aggregate of a name that is taken": (
-        lambda: counted(group_by="ad", aggregates={"AD": "count(*)"}),
+        lambda: build_count_pipeline(group_by="ad", aggregates={"AD": "count(*)"}),
         "AD",
     ),
     "keys of a look-up that the rows have not": (
@@ -126,7 +136,7 @@ WRONG = {
         None,
     ),
     "an aggregate with a name": (
-        lambda: counted(aggregates={"n": "count(*) AS m"}),
+        lambda: build_count_pipeline(aggregates={"n": "count(*) AS m"}),
         "window.aggregates.n: expected an expression, not one with a name (AS …) (line 1, column 1)",
     ),
     "a column of the join that is not grouped by": (
@@ -138,11 +148,11 @@ WRONG = {
         "transform[1].window.aggregates.n: first() is not supported",
     ),
     "a copy of another name": (
-        lambda: made().model_copy(update={"name": "../other"}),
+        lambda: build_pipeline().model_copy(update={"name": "../other"}),
         'name is "../other"',
     ),
     "a copy with other sources": (
-        lambda: made().model_copy(update={"sources": [source("l")]}),
+        lambda: build_pipeline().model_copy(update={"sources": [source("l")]}),
         'transform.join.right_source: there is no source "r"',
     ),
     "a copy of a part": (
@@ -151,18 +161,20 @@ WRONG = {
     ),
     "a look-up in the stream": (lambda: with_lookup(source="l", keys={"left_ad": "ad"}), "the stream itself"),
     "a query without the time": (
-        lambda: made(source("l", query="SELECT ad FROM l"), source("r")),
+        lambda: build_pipeline(source("l", query="SELECT ad FROM l"), source("r")),
         'the source has no column "at", the event time',
     ),
     "a time that is none": (
-        lambda: made(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),
+        lambda: build_pipeline(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),
         '"at" is STRING and cannot be an event time',
     ),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_parts_are_rejected_with_a_specific_message(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     make, message = WRONG[what]
     if message is None:
@@ -176,7 +188,7 @@ def test_what_is_wrong_is_said(what: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_copy_is_what_it_is_made_of_and_so_is_its_hash():
     one, other = (
-        made(connection=connection)
+        build_pipeline(connection=connection)
         for connection in (
             {"connector": "file", "path": "o", "format": "json"},
             {"format": "json", "path": "o", "connector": "file"},

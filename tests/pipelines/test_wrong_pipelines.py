@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.pipelines.texts import CLICKED, edited
+from tests.pipelines.texts import CLICKED, edit_pipeline_text
 from watersmeet.cli.main import main
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.pipelines.file import job_of, settings_in
@@ -398,7 +398,7 @@ WRONG = {
 }
 
 
-def found(text: str) -> list[WatersmeetError]:
+def collect_errors(text: str) -> list[WatersmeetError]:
     with pytest.raises(WatersmeetError) as raised:
         job_of(text, "clicked.toml", {}, None)
     error = raised.value
@@ -418,10 +418,10 @@ def test_there_are_many():
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_with_file_line_and_key(name):
+def test_error_names_file_line_and_key(name):
     edits, expected = WRONG[name]
-    text = edited(*edits)
-    errors = found(text)
+    text = edit_pipeline_text(*edits)
+    errors = collect_errors(text)
     assert [error.code for error in errors] == [code for code, _, _, _ in expected], "\n".join(
         map(str, errors)
     )
@@ -435,18 +435,18 @@ def test_what_is_wrong_is_said_with_file_line_and_key(name):
         assert str(error).count(", line ") == 1 + (key.endswith(".query") and "(query, line 1" in str(error))
 
 
-def test_what_is_wrong_in_a_text_is_told_with_its_place_there():
+def test_error_in_embedded_sql_names_its_line_and_column():
     """Beside that of its key in the file."""
-    (error,) = found(edited(("price * 2 AS twice", "prce * 2 AS twice")))
+    (error,) = collect_errors(edit_pipeline_text(("price * 2 AS twice", "prce * 2 AS twice")))
     assert "(query, line 1, column 22)" in error.message
     window = WINDOW.replace("count(*)", "count(*")
-    (error,) = found(edited(CHAINED, ("[target]", f"[[transform]]\n{window}\n[target]")))
+    (error,) = collect_errors(edit_pipeline_text(CHAINED, ("[target]", f"[[transform]]\n{window}\n[target]")))
     assert "line 1, column " in error.message
 
 
-def test_sources_in_single_brackets_are_told_of_their_own():
+def test_single_bracket_sources_have_their_own_hint():
     text = 'name = "a"\n[sources]\nname = "l"\n[target]\nconnection = { connector = "memory" }\n'
-    errors = {error.message: error for error in found(text)}
+    errors = {error.message: error for error in collect_errors(text)}
     error = errors["sources is one table, but a list is expected"]
     assert (error.hint, str(error.location)) == ("write [[sources]]", "clicked.toml, line 2, column 1")
 
@@ -459,7 +459,7 @@ def test_a_setting_from_outside_stands_in_no_file():
 
 
 def test_a_setting_from_outside_wins_however_the_file_spells_it():
-    text = edited(("max_rows = 1_000_000", "Max-Rows = 7"))
+    text = edit_pipeline_text(("max_rows = 1_000_000", "Max-Rows = 7"))
     assert job_of(text, "clicked.toml", {}, None)[1].description.options.max_rows == 7
     assert job_of(text, "clicked.toml", {"max_rows": "9"}, None)[1].description.options.max_rows == 9
 
@@ -479,13 +479,15 @@ def test_a_setting_from_outside_wins_however_the_file_spells_it():
 )
 def test_where_the_state_is_may_be_a_variable(edit, setting, given, monkeypatch):
     monkeypatch.setenv("PLACE", "/here")
-    text = edited(edit)
+    text = edit_pipeline_text(edit)
     assert job_of(text, "clicked.toml", {}, None)[1].description.run[setting] == given
     assert settings_in(text, "clicked.toml", {})[setting] == given
 
 
 def test_the_url_of_a_directory_is_read_as_in_sql():
-    text = edited(('kind = "object"\nurl = "s3://bucket/clicked"', 'kind = "files"\nurl = "file:///a/b%20c"'))
+    text = edit_pipeline_text(
+        ('kind = "object"\nurl = "s3://bucket/clicked"', 'kind = "files"\nurl = "file:///a/b%20c"')
+    )
     assert job_of(text, "clicked.toml", {}, None)[1].description.run["checkpoint"] == "/a/b c"
     assert settings_in(text, "clicked.toml", {})["checkpoint"] == "/a/b c"
 
@@ -493,7 +495,7 @@ def test_the_url_of_a_directory_is_read_as_in_sql():
 def test_what_looks_after_a_state_guesses_none(tmp_path, monkeypatch, capsys):
     """The state of a file that cannot be read is not that of a job which has the file's name."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.toml").write_text(edited(("how = ", "hwo = ")))
+    (tmp_path / "job.toml").write_text(edit_pipeline_text(("how = ", "hwo = ")))
     for command in (["stop"], ["state", "show"], ["state", "check"]):
         assert main([*command, "job.toml"]) == 2
         told = capsys.readouterr()
@@ -502,21 +504,21 @@ def test_what_looks_after_a_state_guesses_none(tmp_path, monkeypatch, capsys):
 
 
 def test_all_problems_come_at_once():
-    text = edited(
+    text = edit_pipeline_text(
         ("lag", "lagms"),
         ('left_keys = ["ad", "user"]', "left_keys = []"),
         ('min_delta = "0 seconds"', 'min_delta = "400 seconds"'),
         ('kind = "object"', 'kind = "objects"'),
         ('connector = "memory"\n\n[state_store]', 'connector = "memory"\npassword = "x"\n\n[state_store]'),
     )
-    assert [error.code for error in found(text)] == [
+    assert [error.code for error in collect_errors(text)] == [
         "unknown-key", "no-keys", "bad-window", "open-secret", "bad-value",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["name = ", "name = 'a'\nname = 'b'", "[[sources]\n", "a = " + "[" * 5000])
 def test_what_is_no_toml_is_refused_with_its_line(text):
-    (error,) = found(text)
+    (error,) = collect_errors(text)
     assert error.code == "syntax"
     assert "TOML" in error.message
 
@@ -531,12 +533,12 @@ def test_what_is_no_toml_is_refused_with_its_line(text):
 def test_wrong_pipeline_starts_no_jvm(name, tmp_path, monkeypatch, capsys):
     from pyspark import java_gateway
 
-    def launched(*args, **kwargs):
+    def fail_on_jvm_launch(*args, **kwargs):
         raise AssertionError("a JVM")
 
-    monkeypatch.setattr(java_gateway, "launch_gateway", launched)
+    monkeypatch.setattr(java_gateway, "launch_gateway", fail_on_jvm_launch)
     file = tmp_path / "clicked.toml"
-    file.write_text(edited(*WRONG[name][0]))
+    file.write_text(edit_pipeline_text(*WRONG[name][0]))
     for command in ("validate", "run"):
         assert main([command, str(file)]) == 2
         said = capsys.readouterr()

@@ -60,7 +60,7 @@ max_rows = 1_000_000
 """
 
 
-def edited(*edits: tuple[str, str]) -> str:
+def edit_pipeline_text(*edits: tuple[str, str]) -> str:
     """The text with parts replaced, each of which is there."""
     text = CLICKED
     for old, new in edits:

@@ -70,14 +70,14 @@ def job(sql: str, *inputs: Input, options: Options = DEFAULTS, connector: str = 
     return Job((Insert("out", Sink("out", connector), query(sql, *inputs)),), options)
 
 
-def planned(sql: str, *inputs: Input, options: Options = DEFAULTS) -> QueryPlan:
+def plan_sql(sql: str, *inputs: Input, options: Options = DEFAULTS) -> QueryPlan:
     return plan_job(job(sql, *inputs, options=options)).queries[0]
 
 
-def joined(on: str, left: Declared = INTS, right: Declared = INTS, kind: str = "") -> JoinPlan:
+def plan_two_way_join(on: str, left: Declared = INTS, right: Declared = INTS, kind: str = "") -> JoinPlan:
     """The plan of ``l kind JOIN r ON on``, all columns of both put out."""
     sql = f"SELECT l.{_first(left)} AS a, r.{_first(right)} AS b FROM l {kind} JOIN r ON {on}"
-    return planned(sql, stream("l", left), stream("r", right)).root
+    return plan_sql(sql, stream("l", left), stream("r", right)).root
 
 
 def _first(declared: Declared) -> str:

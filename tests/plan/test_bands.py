@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan.building import joined
+from tests.plan.building import plan_two_way_join
 from watersmeet.errors import WatersmeetError
 from watersmeet.event_time import DAY_US, Side
 
@@ -16,12 +16,12 @@ COLUMNS = {
 HOUR = "l.k = r.k AND l.ts BETWEEN r.ts - INTERVAL '1' HOUR AND r.ts"
 
 
-def planned(condition, kind=""):
-    return joined(f"{HOUR} AND {condition}", COLUMNS, COLUMNS, kind)
+def plan_band_join(condition, kind=""):
+    return plan_two_way_join(f"{HOUR} AND {condition}", COLUMNS, COLUMNS, kind)
 
 
 def exact(condition):
-    return [(b.left.name, b.right.name, b.lower, b.upper) for b in planned(condition).values.exact]
+    return [(b.left.name, b.right.name, b.lower, b.upper) for b in plan_band_join(condition).values.exact]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def exact(condition):
 )
 def test_exact_bands_decide_alone(condition, band):
     assert exact(condition) == [band]
-    join = planned(condition)
+    join = plan_band_join(condition)
     assert join.residual is None
     assert not join.values.real
 
@@ -53,13 +53,13 @@ def test_exact_bands_decide_alone(condition, band):
 def test_two_columns_are_the_ends_of_one_interval():
     condition = "l.ts BETWEEN r.since AND r.until"
     assert exact(condition) == [("ts", "since", None, 0), ("ts", "until", 0, None)]
-    join = planned(condition)
+    join = plan_band_join(condition)
     assert [index.name for index in join.indexes(Side.LEFT)] == ["ts"]
     assert [index.name for index in join.indexes(Side.RIGHT)] == ["ts", "since", "until"]
 
 
-def test_a_cast_that_loses_time_is_asked_as_written_too():
-    join = planned("CAST(l.since AS DATE) >= r.d - 1")
+def test_band_over_lossy_cast_is_rechecked_as_written():
+    join = plan_band_join("CAST(l.since AS DATE) >= r.d - 1")
     assert [(b.lower, b.upper) for b in join.values.exact] == [(None, DAY_US)]
     assert len(join.values.rechecks) == 1
     assert join.residual is None
@@ -67,7 +67,7 @@ def test_a_cast_that_loses_time_is_asked_as_written_too():
 
 @pytest.mark.parametrize("condition", ["l.x > r.x - 0.1", "l.f - r.f < 1", "l.f >= r.x", "l.x < r.x + 1.5D"])
 def test_floating_point_is_decided_as_written_in_numpy(condition):
-    join = planned(condition)
+    join = plan_band_join(condition)
     (band,) = join.values.real
     assert band.comparison is not None
     assert join.residual is None
@@ -85,7 +85,7 @@ def test_floating_point_is_decided_as_written_in_numpy(condition):
     ],
 )
 def test_what_floating_point_does_not_decide_is_a_residual_too(condition):
-    join = planned(condition)
+    join = plan_band_join(condition)
     (band,) = join.values.real
     assert band.comparison is None
     assert join.residual is not None
@@ -106,39 +106,39 @@ def test_what_floating_point_does_not_decide_is_a_residual_too(condition):
     ],
 )
 def test_what_is_no_band_is_a_residual(condition):
-    join = planned(condition)
+    join = plan_band_join(condition)
     assert not join.values.every
     assert join.residual is not None
 
 
 def test_rows_begin_to_be_sorted_by_what_is_bounded_at_both_ends():
-    join = joined(
+    join = plan_two_way_join(
         "l.k = r.k AND l.ts >= r.ts AND l.ts <= r.ts + INTERVAL '1' DAY AND l.n BETWEEN r.n AND r.n + 3",
         COLUMNS,
         COLUMNS,
     )
     assert [index.name for index in join.indexes(Side.LEFT)] == ["ts", "n"]
     half = {**COLUMNS, "*u": "TIMESTAMP"}
-    join = joined("l.ts >= r.ts AND r.u >= l.u AND l.n BETWEEN r.n AND r.n + 3", half, half)
+    join = plan_two_way_join("l.ts >= r.ts AND r.u >= l.u AND l.n BETWEEN r.n AND r.n + 3", half, half)
     assert [index.name for index in join.indexes(Side.LEFT)] == ["n", "ts", "u"]
 
 
 def test_an_inverted_band_is_planned_with_a_warning_and_matches_nothing():
-    join = planned("l.m BETWEEN r.m + 1 AND r.m - 0.5", "LEFT")
+    join = plan_band_join("l.m BETWEEN r.m + 1 AND r.m - 0.5", "LEFT")
     assert not join.matchable
     assert join.warnings == ("no pair can satisfy l.m BETWEEN r.m + 1 AND r.m - 0.5: nothing can match",)
-    assert planned("l.m > r.m AND l.m <= r.m").matchable, "judged as if its ends were closed"
-    assert planned("l.m > r.m AND l.m <= r.m").warnings
-    assert planned("l.x BETWEEN r.x + 1 AND r.x - 1").matchable, "two NaNs match"
-    assert not planned("l.m >= r.m + 1.5 AND l.m < r.m + 1.125").matchable, "places are made the same"
+    assert plan_band_join("l.m > r.m AND l.m <= r.m").matchable, "judged as if its ends were closed"
+    assert plan_band_join("l.m > r.m AND l.m <= r.m").warnings
+    assert plan_band_join("l.x BETWEEN r.x + 1 AND r.x - 1").matchable, "two NaNs match"
+    assert not plan_band_join("l.m >= r.m + 1.5 AND l.m < r.m + 1.125").matchable, "places are made the same"
 
 
 def test_a_band_bounds_no_state():
     with pytest.raises(WatersmeetError, match="state would grow without limit"):
-        joined("l.n BETWEEN r.n - 10 AND r.n + 10", COLUMNS, COLUMNS)
+        plan_two_way_join("l.n BETWEEN r.n - 10 AND r.n + 10", COLUMNS, COLUMNS)
 
 
-def test_columns_of_bands_are_kept():
-    join = planned("l.n BETWEEN r.n - 10 AND r.big AND l.x < r.x")
+def test_band_columns_are_retained_on_both_sides():
+    join = plan_band_join("l.n BETWEEN r.n - 10 AND r.big AND l.x < r.x")
     assert {"n", "x"} <= set(join.left.kept)
     assert {"n", "big", "x"} <= set(join.right.kept)

@@ -110,7 +110,7 @@ def pairs(spark):
     return {c: {(row.li, row.ri) for row in found if row[f"c{n}"]} for n, c in enumerate(CONDITIONS)}
 
 
-def accepted(condition, index):
+def find_accepted_pairs(condition, index):
     """The pairs that the engine accepts, looked up by time or by the band."""
     declared = {
         side: {"columns": {"t": "BIGINT", "i": "INT", **TYPES}, "time": {"t": {"lag": 0}}} for side in "lr"
@@ -121,13 +121,13 @@ def accepted(condition, index):
     shape = job.driver.shapes[QUERY][0]
     begin = job.driver.begin
 
-    def begun(*told, **named):
+    def begin_with_index(*told, **named):
         tick = begin(*told, **named)
         for task in (shape.left, shape.right):
             tick.start.indexes[task.arrangement] = task.layout.indexes[index].name
         return tick
 
-    job.driver.begin = begun
+    job.driver.begin = begin_with_index
     output = [*job.tick(arriving(l=rows())).rows[QUERY], *job.tick(arriving(r=rows())).rows[QUERY]]
     found = [(row["li"], row["ri"]) for row in output]
     assert len(found) == len(set(found))
@@ -139,4 +139,4 @@ def accepted(condition, index):
 def test_bands_mean_what_spark_says(condition, pairs):
     assert pairs[condition], "nothing to see"
     for index in (0, -1):
-        assert accepted(condition, index) == pairs[condition], index
+        assert find_accepted_pairs(condition, index) == pairs[condition], index

@@ -32,12 +32,12 @@ BOUND = (
 )
 
 
-def planned(sql):
+def plan_first_query(sql):
     return plan_job(parse_job(TABLES + STREAMS + sql)).queries[0]
 
 
 def is_delta(sql):
-    return bool(planned(sql).every(ArrangePlan))
+    return bool(plan_first_query(sql).every(ArrangePlan))
 
 
 def test_paths_of_the_core_of_q3():
@@ -55,8 +55,8 @@ def test_paths_of_the_core_of_q3():
         assert line in lines, text
 
 
-def test_nothing_is_kept_but_the_inputs():
-    query = planned(f"SELECT o.no, l.price {Q3}")
+def test_delta_join_retains_only_its_inputs():
+    query = plan_first_query(f"SELECT o.no, l.price {Q3}")
     (arrangements,) = query.every(ArrangePlan)
     steps = query.every(DeltaPlan)
     assert [(side.name, side.copy_of) for side in arrangements.sides] == [
@@ -93,12 +93,12 @@ def test_which_joins_are_delta_joins(sql, delta):
 
 
 def test_why_there_is_none_is_a_warning():
-    query = planned("SET plan = delta; SELECT o.no FROM o LEFT JOIN l ON l.no = o.no")
+    query = plan_first_query("SET plan = delta; SELECT o.no FROM o LEFT JOIN l ON l.no = o.no")
     assert query.warnings == (
         "plan = delta is not possible, so the job uses a cascade: there are fewer than three inputs"
         " joined only by inner joins, and no two tables",
     )
-    assert planned(f"SET plan = delta; SELECT l.price {Q3}").warnings == ()
+    assert plan_first_query(f"SET plan = delta; SELECT l.price {Q3}").warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_why_there_is_none_is_a_warning():
 )
 def test_hints_that_name_no_plan_are_refused(hint, said):
     with pytest.raises(SqlError, match=said):
-        planned(f"SELECT /*+ {hint} */ l.price {Q3}")
+        plan_first_query(f"SELECT /*+ {hint} */ l.price {Q3}")
 
 
 def test_a_hint_of_a_select_that_joins_nothing_is_refused():
     with pytest.raises(SqlError, match="this SELECT has no join"):
-        planned("SELECT /*+ PLAN(delta) */ id FROM c")
+        plan_first_query("SELECT /*+ PLAN(delta) */ id FROM c")
 
 
-def test_two_streams_beside_tables_are_one_and_one_stream_is_refused():
+def test_delta_join_with_tables_rejects_a_single_stream():
     from watersmeet.errors import PlanError
 
     two = "SELECT x.t, c.seg FROM x JOIN y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 5 JOIN c ON c.id = y.k"
@@ -128,10 +128,10 @@ def test_two_streams_beside_tables_are_one_and_one_stream_is_refused():
         plan_job(parse_job(TABLES + STREAMS + two))
     )
     with pytest.raises(PlanError, match='rows of input "x"'):
-        planned("SELECT x.t, c.seg FROM x JOIN c ON c.id = x.k JOIN l ON l.no = c.id")
+        plan_first_query("SELECT x.t, c.seg FROM x JOIN c ON c.id = x.k JOIN l ON l.no = c.id")
 
 
-def test_explain_of_streams_says_how_long_rows_are_kept_and_what_holds_watermarks_back():
+def test_explain_shows_retention_and_watermark_holders():
     sql = f"SELECT /*+ PLAN(delta) */ x.t {BOUND}"
     lines = [line.strip() for line in explain(plan_job(parse_job(STREAMS + sql))).splitlines()]
     kept = "x: until the watermark of y.t is above x.t + 5 and that of z.t is above x.t + 10; then dropped"
@@ -154,7 +154,7 @@ def test_the_flowchart_draws_a_delta_join_as_one():
 
 def keys_of(sql):
     """Per input the keys by which its rows are found, as EXPLAIN names them."""
-    (arrangements,) = planned(sql).every(ArrangePlan)
+    (arrangements,) = plan_first_query(sql).every(ArrangePlan)
     return sorted(key.key for own in arrangements.arranged for key in (own, *own.others))
 
 
@@ -170,7 +170,7 @@ Q5 = (
 )
 
 
-def test_a_look_up_goes_by_fewer_equalities_where_so_an_input_is_kept_once_less():
+def test_lookup_uses_fewer_keys_to_share_an_arrangement():
     """Items are found by their order alone, as an order's changes find them, and not by the supplier, too.
     Suppliers are found by nation alone from n alone: from an order's customer nobody finds them so."""
     kept = keys_of(CYCLE + Q5)
@@ -181,7 +181,7 @@ def steps(sql):
     return [line.strip() for line in explain(plan_job(parse_job(TABLES + sql))).splitlines()]
 
 
-def test_the_other_equalities_are_asked_of_what_is_found():
+def test_remaining_equalities_filter_lookup_results():
     assert "s: i by o.no = i.no and s.id = i.supplier" in steps(CYCLE + Q5)
 
 
@@ -213,7 +213,7 @@ def test_explain_says_which_plan_it_is_and_why():
     assert not any("by auto" in line for line in steps("SELECT o.no FROM c LEFT JOIN o ON c.id = o.cust"))
 
 
-def test_explain_forecasts_what_is_kept():
+def test_explain_forecasts_retained_rows_and_bytes():
     """Of streams by the latest of the bounds: z is up to 5 after y, which is up to 5 after x, each 1 late."""
     tables = steps(f"SELECT o.no, l.price {Q3}")
     key = "at most 8 of them to be found by o.cust, too"
@@ -224,7 +224,7 @@ def test_explain_forecasts_what_is_kept():
     assert "arrangements 1, z: a row for at most 1 (0 by its bound, 1 delay of y.t)" in streams
 
 
-def test_a_stream_under_two_keys_is_kept_once_more():
+def test_stream_with_two_keys_is_stored_once_more():
     """Its rows are sorted by time within each key."""
     job = STREAMS.replace("k BIGINT", "k BIGINT, m BIGINT")
     bound = BOUND.replace("z.k = y.k", "z.m = y.m")
@@ -241,7 +241,7 @@ def test_a_stream_under_two_keys_is_kept_once_more():
     assert "arrangements 1, y once more, by y.m: a row for" in explain(plan)
 
 
-def counted(plan, **rows_of_keys):
+def reorder_with_counts(plan, **rows_of_keys):
     """The plan by counts: per input (rows, rows per key) of each of its keys."""
     (kept,) = plan.queries[0].every(ArrangePlan)
     keys = [
@@ -274,7 +274,7 @@ def paths_of(plan):
 def test_what_has_fewest_rows_of_a_key_is_looked_up_first():
     plan = plan_job(parse_job(STAR[1] + STAR[0]))
     assert paths_of(plan) == ["fabe", "afbe", "bfae", "efab"]
-    other = counted(plan, a=[(100, 10.0)], b=[(100, 1.04)], e=[(30, 1.0)], f=[(100, 4.0)] * 3)
+    other = reorder_with_counts(plan, a=[(100, 10.0)], b=[(100, 1.04)], e=[(30, 1.0)], f=[(100, 4.0)] * 3)
     assert paths_of(other) == ["feba", "afeb", "bfea", "efba"]  # 1.04 rows are one, and e has fewer rows
     assert other.queries[0].fingerprint == plan.queries[0].fingerprint
     assert settings_of(other) == settings_of(plan)
@@ -282,9 +282,9 @@ def test_what_has_fewest_rows_of_a_key_is_looked_up_first():
     lines = [line.strip() for line in explain(other).splitlines()]
     assert "f -> e (before) -> b (before) -> a (before)" in lines
     assert "b: key b.m; time none; now 100 rows, 1.0 of a key" in lines
-    assert paths_of(counted(plan, a=[(7, 1.0)], b=[(7, 1.0)], e=[(7, 1.0)], f=[(7, 7.0)] * 3)) == paths_of(
-        plan
-    )
+    assert paths_of(
+        reorder_with_counts(plan, a=[(7, 1.0)], b=[(7, 1.0)], e=[(7, 1.0)], f=[(7, 7.0)] * 3)
+    ) == paths_of(plan)
 
 
 def test_cardinalities_do_not_change_the_arrangements():
@@ -293,7 +293,7 @@ def test_cardinalities_do_not_change_the_arrangements():
     (kept,) = plan.queries[0].every(ArrangePlan)
     draw, changed = random.Random(5), 0
     for _ in range(at_effort(quick=5, full=12)):
-        other = counted(
+        other = reorder_with_counts(
             plan,
             **{
                 side.name: [

@@ -65,7 +65,7 @@ def test_unknown_options_of_sinks(wanted, option, words):
 
 
 @pytest.mark.parametrize("connector", ["memory", "console"])
-def test_what_is_kept_in_memory_or_shown_has_few_options(connector):
+def test_memory_and_console_sinks_reject_unknown_options(connector):
     (refused,) = sink_option_problems(Sink("out", connector, {"rowz": "5"}))
     assert refused.code == "unknown-option"
     assert f'{connector} sink "out" has no option "rowz"' in refused.message
@@ -249,7 +249,7 @@ def test_a_checkpoint_among_files_of_the_job_is_refused(checkpoint, among):
         {"a": "s3://in/a", "out": "in/a"},
     ],
 )
-def test_a_sink_beside_the_sources_is_not(paths):
+def test_sink_outside_source_paths_is_accepted(paths):
     assert refusals(files(**paths)) == []
 
 
@@ -372,7 +372,7 @@ def declared_sink(name: str, options: str, key: str = "k BIGINT, PRIMARY KEY (k)
     return f"CREATE SINK {name} ({key}) WITH ({options});"
 
 
-def refused_of(text: str) -> list[str]:
+def collect_plan_errors(text: str) -> list[str]:
     try:
         plan_job(parse_job(text))
     except SeveralErrors as error:
@@ -386,8 +386,8 @@ def refused_of(text: str) -> list[str]:
 def test_two_inserts_by_one_key_are_refused(connector):
     sinks = declared_sink("x", KEYED[connector])
     insert = "INSERT INTO x SELECT k FROM a EMIT CHANGES;"
-    assert refused_of(f"{ROWS} {sinks} {insert}") == []
-    (said,) = refused_of(f"{ROWS} {sinks} {insert} {insert.replace('FROM a', 'FROM a WHERE k > 3')}")
+    assert collect_plan_errors(f"{ROWS} {sinks} {insert}") == []
+    (said,) = collect_plan_errors(f"{ROWS} {sinks} {insert} {insert.replace('FROM a', 'FROM a WHERE k > 3')}")
     assert '2 INSERTs write to "x", which has a PRIMARY KEY' in said
 
 
@@ -409,7 +409,7 @@ def test_two_inserts_by_one_key_are_refused(connector):
 def test_two_sinks_of_one_target(connector, change, same):
     sinks = declared_sink("x", KEYED[connector]) + declared_sink("y", KEYED[connector].replace(*change))
     inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
-    said = refused_of(f"{ROWS} {sinks} {inserts}")
+    said = collect_plan_errors(f"{ROWS} {sinks} {inserts}")
     assert [text.partition(", ")[0].rpartition(" ")[0] for text in said] == (
         ['"x" and "y" write to the same'] if same else []
     )
@@ -421,7 +421,7 @@ def test_two_paths_of_one_table_in_s3():
         for name, path in (("x", "s3a://b/t/u"), ("y", "s3://b/t//u/"))
     )
     inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
-    (said,) = refused_of(f"{ROWS} {sinks} {inserts}")
+    (said,) = collect_plan_errors(f"{ROWS} {sinks} {inserts}")
     assert '"x" and "y" write to the same table' in said
 
 
@@ -430,6 +430,6 @@ def test_two_paths_of_one_table_in_s3():
 def test_columns_with_names_of_changes_do_not_vanish_in_tables_by_a_key(connector, name):
     key = f"k BIGINT, `{name}` BIGINT, PRIMARY KEY (k) NOT ENFORCED"
     text = f"{ROWS} {declared_sink('x', KEYED[connector], key)} INSERT INTO x SELECT k, v AS `{name}` FROM a"
-    (said,) = refused_of(text)
+    (said,) = collect_plan_errors(text)
     assert f'the column name "{name}"' in said
     assert "PRIMARY KEY" in said

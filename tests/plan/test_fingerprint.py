@@ -1,6 +1,6 @@
 """What state depends on changes a fingerprint, and nothing else does."""
 
-from tests.plan.building import INTS, planned, stream
+from tests.plan.building import INTS, plan_sql, stream
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.nodes import ArrangePlan
@@ -10,7 +10,7 @@ from watersmeet.spec.model import Options, OutputMode, WatermarkRule
 
 
 def fingerprint(sql, left=INTS, options=None):
-    return planned(sql, stream("l", left), stream("r", INTS), options=options or Options()).fingerprint
+    return plan_sql(sql, stream("l", left), stream("r", INTS), options=options or Options()).fingerprint
 
 
 BASE = "SELECT l.t, l.v FROM l JOIN r ON l.t = r.t AND l.k = r.k"
@@ -50,7 +50,7 @@ def test_what_state_depends_on_changes_it():
 def test_another_meaning_of_the_same_records_changes_it():
     """The offsets that were read say nothing of rows that are made otherwise."""
 
-    def found(form):
+    def fingerprint_with_format(form):
         sql = f"""
         CREATE TABLE a (k BIGINT PRIMARY KEY NOT ENFORCED, v INT) WITH ('connector' = 'kafka', 'topic' = 'a',
             'bootstrap.servers' = 'x:9092', 'format' = '{form}');
@@ -59,7 +59,7 @@ def test_another_meaning_of_the_same_records_changes_it():
         return plan_job(parse_job(sql)).queries[0].fingerprint
 
     forms = ("debezium-json", "debezium-json', 'debezium.decimals' = 'string", "upsert-json", "json")
-    assert len({found(form) for form in forms}) == 4
+    assert len({fingerprint_with_format(form) for form in forms}) == 4
 
 
 RENAMED = """
@@ -128,11 +128,11 @@ def test_a_newer_version_repeats_an_interrupted_tick():
 def test_another_path_is_named():
     """Of a state that does not say what it read, only that something of it changed."""
 
-    def found(path):
+    def describe_query_with_path(path):
         return describe_query(
             plan_job(parse_job(RENAMED.format("k", "n", "k").replace("in/s", path))).queries[0]
         )
 
-    old, new = found("in/s"), found("in/other")
+    old, new = describe_query_with_path("in/s"), describe_query_with_path("in/other")
     assert differences(old, new) == ['the path of "s" was "in/s", now it is "in/other"']
     assert differences({**old, "reads": {}}, new)[0].startswith("a source's options")

@@ -29,16 +29,16 @@ CREATE TABLE n (t BIGINT, WATERMARK FOR t AS t - 7) WITH ('connector' = 'memory'
 HOUR_LATER = "d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR"
 
 
-def planned(sql: str):
+def plan_first_query(sql: str):
     return plan_job(parse_job(DECLARED + sql)).queries[0]
 
 
-def behind(sql: str) -> list[dict[str, int | None]]:
-    return [{key: found.at_most for key, found in join.items()} for join in flows(planned(sql))]
+def list_watermark_lags(sql: str) -> list[dict[str, int | None]]:
+    return [{key: found.at_most for key, found in join.items()} for join in flows(plan_first_query(sql))]
 
 
 def sides(sql: str):
-    return {each.side.title: each for _, both in side_forecasts(planned(sql)) for each in both}
+    return {each.side.title: each for _, both in side_forecasts(plan_first_query(sql)) for each in both}
 
 
 def test_two_streams():
@@ -49,7 +49,7 @@ def test_two_streams():
     assert (found["o"].rate, found["d"].rate) == (2.5, None)
     assert found["o"].rows(2.5) == 2.5 * 3660
     # d.t is behind by its lag of a minute, and its rows go 10 s after their time: they hold nothing back
-    assert behind(query) == [{"o.t": HOUR + MINUTE, "d.t": MINUTE}]
+    assert list_watermark_lags(query) == [{"o.t": HOUR + MINUTE, "d.t": MINUTE}]
 
 
 def test_allowed_lateness_keeps_rows_longer():
@@ -68,7 +68,7 @@ def test_the_first_bound_releases():
     assert (found["w"].kept, found["w"].bound.evicted) == (10 * SECOND, "w.t")
 
 
-def test_what_is_never_kept():
+def test_forecast_is_zero_for_rows_that_are_never_retained():
     found = sides(
         "SELECT o.id FROM o JOIN d ON d.t BETWEEN o.t + INTERVAL '1' HOUR AND o.t + INTERVAL '2' HOURS"
     )
@@ -84,7 +84,7 @@ def test_watermarks_go_on_to_the_next_join():
         f"SELECT o.id FROM o JOIN d ON o.id = d.id AND {HOUR_LATER}"
         " JOIN two w ON w.t BETWEEN d.t AND d.t + INTERVAL '2' HOURS"
     )
-    first, second = behind(query)
+    first, second = list_watermark_lags(query)
     assert first == {"o.t": HOUR + MINUTE, "d.t": MINUTE}
     # o with d: o.t goes 3 h behind w.t, d.t 2 h; w: when d.t (a minute) or o.t (an hour and one) is past it
     assert second == {"o.t": 3 * HOUR, "d.t": 2 * HOUR, "w.t": MINUTE, "w.u": None}
@@ -96,8 +96,10 @@ def test_watermarks_go_on_to_the_next_join():
 
 def test_by_the_rule_limit_a_key_without_a_bound_ends():
     query = "SELECT o.id FROM two w JOIN o ON o.t BETWEEN w.t AND w.t + INTERVAL '9' SECONDS"
-    assert behind(query) == [{"w.t": 19 * SECOND, "w.u": None, "o.t": 10 * SECOND}]
-    assert behind("SET watermark_rule = 'limit';" + query) == [{"w.t": 19 * SECOND, "o.t": 10 * SECOND}]
+    assert list_watermark_lags(query) == [{"w.t": 19 * SECOND, "w.u": None, "o.t": 10 * SECOND}]
+    assert list_watermark_lags("SET watermark_rule = 'limit';" + query) == [
+        {"w.t": 19 * SECOND, "o.t": 10 * SECOND}
+    ]
     text = explain(plan_job(parse_job(DECLARED + "SET watermark_rule = 'limit';" + query)))
     assert "\n  w.u: lag 0 s -> join: ends here, for no bound limits it (rule limit)\n" in text
 
@@ -125,7 +127,7 @@ def test_integer_times_have_no_rate():
     ],
 )
 def test_bytes_of_a_row(outputs, bytes_, assumed):
-    query = planned(f"SELECT {outputs} FROM o JOIN d ON o.id = d.id AND {HOUR_LATER}")
+    query = plan_first_query(f"SELECT {outputs} FROM o JOIN d ON o.id = d.id AND {HOUR_LATER}")
     found = side_forecasts(query)[0][1][0]
     assert (found.row.bytes, found.row.assumed) == (bytes_, assumed)
     assert row_bytes(query.root, Side.LEFT) == found.row
@@ -145,7 +147,7 @@ def test_a_run_keeps_what_was_forecast():
     assert most["d"] == pytest.approx(forecast["d"].rows(1 / 60), abs=1)
 
 
-def test_what_could_be_kept_shorter():
+def test_explain_suggests_how_to_shorten_retention():
     text = explain(
         plan_job(
             parse_job(

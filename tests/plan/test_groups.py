@@ -13,7 +13,7 @@ CREATE TABLE s (k STRING, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' =
 """
 
 
-def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
+def plan_with_mode(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
     return watersmeet.plan_job(watersmeet.parse_job(f"SET output_mode = {mode};{TABLES}{sql}"))
 
 
@@ -29,14 +29,14 @@ def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
 )
 def test_results_that_are_never_final_are_refused_in_append_mode(sql: str, clause: str) -> None:
     with pytest.raises(WatersmeetError, match="has no final result") as caught:
-        planned(sql, "append")
+        plan_with_mode(sql, "append")
     assert caught.value.message.startswith(f'{clause} over the stream "s"')
     assert caught.value.location is not None
 
 
 def test_groups_of_a_stream_are_refused() -> None:
     with pytest.raises(WatersmeetError, match=r"groups of input .* could never be dropped"):
-        planned("SELECT k, count(*) AS n FROM s GROUP BY k")
+        plan_with_mode("SELECT k, count(*) AS n FROM s GROUP BY k")
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,22 @@ def test_groups_of_a_stream_are_refused() -> None:
 )
 def test_aggregates_that_are_refused(call: str, words: str) -> None:
     with pytest.raises(WatersmeetError, match=words):
-        planned(f"SELECT k, {call} AS n FROM a GROUP BY k")
+        plan_with_mode(f"SELECT k, {call} AS n FROM a GROUP BY k")
 
 
 def test_columns_that_are_not_grouped_by() -> None:
     with pytest.raises(WatersmeetError, match="neither in GROUP BY"):
-        planned("SELECT k, v, count(*) AS n FROM a GROUP BY k")
+        plan_with_mode("SELECT k, v, count(*) AS n FROM a GROUP BY k")
     with pytest.raises(WatersmeetError, match="ROLLUP is not supported"):
-        planned("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (k)")
+        plan_with_mode("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (k)")
     with pytest.raises(WatersmeetError, match="DISTINCT with GROUP BY"):
-        planned("SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k")
+        plan_with_mode("SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k")
 
 
 def test_names_of_windows_are_free_where_there_is_none() -> None:
-    plan = planned("SELECT k AS window_start, count(*) AS window_end FROM a GROUP BY k HAVING window_end > 1")
+    plan = plan_with_mode(
+        "SELECT k AS window_start, count(*) AS window_end FROM a GROUP BY k HAVING window_end > 1"
+    )
     assert plan.queries[0].root.watermark_keys == ()
 
 
@@ -83,13 +85,13 @@ def test_types_of_sums_over_arithmetic(argument: str, wanted: str) -> None:
     with."""
     table = "CREATE TABLE t (p DECIMAL(12,2), v INT, x DOUBLE, d INT)"
     table += " WITH ('connector' = 'memory', 'diff.column' = 'd');"
-    plan = planned(f"{table} SELECT sum({argument}) AS s FROM t")
+    plan = plan_with_mode(f"{table} SELECT sum({argument}) AS s FROM t")
     root = plan.queries[0].root
     assert [str(column.type) for column in root.columns] == [wanted]
 
 
-def test_names_that_are_taken_are_told_with_the_aggregate_as_it_was_written() -> None:
+def test_reserved_name_error_shows_the_aliased_expression() -> None:
     with pytest.raises(WatersmeetError, match=r'"_tick" \(COUNT\(\*\)\) is reserved'):
-        planned("SELECT k, count(*) AS _tick FROM a GROUP BY k")
+        plan_with_mode("SELECT k, count(*) AS _tick FROM a GROUP BY k")
     with pytest.raises(WatersmeetError, match=r'"_diff" \(a.v \+ 1\) is reserved'):
-        planned("SELECT v + 1 AS _diff FROM a GROUP BY v + 1")
+        plan_with_mode("SELECT v + 1 AS _diff FROM a GROUP BY v + 1")

@@ -26,7 +26,7 @@ CREATE VIEW named AS SELECT id, upper(name) AS name FROM items;
 """
 
 
-def refused(query: str, declared: str = DECLARED) -> WatersmeetError:
+def catch_planning_error(query: str, declared: str = DECLARED) -> WatersmeetError:
     with pytest.raises(WatersmeetError) as caught:
         plan_job(parse_job(declared + query))
     assert not isinstance(caught.value, SeveralErrors), "one cause is one error"
@@ -96,8 +96,8 @@ AS_OF = "items FOR SYSTEM_TIME AS OF PROCTIME()"
         ),
     ],
 )
-def test_a_table_in_a_join_of_a_stream_is_said_to_be_one_first(query: str, write: str, instead: str) -> None:
-    error = refused(query)
+def test_hint_for_stream_joined_with_table_suggests_as_of(query: str, write: str, instead: str) -> None:
+    error = catch_planning_error(query)
     assert error.code == "unbounded-state"
     assert re.match(r'"\S+" has no event time, so it is a table', error.message)
     assert f"for a table write {write} (in Python: " in (error.hint or "")
@@ -105,8 +105,8 @@ def test_a_table_in_a_join_of_a_stream_is_said_to_be_one_first(query: str, write
     plan_job(parse_job(DECLARED + instead))
 
 
-def test_a_table_that_is_refreshed_is_said_to_be_one_in_python_too() -> None:
-    error = refused("SELECT k.name FROM o JOIN refreshed k ON o.id = k.id")
+def test_hint_for_refreshed_table_suggests_as_of_in_python() -> None:
+    error = catch_planning_error("SELECT k.name FROM o JOIN refreshed k ON o.id = k.id")
     assert error.code == "not-a-stream"
     assert "JOIN refreshed FOR SYSTEM_TIME AS OF PROCTIME() AS k ON …" in str(error)
     assert "k.as_of()" in str(error)
@@ -117,7 +117,7 @@ CHANGING = "a stream cannot be joined with a changing table yet"
 
 @pytest.mark.parametrize("emit", ["", " EMIT CHANGES", " EMIT FINAL"])
 @pytest.mark.parametrize("table", ["keyed", "ops"])
-def test_a_stream_with_a_changing_table_is_said_not_to_be_there(table: str, emit: str) -> None:
+def test_stream_joined_with_changing_table_is_unsupported(table: str, emit: str) -> None:
     query = f"SELECT o.id FROM o JOIN {table} k ON o.id = k.id{emit}"
     with pytest.raises(WatersmeetError) as caught:
         plan_job(parse_job(DECLARED + query))
@@ -126,7 +126,7 @@ def test_a_stream_with_a_changing_table_is_said_not_to_be_there(table: str, emit
         return
     assert CHANGING in str(caught.value)
     assert "SYSTEM_TIME" not in str(caught.value), "which is refused for such a table"
-    as_of = refused(
+    as_of = catch_planning_error(
         f"SELECT o.id FROM o JOIN {table} FOR SYSTEM_TIME AS OF PROCTIME() AS k ON o.id = k.id{emit}"
     )
     assert CHANGING in str(as_of)
@@ -149,17 +149,17 @@ def test_a_stream_with_a_changing_table_is_said_not_to_be_there(table: str, emit
         "SELECT k.name FROM o JOIN d ON d.id = o.id AND d.ts = o.ts JOIN keyed k ON k.id = o.id",
     ],
 )
-def test_what_is_said_instead_of_it_is_planned(instead: str) -> None:
+def test_suggested_alternatives_are_planned(instead: str) -> None:
     plan_job(parse_job(DECLARED + instead))
 
 
-def test_a_table_as_of_the_tick_beside_changes() -> None:
+def test_as_of_table_in_changelog_query_has_a_working_hint() -> None:
     """Of a stream changes are left out; a changing table makes the other one change as well."""
-    of_stream = refused(f"SELECT o.id FROM o JOIN {AS_OF} AS k ON o.id = k.id EMIT CHANGES")
+    of_stream = catch_planning_error(f"SELECT o.id FROM o JOIN {AS_OF} AS k ON o.id = k.id EMIT CHANGES")
     assert (of_stream.hint or "").startswith("remove EMIT CHANGES")
-    of_table = refused(f"SELECT k.name FROM keyed JOIN {AS_OF} AS k ON keyed.id = k.id")
+    of_table = catch_planning_error(f"SELECT k.name FROM keyed JOIN {AS_OF} AS k ON keyed.id = k.id")
     assert "declare k with 'changes' = 'snapshot' and remove FOR SYSTEM_TIME AS OF" in (of_table.hint or "")
-    joined = refused("SELECT k.name FROM keyed JOIN items k ON keyed.id = k.id")
+    joined = catch_planning_error("SELECT k.name FROM keyed JOIN items k ON keyed.id = k.id")
     assert "'changes' = 'snapshot'" in (joined.hint or "")
     assert "SYSTEM_TIME" not in str(joined)
     snapshot = DECLARED.replace(
@@ -169,7 +169,7 @@ def test_a_table_as_of_the_tick_beside_changes() -> None:
     )
     plan_job(parse_job(snapshot + "SELECT k.name FROM keyed JOIN items k ON keyed.id = k.id"))
     plan_job(parse_job(snapshot + "SELECT name, count(*) AS n FROM items GROUP BY name"))
-    grouped = refused("SELECT name, count(*) AS n FROM items GROUP BY name")
+    grouped = catch_planning_error("SELECT name, count(*) AS n FROM items GROUP BY name")
     assert "declare items with 'changes' = 'snapshot'" in (grouped.hint or "")
 
 
@@ -189,10 +189,10 @@ RANKED = (
         ("n", "id, t", "PARTITION BY id ORDER BY t"),
     ],
 )
-def test_first_rows_of_a_stream_are_said_not_to_be_there(
+def test_row_number_over_stream_is_rejected_with_a_working_hint(
     table: str, columns: str, over: str, emit: str
 ) -> None:
-    error = refused(RANKED.format(columns=columns, over=over, table=table) + emit)
+    error = catch_planning_error(RANKED.format(columns=columns, over=over, table=table) + emit)
     assert "over a stream, to remove duplicates or to rank rows, is not supported yet" in error.message
     assert "EMIT CHANGES" not in str(error)
     _, _, hinted = (error.hint or "").partition(": ")
@@ -204,7 +204,7 @@ def test_first_rows_of_a_stream_are_said_not_to_be_there(
     "query", ["SELECT id, count(*) AS n FROM o GROUP BY id", "SELECT DISTINCT id FROM o"]
 )
 def test_groups_of_a_stream_have_one_hint(query: str, emit: str) -> None:
-    error = refused(query + emit)
+    error = catch_planning_error(query + emit)
     windows = (error.hint or "").removeprefix("group by a window: ")
     plan_job(parse_job(f"{DECLARED} SELECT id, count(*) AS n {windows.replace('…', 'id')}"))
     changing = DECLARED.replace(
@@ -216,13 +216,13 @@ def test_groups_of_a_stream_have_one_hint(query: str, emit: str) -> None:
 
 
 def hint_of(query: str, code: str) -> str:
-    error = refused(query)
+    error = catch_planning_error(query)
     assert error.code == code
     assert error.hint is not None
     return error.hint
 
 
-def test_cumulate_is_said_to_be_steps() -> None:
+def test_cumulate_hint_suggests_tumbling_step_windows() -> None:
     windows = (
         "FROM TABLE({}(TABLE o, DESCRIPTOR(ts), INTERVAL '2' MINUTES{})) GROUP BY window_start, window_end"
     )
@@ -233,7 +233,7 @@ def test_cumulate_is_said_to_be_steps() -> None:
 
 
 @pytest.mark.parametrize("window", ["TUMBLE", "HOP"])
-def test_an_offset_of_windows_is_said_to_be_a_shifted_time(window: str) -> None:
+def test_window_offset_hint_suggests_shifting_the_event_time(window: str) -> None:
     sizes = "INTERVAL '10' MINUTES" + ", INTERVAL '10' MINUTES" * (window == "HOP")
     query = (
         "SELECT {} AS start, count(*) AS n FROM TABLE({}(TABLE {}, DESCRIPTOR({}), {}))"
@@ -251,7 +251,7 @@ def test_an_offset_of_windows_is_said_to_be_a_shifted_time(window: str) -> None:
 @pytest.mark.parametrize(
     "query", ["SELECT o.id FROM o JOIN d {} ON o.id = d.id", "SELECT o.id FROM o JOIN d ON o.id = d.id {}"]
 )
-def test_within_is_said_to_be_a_bound(query: str, within: str) -> None:
+def test_within_hint_suggests_a_between_bound(query: str, within: str) -> None:
     hint = hint_of(query.format(within), "not-supported")
     bound = hint.partition(": ")[2].partition(", where")[0]
     assert bound.startswith("AND d.ts BETWEEN o.ts - INTERVAL '")
@@ -270,7 +270,7 @@ def test_within_is_said_to_be_a_bound(query: str, within: str) -> None:
         ("METADATA FROM 'timestamp' VIRTUAL", "'metadata.at' = 'timestamp'"),
     ],
 )
-def test_metadata_is_said_to_be_an_option(written: str, option: str) -> None:
+def test_metadata_hint_suggests_a_source_option(written: str, option: str) -> None:
     kafka = (
         "CREATE TABLE m (id BIGINT, at TIMESTAMP {}) WITH ('connector' = 'kafka', 'topic' = 'm',"
         " 'format' = 'json', 'bootstrap.servers' = 'b:1'{}); SELECT id, at FROM m"
@@ -283,7 +283,7 @@ def test_metadata_is_said_to_be_an_option(written: str, option: str) -> None:
     )
 
 
-def test_match_recognize_is_said_to_be_a_self_join() -> None:
+def test_match_recognize_hint_suggests_a_self_join() -> None:
     hint = hint_of(
         "SELECT * FROM o MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES A.ts AS s PATTERN (A B)"
         " DEFINE B AS B.v > A.v)",
@@ -341,19 +341,19 @@ def test_a_text_that_is_meant_as_an_interval_in_a_condition(bound: str) -> None:
         "SELECT id FROM o WHERE EXISTS (SELECT max(d.id) FROM d WHERE d.ts = o.ts)",
     ],
 )
-def test_a_sub_query_of_an_aggregate_is_said_to_be_a_view_of_windows(query: str) -> None:
+def test_aggregate_subquery_hint_suggests_a_windowed_view(query: str) -> None:
     hint = hint_of(query, "not-supported")
     view, _, joined = hint.replace("DESCRIPTOR(…)", "DESCRIPTOR(ts)").partition("; then write ")
     joined = joined.replace("v = …", "v = o.id").replace(
         "…", "w.window_end BETWEEN o.ts AND o.ts + INTERVAL 1 HOUR"
     )
     plan_job(parse_job(f"{DECLARED} {view}; SELECT o.id FROM o {joined}"))
-    assert "over the aggregate max(" in refused(query).message
+    assert "over the aggregate max(" in catch_planning_error(query).message
 
 
 def test_names_that_are_empty_are_not_offered() -> None:
     """The rows of a sub-query without a name."""
-    error = refused(
+    error = catch_planning_error(
         "SELECT x.n FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY name) AS n FROM keyed) WHERE n = 1"
     )
     assert error.code == "unknown-table"
@@ -376,5 +376,5 @@ def test_versions_of_a_table_are_a_stream(key, op, hint):
         CREATE TABLE v (id BIGINT, at TIMESTAMP, op STRING, WATERMARK FOR at{{key}})
           WITH ('connector' = 'memory'{{op}});"""
     query = "SELECT v.at FROM o LEFT ASOF JOIN v MATCH_CONDITION (o.ts >= v.at) ON v.id = o.id"
-    assert hint in refused(query, declared.format(key=key, op=op)).hint
+    assert hint in catch_planning_error(query, declared.format(key=key, op=op)).hint
     plan_job(parse_job(declared.format(key="", op="") + query))

@@ -31,12 +31,12 @@ CREATE SINK y WITH ('connector' = 'memory');
 BY_JOIN = "SET lateness = 'join';"
 
 
-def planned(query: str, settings: str = BY_JOIN) -> JobPlan:
+def plan_insert_query(query: str, settings: str = BY_JOIN) -> JobPlan:
     return plan_job(parse_job(f"{settings}{DECLARED}INSERT INTO x {query};"))
 
 
 def horizon_of(on: str, kind: str = "") -> Horizon | None:
-    return join_of(planned(f"SELECT a.n, b.n AS m FROM a {kind} JOIN b ON {on}")).horizon
+    return join_of(plan_insert_query(f"SELECT a.n, b.n AS m FROM a {kind} JOIN b ON {on}")).horizon
 
 
 def join_of(plan: JobPlan) -> JoinPlan:
@@ -69,29 +69,31 @@ def test_the_reach_is_the_greater_end(on: str, reach: int, kind: str) -> None:
 
 def test_of_timestamps_it_is_in_microseconds() -> None:
     on = "d.t BETWEEN s.t - INTERVAL '1' HOUR AND s.t + INTERVAL '5' MINUTES"
-    assert join_of(planned(f"SELECT s.k FROM s JOIN d ON {on}")).horizon == Horizon(
+    assert join_of(plan_insert_query(f"SELECT s.k FROM s JOIN d ON {on}")).horizon == Horizon(
         ("s.t", "d.t"), 3_600_000_000
     )
 
 
 def test_without_the_setting_there_is_none() -> None:
     for settings in ("", "SET lateness = 'column';"):
-        assert join_of(planned("SELECT a.n FROM a JOIN b ON a.t = b.t", settings)).horizon is None
+        assert join_of(plan_insert_query("SELECT a.n FROM a JOIN b ON a.t = b.t", settings)).horizon is None
 
 
 def test_one_time_for_both_sides() -> None:
     horizon = Horizon(("a.t", "b.t"), 9)
 
-    def found(left: float, right: float) -> set[float]:
+    def compute_distinct_limits(left: float, right: float) -> set[float]:
         limits = horizon_limits(horizon, {"a.t": left, "b.t": right})
         assert set(limits) == {"a.t", "b.t"}
         return set(limits.values())
 
-    assert found(100, 50) == found(50, 100) == {41}
-    assert found(NEVER, 50) == found(50, NEVER) == {NEVER}
-    assert found(ENDED, 50) == {41}
-    assert found(ENDED, ENDED) == {ENDED}
-    assert found(MIN_TIME + 8, 0) == found(MIN_TIME, 0) == {MIN_TIME}  # nothing is less than that
+    assert compute_distinct_limits(100, 50) == compute_distinct_limits(50, 100) == {41}
+    assert compute_distinct_limits(NEVER, 50) == compute_distinct_limits(50, NEVER) == {NEVER}
+    assert compute_distinct_limits(ENDED, 50) == {41}
+    assert compute_distinct_limits(ENDED, ENDED) == {ENDED}
+    assert (
+        compute_distinct_limits(MIN_TIME + 8, 0) == compute_distinct_limits(MIN_TIME, 0) == {MIN_TIME}
+    )  # nothing is less than that
     assert horizon_limits(Horizon(("a.t", "b.t"), 2**63), {"a.t": MAX_TIME, "b.t": MAX_TIME}) == {
         "a.t": -1,
         "b.t": -1,
@@ -105,7 +107,7 @@ BAND = "b.t BETWEEN a.t AND a.t + 9"
 @pytest.mark.parametrize("kind", ["", "LEFT", "LEFT SEMI", "LEFT ANTI"])
 def test_what_it_puts_out_may_meet_tables(kind: str) -> None:
     query = f"SELECT a.n FROM a LEFT JOIN b ON {BAND} {kind} JOIN w FOR SYSTEM_TIME AS OF now() ON w.k = b.k"
-    assert join_of(planned(query)).horizon == Horizon(("a.t", "b.t"), 9)
+    assert join_of(plan_insert_query(query)).horizon == Horizon(("a.t", "b.t"), 9)
 
 
 @pytest.mark.parametrize(
@@ -143,23 +145,23 @@ def test_what_it_puts_out_may_meet_tables(kind: str) -> None:
 )
 def test_what_the_rule_does_not_define_is_refused(query: str, why: str) -> None:
     with pytest.raises(WatersmeetError) as raised:
-        planned(query)
+        plan_insert_query(query)
     assert why in raised.value.message
     assert '"x"' in raised.value.message
     assert raised.value.code == "join-lateness"
     assert raised.value.hint
 
 
-def test_all_inserts_are_told_together() -> None:
+def test_join_lateness_errors_cover_every_insert() -> None:
     text = f"{BY_JOIN}{DECLARED}INSERT INTO x SELECT a.n FROM a; INSERT INTO y SELECT b.n FROM b;"
     with pytest.raises(SeveralErrors) as raised:
         plan_job(parse_job(text))
     assert [error.code for error in raised.value.errors] == ["join-lateness"] * 2
 
 
-def test_a_rule_of_output_watermarks_is_refused_beside_it() -> None:
+def test_join_lateness_rejects_a_watermark_rule() -> None:
     with pytest.raises(WatersmeetError, match="both rules define the output watermark"):
-        planned(f"SELECT a.n FROM a JOIN b ON {BAND}", f"{BY_JOIN}SET watermark_rule = limit;")
+        plan_insert_query(f"SELECT a.n FROM a JOIN b ON {BAND}", f"{BY_JOIN}SET watermark_rule = limit;")
 
 
 @pytest.mark.parametrize("on", ["b.t >= a.t", "b.t <= a.t + 9", "a.k = b.k"])
@@ -172,7 +174,7 @@ def test_a_distance_that_is_open_is_refused_as_ever(on: str) -> None:
 @pytest.mark.parametrize("value", ["joins", "'late'", "true", "1"])
 def test_another_word_is_refused(value: str) -> None:
     with pytest.raises(WatersmeetError) as raised:
-        planned(f"SELECT a.n FROM a JOIN b ON {BAND}", f"SET lateness = {value};")
+        plan_insert_query(f"SELECT a.n FROM a JOIN b ON {BAND}", f"SET lateness = {value};")
     assert raised.value.code == "bad-setting"
     assert "'column' or 'join'" in (raised.value.hint or "")
 
@@ -184,18 +186,18 @@ WINDOWED = (
 
 
 def test_windows_over_the_join_are_planned() -> None:
-    assert join_of(planned(WINDOWED)).horizon == Horizon(("a.t", "b.t"), 9)
+    assert join_of(plan_insert_query(WINDOWED)).horizon == Horizon(("a.t", "b.t"), 9)
 
 
-def test_other_conditions_and_unions_beneath_are_no_matter() -> None:
+def test_horizon_ignores_other_conditions_and_union_branches() -> None:
     union = "(SELECT k, t, n FROM b UNION ALL SELECT k, t, n FROM c WHERE n > 0) b"
     query = f"SELECT a.n FROM a JOIN {union} ON a.k = b.k AND a.n > 3 AND b.n < a.n AND {BAND}"
-    assert join_of(planned(query)).horizon == Horizon(("a.t", "b.t"), 9)
+    assert join_of(plan_insert_query(query)).horizon == Horizon(("a.t", "b.t"), 9)
 
 
 def test_explain_says_the_rule_and_its_figures() -> None:
     text = explain(
-        planned(f"SELECT a.n FROM a LEFT JOIN b ON {BAND}", f"{BY_JOIN}SET allowed_lateness = 20;")
+        plan_insert_query(f"SELECT a.n FROM a LEFT JOIN b ON {BAND}", f"{BY_JOIN}SET allowed_lateness = 20;")
     )
     assert "Lateness (SET lateness = join)" in text
     assert "W is the least watermark of a.t and b.t, the reach 9" in text
@@ -208,9 +210,9 @@ def test_explain_says_the_rule_and_its_figures() -> None:
     assert "lateness by the join, output mode append" in text
 
 
-def test_the_forecast_goes_by_the_watermark_that_is_furthest_behind() -> None:
+def test_forecast_uses_the_slowest_watermark() -> None:
     on = "d.t BETWEEN s.t AND s.t + INTERVAL '1' HOUR"
-    text = explain(planned(f"SELECT s.k FROM s JOIN d ON {on}"))
+    text = explain(plan_insert_query(f"SELECT s.k FROM s JOIN d ON {on}"))
     for side in ("s", "d"):
         assert f"{side}: a row for at most 1 h 1 min (1 h by the reach of the join, 1 min lag of s.t)" in text
 
@@ -218,7 +220,7 @@ def test_the_forecast_goes_by_the_watermark_that_is_furthest_behind() -> None:
 def test_state_is_known_by_the_rule() -> None:
     query = f"SELECT a.n FROM a LEFT JOIN b ON {BAND}"
     prints = [
-        planned(query, settings).queries[0].fingerprint
+        plan_insert_query(query, settings).queries[0].fingerprint
         for settings in ("", "SET lateness = column;", BY_JOIN, f"{BY_JOIN}SET allowed_lateness = 3;")
     ]
     assert prints[0] == prints[1] != prints[2] == prints[3]
@@ -226,7 +228,7 @@ def test_state_is_known_by_the_rule() -> None:
 
 def test_an_interrupted_tick_is_known_by_it_and_by_what_it_was_without() -> None:
     query = f"SELECT a.n FROM a LEFT JOIN b ON {BAND}"
-    before, now = (settings_of(planned(query, settings)) for settings in ("", BY_JOIN))
+    before, now = (settings_of(plan_insert_query(query, settings)) for settings in ("", BY_JOIN))
     assert "lateness" not in before
     told = differences(before, now)
     assert any(line.startswith("lateness: not set before, join now") for line in told)

@@ -76,7 +76,7 @@ def test_raw_fills_one_column():
     assert source_option_problems(Source("a", columns[1:], "kafka", {**NEEDED, "format": "raw"})) == []
 
 
-def test_what_is_taken():
+def test_valid_source_and_sink_options_are_accepted():
     taken = {
         "format": "json", "startingOffsets": '{"x": {"0": 5, "1": -2}}', "maxOffsetsPerTrigger": "10",
         "metadata.k": " Key", "failOnDataLoss": "TRUE",

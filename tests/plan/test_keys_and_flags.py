@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plan.building import INTS, STAMPS, joined, planned, stream
+from tests.plan.building import INTS, STAMPS, plan_sql, plan_two_way_join, stream
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -13,7 +13,7 @@ BOUND = "l.t = r.t AND "
 def keys(on, left=INTS, right=INTS):
     time = "ts" if "*ts" in left else "t"
     other = "ts" if "*ts" in right else "t"
-    found = joined(f"l.{time} = r.{other} AND {on}", left, right).keys
+    found = plan_two_way_join(f"l.{time} = r.{other} AND {on}", left, right).keys
     return [(text_of(k.left), text_of(k.right), k.columns.left, k.columns.right, k.null_safe) for k in found]
 
 
@@ -48,8 +48,8 @@ def test_keys_are_brought_to_one_type():
         ("l.ts = r.k", "r.k", "TIMESTAMP"),
     ],
 )
-def test_texts_beside_other_types_are_warned_of(on, text, target):
-    (warning,) = joined(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings
+def test_comparing_text_with_another_type_warns(on, text, target):
+    (warning,) = plan_two_way_join(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings
     assert f"the job stops at a text in {text} that is not a valid {target}" in warning
     assert warning.endswith(f"try_cast({text} AS {target})")
 
@@ -58,7 +58,7 @@ def test_texts_beside_other_types_are_warned_of(on, text, target):
     "on", ["l.k = r.k", "l.n = r.m", "l.ts > '2024-01-01'", "try_cast(l.k AS INT) = r.n", "l.k = 'x'"]
 )
 def test_no_warning_where_no_text_can_fail(on):
-    assert joined(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings == ()
+    assert plan_two_way_join(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings == ()
 
 
 def test_computed_numbers_are_brought_to_one_type():
@@ -89,7 +89,7 @@ def test_keys_of_types_that_do_not_compare(on):
 
 def flags(on, kind="", where=""):
     sql = f"SELECT l.t FROM l {kind} JOIN r ON l.t = r.t {on} {where}"
-    plan = planned(sql, stream("l", INTS), stream("r", INTS))
+    plan = plan_sql(sql, stream("l", INTS), stream("r", INTS))
     return [None if (f := s.branches[0].flag) is None else text_of(f) for s in plan.sides], plan
 
 
@@ -149,7 +149,7 @@ def test_where_on_the_preserved_side_is_pushed_the_rest_is_not():
     assert text_of(plan.where) == "`l.v` > 1"
 
 
-def test_columns_kept_and_carried():
+def test_plan_lists_retained_and_carried_columns():
     _, plan = flags("AND l.k = r.k AND (l.v > r.v OR l.k = 'x')")
     assert plan.root.left.kept == ("t", "k", "v")
     assert plan.root.left.carried == ("t",)

@@ -31,7 +31,7 @@ OTHERS = [
 ]
 
 
-def declared(alias: str, types: dict[str, str]) -> str:
+def build_stream_sql(alias: str, types: dict[str, str]) -> str:
     columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
     return f"CREATE TABLE {alias} ({columns}, t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"
 
@@ -39,7 +39,11 @@ def declared(alias: str, types: dict[str, str]) -> str:
 def key_of(condition: str) -> str:
     """The equality of the two key columns as they are planned."""
     query = f"SELECT n FROM l JOIN r ON {condition} AND l.t = r.t"
-    root = plan_job(parse_job(declared("l", LEFT) + declared("r", RIGHT) + query)).queries[0].root
+    root = (
+        plan_job(parse_job(build_stream_sql("l", LEFT) + build_stream_sql("r", RIGHT) + query))
+        .queries[0]
+        .root
+    )
     (key,) = (each for each in root.keys if (each.columns.left, each.columns.right) != ("t", "t"))
     sides = ((root.left, key.columns.left), (root.right, key.columns.right))
     return " = ".join(to_spark_sql(dict(side.branches[0].columns)[name]) for side, name in sides)

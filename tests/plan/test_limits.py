@@ -29,7 +29,7 @@ JOIN = (
 ONE = "INSERT INTO x " + JOIN.format("d")
 
 
-def planned(settings, queries=ONE, o=""):
+def plan_job_with_settings(settings, queries=ONE, o=""):
     return plan_job(parse_job(settings + DECLARED.format(o=o and f", {o}") + queries))
 
 
@@ -61,7 +61,7 @@ def section(plan, title):
     ],
 )
 def test_limits_of_joins(setting, told):
-    plan = planned(f"SET {setting};")
+    plan = plan_job_with_settings(f"SET {setting};")
     assert section(plan, "Limits") == [told]
     warnings = [told.replace("forecast", "forecast by declared rates")] if "stop" in told else []
     assert list(plan.queries[0].warnings) == warnings
@@ -76,14 +76,14 @@ def test_limits_of_joins(setting, told):
 def test_limits_of_the_job_count_rows_once(hours, limit, amount):
     """Those of joins that are run once for both queries, and those in files that both have."""
     other = JOIN.format("d").replace("o.id AS o, d.id", "d.id AS e").replace("'1' HOUR", hours)
-    plan = planned(f"SET {limit};", ONE + "INSERT INTO y " + other)
+    plan = plan_job_with_settings(f"SET {limit};", ONE + "INSERT INTO y " + other)
     assert bool(plan.queries[1].taken) == (hours == "'1' HOUR")
     (told,) = section(plan, "Limits of sources and of the job")
     assert f"forecast {amount}, it holds" in told
 
 
 def test_limits_of_a_source_are_of_its_rows_alone():
-    plan = planned("", o="'max_rows' = '1800000'")
+    plan = plan_job_with_settings("", o="'max_rows' = '1800000'")
     assert section(plan, "Limits of sources and of the job") == [
         "'max_rows' of \"o\" = 1,800,000: forecast 3,660,000 rows: the job would stop after about 30 min"
     ]
@@ -92,12 +92,12 @@ def test_limits_of_a_source_are_of_its_rows_alone():
 
 def test_rates_that_nobody_knows():
     unknown = "INSERT INTO x " + JOIN.format("u")
-    plan = planned("SET max_rows = 4000000;", unknown)
+    plan = plan_job_with_settings("SET max_rows = 4000000;", unknown)
     assert section(plan, "Limits") == [
         "max_rows = 4,000,000: no forecast, for nothing says how many rows of d come"
     ]
     assert not plan.queries[0].warnings
-    plan = planned("SET max_rows = 1000;", unknown)
+    plan = plan_job_with_settings("SET max_rows = 1000;", unknown)
     (told,) = section(plan, "Limits")
     assert told.startswith(
         "max_rows = 1,000: forecast 3,660,000 rows and the retained rows of d: the job would stop"
@@ -105,7 +105,7 @@ def test_rates_that_nobody_knows():
 
 
 def test_integer_times_have_no_forecast():
-    plan = planned(
+    plan = plan_job_with_settings(
         "SET max_rows = 4;",
         "INSERT INTO x SELECT a.id AS i, b.id FROM n a JOIN n b ON a.t BETWEEN b.t AND b.t + 5;",
     )

@@ -20,7 +20,7 @@ DECLARED = (
 )
 
 
-def declared(options: str, columns: str = "t BIGINT, WATERMARK FOR t AS t") -> str:
+def build_select_from_table(options: str, columns: str = "t BIGINT, WATERMARK FOR t AS t") -> str:
     return f"CREATE TABLE x ({columns}) WITH ({options}); SELECT t FROM x"
 
 
@@ -43,21 +43,21 @@ def sink(options: str) -> str:
         ("CREATE TABEL x (t BIGINT)", '"TABLE"'),
         ("SET watermark_rul = 'limit'", '"watermark_rule"'),
         ("SET time_zone = 'Europe/Berln'", '"Europe/Berlin"'),
-        (declared("'connector' = 'kafak'"), '"Kafka"'),
-        (declared("'connector' = 'file', 'path' = 'x', 'format' = 'parqet'"), '"parquet"'),
-        (declared("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'seperator' = ';'"), '"sep"'),
-        (declared("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'idle_timout' = '1 s'"), '"idle_timeout"'),
-        (declared("'connector' = 'kafka', 'topik' = 'x', 'bootstrap.servers' = 'x'"), '"topic"'),
-        (declared("'connector' = 'kafka', 'topic' = 'x', 'maxOffsetPerTriger' = '1'"), '"maxOffsetsPerTrigger"'),
-        (declared("'connector' = 'generator', 'rats' = '3'"), '"rate"'),
-        (declared("'connector' = 'generator', 'on_idel' = 'follow'"), '"on_idle"'),
+        (build_select_from_table("'connector' = 'kafak'"), '"Kafka"'),
+        (build_select_from_table("'connector' = 'file', 'path' = 'x', 'format' = 'parqet'"), '"parquet"'),
+        (build_select_from_table("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'seperator' = ';'"), '"sep"'),
+        (build_select_from_table("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'idle_timout' = '1 s'"), '"idle_timeout"'),
+        (build_select_from_table("'connector' = 'kafka', 'topik' = 'x', 'bootstrap.servers' = 'x'"), '"topic"'),
+        (build_select_from_table("'connector' = 'kafka', 'topic' = 'x', 'maxOffsetPerTriger' = '1'"), '"maxOffsetsPerTrigger"'),
+        (build_select_from_table("'connector' = 'generator', 'rats' = '3'"), '"rate"'),
+        (build_select_from_table("'connector' = 'generator', 'on_idel' = 'follow'"), '"on_idle"'),
         (sink("'connector' = 'console', 'rowz' = '3'"), '"rows"'),
         (sink("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'separator' = ';'"), '"sep"'),
         ("CREATE TABLE d (z BIGINT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:x', 'dbtabel' = 'd');"
          "SELECT amount FROM orders JOIN d FOR SYSTEM_TIME AS OF now() ON z = amount", '"dbtable"'),
     ],
 )  # fmt: skip
-def test_the_name_that_is_meant_is_told(sql, meant):
+def test_misspelled_name_suggests_the_intended_one(sql, meant):
     with pytest.raises(WatersmeetError) as caught:
         plan_job(parse_job(DECLARED + sql))
     hints = [each.hint or "" for each in getattr(caught.value, "errors", [caught.value])]

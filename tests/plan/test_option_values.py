@@ -55,7 +55,7 @@ def problems(use, wanted, options):
     return sink_problems(Sink("a", "file", {"path": "x", "format": wanted, **options}))
 
 
-def asked():
+def iterate_option_values():
     """All options with all values, of what may say them. Debezium's events are JSON to Spark."""
     for use, names in ((Use.READ, READERS), (Use.WRITE, WRITERS)):
         for wanted, known in names.items():
@@ -88,7 +88,7 @@ def test_values_are_refused_where_spark_refuses_them(spark, tmp_path, seed):
         "TIMESTAMP_NTZ '2024-01-01 00:00:00' n"
     )
 
-    def is_taken(use, wanted, options):
+    def is_accepted_by_spark(use, wanted, options):
         try:
             if use is Use.WRITE:
                 to = str(tmp_path / "out")
@@ -102,13 +102,13 @@ def test_values_are_refused_where_spark_refuses_them(spark, tmp_path, seed):
         return True
 
     wrong = []
-    for use, wanted, name, value in random.Random(seed).sample(list(asked()), SAMPLED):
+    for use, wanted, name, value in random.Random(seed).sample(list(iterate_option_values()), SAMPLED):
         options = {name: value}
         if use is Use.READ and wanted == "csv":
             options["header"] = "false"  # which columns a file has is another question
         if use is Use.READ and name == "encoding":
             options["multiLine"] = "true"
-        taken = is_taken(use, wanted, options)
+        taken = is_accepted_by_spark(use, wanted, options)
         if bool(problems(use, wanted, options)) == taken:
             wrong.append((use.value, wanted, name, value, "taken" if taken else "refused"))
     assert not wrong, "\n".join(map(str, wrong))
@@ -155,7 +155,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("wanted", "options", "said", "hint"), REFUSED)
-def test_what_to_write_is_said(wanted, options, said, hint):
+def test_invalid_option_value_error_hints_at_the_fix(wanted, options, said, hint):
     (refused,) = problems(Use.READ, wanted, options)
     assert refused.code == "wrong-option"
     assert f'file source "a": {said}' in refused.message

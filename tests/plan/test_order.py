@@ -108,7 +108,7 @@ def windows(query: str, size: str = "10") -> str:
     )
 
 
-def joined(query: str) -> str:
+def join_window_stage(query: str) -> str:
     """With windows beneath a join, so that they are a stage."""
     return f"SELECT w.m, d.n AS dn FROM ({query}) w JOIN d ON d.t = w.window_end"
 
@@ -121,11 +121,11 @@ TIMED = UNCONNECTED.format(ac=AC, cb=CB).replace("SELECT", "SELECT c.t,")
     [
         (union(TIMED), ("union.1.a", "union.1.c", "union.1.b")),
         (windows(TIMED), ("a", "c", "b")),
-        (joined(windows(TIMED)), ("w.a", "w.c", "w.b")),
-        (joined(windows(union(TIMED))), ("w.tumble.1.a", "w.tumble.1.c", "w.tumble.1.b")),
+        (join_window_stage(windows(TIMED)), ("w.a", "w.c", "w.b")),
+        (join_window_stage(windows(union(TIMED))), ("w.tumble.1.a", "w.tumble.1.c", "w.tumble.1.b")),
     ],
 )
-def test_stages_are_put_in_order_for_themselves(query, order):
+def test_each_stage_reorders_its_own_joins(query, order):
     (found,) = plan(query).queries
     assert found.reordered == (order,)
     assert all(join.keys for join in found.nodes[:2])
@@ -148,7 +148,7 @@ def test_declared_rates_decide_in_a_stage(wrapped, rates, aliases):
 def test_rates_of_one_stage_need_not_those_of_others():
     """What is made of windows has no forecast; the joins beneath have."""
     beneath = windows(chain().replace("SELECT", "SELECT a.t,"), "INTERVAL '1' HOUR")
-    (found,) = plan(joined(beneath), (1000, 900, 5, 1), type_="TIMESTAMP").queries
+    (found,) = plan(join_window_stage(beneath), (1000, 900, 5, 1), type_="TIMESTAMP").queries
     assert found.reordered == (("w.a", "w.c", "w.b"),)
     assert state_bytes(found) is None
     assert state_bytes(found, frozenset(found.reordered[0])) > 0
@@ -215,7 +215,7 @@ def test_a_table_as_of_the_tick_keeps_its_place():
     assert found.reordered == (("a", "p", "c", "b"),)
 
 
-def test_of_several_better_orders_the_best_is_taken():
+def test_planner_picks_the_order_with_the_least_state():
     """The best by writing every order down."""
     unit = "INTERVAL '1' MINUTE"
     joins = {
@@ -257,10 +257,10 @@ def test_no_order_broadcasts_both_sides_of_a_join():
 def test_without_a_reason_no_other_order_is_planned(monkeypatch):
     calls = []
 
-    def counted(*args, own=passes.plan_nodes):
+    def record_planning_call(*args, own=passes.plan_nodes):
         calls.append(args)
         return own(*args)
 
-    monkeypatch.setattr(passes, "plan_nodes", counted)
+    monkeypatch.setattr(passes, "plan_nodes", record_planning_call)
     plan(chain(), type_="TIMESTAMP")
     assert len(calls) == 1

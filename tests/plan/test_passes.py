@@ -27,11 +27,11 @@ def calls(monkeypatch):
     """The queries whose nodes were planned."""
     seen = []
 
-    def noted(query, *args, own=passes.plan_nodes):
+    def record_planned_query(query, *args, own=passes.plan_nodes):
         seen.append(query)
         return own(query, *args)
 
-    monkeypatch.setattr(passes, "plan_nodes", noted)
+    monkeypatch.setattr(passes, "plan_nodes", record_planned_query)
     return seen
 
 
@@ -55,11 +55,11 @@ def test_rows_that_cannot_be_counted_per_key_are_not_counted_and_a_warning_says_
 def test_what_others_need_of_a_query_plans_its_nodes_alone_again(calls, monkeypatch):
     trees = []
 
-    def noted(*args, own=passes.tree_of, **settings):
+    def record_tree_call(*args, own=passes.tree_of, **settings):
         trees.append(args)
         return own(*args, **settings)
 
-    monkeypatch.setattr(passes, "tree_of", noted)
+    monkeypatch.setattr(passes, "tree_of", record_tree_call)
     query = "SELECT d.id AS {}, e.id AS other FROM d JOIN e ON d.k = e.k;"
     job = f"{TABLES}{SINKS}INSERT INTO x {query.format('one')} INSERT INTO y {query.format('two')}"
     first, second = plan_job(parse_job(job)).queries

@@ -19,12 +19,12 @@ CREATE TABLE u (id INT PRIMARY KEY NOT ENFORCED, k STRING, op STRING)
 RANKED = "(SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM a) r"
 
 
-def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
+def plan_with_mode(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
     return watersmeet.plan_job(watersmeet.parse_job(f"SET output_mode = {mode};{TABLES}{sql}"))
 
 
 def ranking_of(sql: str) -> RankPlan:
-    (node,) = planned(sql).queries[0].every(RankPlan)
+    (node,) = plan_with_mode(sql).queries[0].every(RankPlan)
     return node
 
 
@@ -52,7 +52,7 @@ def ranking_of(sql: str) -> RankPlan:
 )
 def test_how_many_rows_are_wanted(where: str, most: int, is_left: bool) -> None:
     """A filter that says nothing more falls away."""
-    plan = planned(f"SELECT k, v FROM {RANKED} WHERE {where}").queries[0]
+    plan = plan_with_mode(f"SELECT k, v FROM {RANKED} WHERE {where}").queries[0]
     (node,) = plan.every(RankPlan)
     assert node.most == most
     assert (plan.where is not None) is is_left
@@ -80,12 +80,12 @@ def test_a_view_that_numbers_is_limited_where_it_is_read() -> None:
         CREATE VIEW both AS SELECT k FROM ranked WHERE rn <= 2 UNION ALL SELECT k FROM ranked WHERE rn = 1;
         CREATE VIEW several AS SELECT * FROM ranked UNION ALL SELECT * FROM ranked;
     """
-    plan = planned(f"{views} SELECT k FROM both").queries[0]
+    plan = plan_with_mode(f"{views} SELECT k FROM both").queries[0]
     assert sorted(node.most for node in plan.every(RankPlan)) == [1, 2]
-    plan = planned(f"{views} SELECT k FROM several WHERE rn <= 7").queries[0]
+    plan = plan_with_mode(f"{views} SELECT k FROM several WHERE rn <= 7").queries[0]
     assert [node.most for node in plan.every(RankPlan)] == [7, 7]
     with pytest.raises(WatersmeetError, match="numbers all rows"):
-        planned(f"{views} SELECT k FROM several")
+        plan_with_mode(f"{views} SELECT k FROM several")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_view_that_numbers_is_limited_where_it_is_read() -> None:
 )
 def test_all_rows_are_not_numbered(sql: str) -> None:
     with pytest.raises(WatersmeetError, match="numbers all rows") as caught:
-        planned(sql)
+        plan_with_mode(sql)
     assert caught.value.code == "ranking-without-limit"
 
 
@@ -128,7 +128,7 @@ def test_all_rows_are_not_numbered(sql: str) -> None:
 )
 def test_what_is_refused(over: str, words: str) -> None:
     with pytest.raises(WatersmeetError, match=words):
-        planned(f"SELECT * FROM (SELECT k, {over} AS rn FROM a) r WHERE rn <= 2")
+        plan_with_mode(f"SELECT * FROM (SELECT k, {over} AS rn FROM a) r WHERE rn <= 2")
 
 
 def test_final_rows_are_not_numbered_and_streams_neither() -> None:
@@ -136,14 +136,14 @@ def test_final_rows_are_not_numbered_and_streams_neither() -> None:
         "SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS rn FROM s) r WHERE rn = 1"
     )
     with pytest.raises(WatersmeetError, match="cannot retract results"):
-        planned(over, "append")
+        plan_with_mode(over, "append")
     with pytest.raises(WatersmeetError, match="could never be dropped"):
-        planned(over)
+        plan_with_mode(over)
 
 
 @pytest.mark.parametrize("column", ["m", "l"])
 def test_values_without_an_order(column: str) -> None:
-    plan = planned(
+    plan = plan_with_mode(
         f"SELECT k FROM (SELECT k, {column}, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS rn FROM a) r"
         " WHERE rn = 1"
     )
@@ -151,14 +151,14 @@ def test_values_without_an_order(column: str) -> None:
         watersmeet.LocalJob(plan, watersmeet.MemoryStore())
 
 
-def test_a_second_name_of_a_column_and_names_that_are_taken() -> None:
+def test_ranking_resolves_aliases_and_rejects_duplicate_names() -> None:
     node = ranking_of(
         "SELECT * FROM (SELECT k AS rn_2, v AS rn, v AS w, k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v)"
         " AS place FROM a) r WHERE place = 1"
     )
     assert [name for name, _ in node.keys] == ["k", "v"]
     with pytest.raises(WatersmeetError, match='two columns are named "rn"'):
-        planned(
+        plan_with_mode(
             "SELECT * FROM (SELECT v AS rn, ROW_NUMBER() OVER (ORDER BY v) AS rn FROM a) r WHERE r.rn = 1"
         )
 
@@ -183,7 +183,7 @@ def test_which_results_have_one_row_per_key(outputs: str, key: str, known: str) 
         " 'topic' = 'o', 'bootstrap.servers' = 'x:9092', 'format' = 'upsert-json');"
         f"INSERT INTO o SELECT {outputs.format(r=RANKED, u=u)};"
     )
-    plan = planned(sql).queries[0]
+    plan = plan_with_mode(sql).queries[0]
     assert plan.key_rows is not None
     assert plan.key_rows.name.lower() == known
 
@@ -191,7 +191,7 @@ def test_which_results_have_one_row_per_key(outputs: str, key: str, known: str) 
 def test_what_the_state_depends_on() -> None:
     def fingerprint(over: str, most: int = 2, outputs: str = "k") -> str:
         ranked = f"(SELECT k, v, x, ROW_NUMBER() OVER ({over}) AS rn FROM a) r"
-        return planned(f"SELECT {outputs} FROM {ranked} WHERE rn <= {most}").queries[0].fingerprint
+        return plan_with_mode(f"SELECT {outputs} FROM {ranked} WHERE rn <= {most}").queries[0].fingerprint
 
     first = fingerprint("PARTITION BY k ORDER BY v")
     assert first == fingerprint("PARTITION BY k ORDER BY v ASC NULLS FIRST", outputs="v, rn")

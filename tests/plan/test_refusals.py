@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.plan.building import INTS, STAMPS, job, joined, planned, stream
+from tests.plan.building import INTS, STAMPS, job, plan_sql, plan_two_way_join, stream
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Options, OutputMode
@@ -14,18 +14,18 @@ LIMITLESS = "state would grow without limit"
 
 def message(on, left=INTS, right=INTS, kind=""):
     with pytest.raises((PlanError, SeveralErrors)) as caught:
-        joined(on, left, right, kind)
+        plan_two_way_join(on, left, right, kind)
     return str(caught.value)
 
 
-def test_both_sides_are_told_at_once():
+def test_error_names_both_unbounded_sides():
     text = message("l.k = r.k")
     assert text.count(LIMITLESS) == 1
     assert 'input "l" (source "l_source") and input "r" (source "r_source")' in text
     assert "AND r.t BETWEEN l.t - 10 AND l.t + 10" in text
 
 
-def test_one_side_alone_is_told():
+def test_error_names_only_the_unbounded_side():
     text = message("l.t >= r.t")
     assert text.count(LIMITLESS) == 1
     assert 'input "r"' in text
@@ -66,7 +66,7 @@ def test_an_input_without_event_time():
 
 def test_the_hint_would_do():
     hint = message("l.t >= r.t").rsplit("AND ", 1)[1]
-    assert joined(f"l.t >= r.t AND {hint}").bounds
+    assert plan_two_way_join(f"l.t >= r.t AND {hint}").bounds
 
 
 APPEND = Options(output_mode=OutputMode.APPEND)
@@ -75,16 +75,16 @@ CHANGELOG = Options(output_mode=OutputMode.CHANGELOG)
 
 def test_tables_need_no_bound_but_cannot_append():
     tables = stream("l", {"k": "STRING"}, is_table=True), stream("r", {"k": "STRING"}, is_table=True)
-    plan = planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=CHANGELOG)
+    plan = plan_sql("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=CHANGELOG)
     assert plan.root.bounds == ()
     with pytest.raises(PlanError, match="append-of-updates"):
-        planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=APPEND)
-    assert planned("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables).options == CHANGELOG
+        plan_sql("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables, options=APPEND)
+    assert plan_sql("SELECT l.k FROM l FULL JOIN r ON l.k = r.k", *tables).options == CHANGELOG
 
 
-def test_a_stream_beside_a_table_is_pointed_to_the_as_of_join():
+def test_stream_joined_with_table_has_an_as_of_hint():
     with pytest.raises(PlanError, match=LIMITLESS) as caught:
-        planned(
+        plan_sql(
             "SELECT l.k FROM l JOIN r ON l.k = r.k",
             stream("l", INTS),
             stream("r", {"k": "STRING"}, is_table=True),
@@ -93,19 +93,19 @@ def test_a_stream_beside_a_table_is_pointed_to_the_as_of_join():
     assert "FOR SYSTEM_TIME AS OF" in (caught.value.hint or "")
 
 
-def test_with_deletes_whole_rows_are_kept():
+def test_join_with_deletes_retains_whole_rows():
     inputs = stream("l", INTS, changes=True), stream("r", INTS)
-    plan = planned("SELECT l.t FROM l JOIN r ON l.t = r.t", *inputs, options=CHANGELOG)
+    plan = plan_sql("SELECT l.t FROM l JOIN r ON l.t = r.t", *inputs, options=CHANGELOG)
     assert plan.root.left.kept == ("t", "k", "v")
     assert plan.root.right.kept == ("t",)
 
 
 def test_every_join_of_many_inputs_has_to_be_bounded():
     inputs = [stream(alias, INTS) for alias in "abc"]
-    planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs)
-    planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs, options=CHANGELOG)
+    plan_sql("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs)
+    plan_sql("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.t = b.t", *inputs, options=CHANGELOG)
     with pytest.raises(PlanError, match=LIMITLESS):
-        planned("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.k = b.k", *inputs)
+        plan_sql("SELECT a.t FROM a JOIN b ON a.t = b.t JOIN c ON c.k = b.k", *inputs)
 
 
 def test_a_sink_of_topics_needs_unique_names():

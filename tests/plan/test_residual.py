@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.plan.building import STAMPS, joined
+from tests.plan.building import STAMPS, plan_two_way_join
 from watersmeet.errors import EngineError, PlanError
 from watersmeet.expressions.evaluate import values
 from watersmeet.expressions.trees import tree_of
@@ -26,7 +26,7 @@ ROW = pa.table(
 
 
 def residual(condition):
-    return joined(f"l.ts = r.ts AND {condition}", STAMPS, STAMPS)
+    return plan_two_way_join(f"l.ts = r.ts AND {condition}", STAMPS, STAMPS)
 
 
 def value(condition):

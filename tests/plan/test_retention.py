@@ -7,27 +7,27 @@ import random
 import numpy as np
 import pytest
 
-from tests.plan.building import INTS, bounds, joined, planned, stream
+from tests.plan.building import INTS, bounds, plan_sql, plan_two_way_join, stream
 from tests.support.effort import at_effort
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Side, evaluate_comparison, saturate
 from watersmeet.plan.nodes.retention import limits
 
 
 def test_the_golden():
-    join = joined("r.t BETWEEN l.t - 1 AND l.t + 4")
+    join = plan_two_way_join("r.t BETWEEN l.t - 1 AND l.t + 4")
     assert limits(join, {"r.t": 10, "l.t": NEVER}) == {"l.t": 6, "r.t": NEVER}
     assert limits(join, {"r.t": 10, "l.t": ENDED}) == {"l.t": 6, "r.t": math.inf}
 
 
 def test_the_highest_of_several_bounds():
     left = {"*t": "BIGINT", "*u": "BIGINT"}
-    join = joined("l.t = r.t AND l.t >= r.u - 5", INTS, left)
+    join = plan_two_way_join("l.t = r.t AND l.t >= r.u - 5", INTS, left)
     assert bounds(join)["r.u"]["l.t"] == 5
     assert limits(join, {"r.t": 10, "r.u": 20, "l.t": 3}) == {"l.t": 15, "r.t": 3}
 
 
 def test_equal_times_at_the_very_ends():
-    join = joined("l.t = r.t")
+    join = plan_two_way_join("l.t = r.t")
     for watermark in (MIN_TIME, MIN_TIME + 1, MAX_TIME - 1, MAX_TIME):
         assert limits(join, {"r.t": watermark, "l.t": watermark}) == {"l.t": watermark, "r.t": watermark}
 
@@ -48,7 +48,7 @@ CONDITIONS = [
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_no_possible_match_is_ever_below_the_limit(on, seed):
     """Asked of the conditions as written, saturating, for released times and times to come."""
-    join = joined(on)
+    join = plan_two_way_join(on)
     rng = random.Random(seed)
     edges = [*range(MIN_TIME, MIN_TIME + 40), *range(-20, 20), *range(MAX_TIME - 40, MAX_TIME + 1)]
     for watermark in rng.sample(edges, 40):
@@ -66,7 +66,7 @@ def test_no_possible_match_is_ever_below_the_limit(on, seed):
 
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_limits_never_go_back(on):
-    join = joined(on)
+    join = plan_two_way_join(on)
     last = {"l.t": NEVER, "r.t": NEVER}
     for watermark in [*range(MIN_TIME, MIN_TIME + 99), 0, *range(MAX_TIME - 99, MAX_TIME + 1)]:
         found = limits(join, {"l.t": watermark, "r.t": watermark})
@@ -98,7 +98,7 @@ def test_derived_bounds_release_no_row_too_early(forms, seed):
             for form, c, a, b in zip(forms, constants, "xy", "yz", strict=True)
         )
         sql = f"SELECT x.t AS a FROM x JOIN y ON {one} AND y.t >= x.t - 9 JOIN z ON {two} AND z.t >= y.t - 9"
-        plan = planned(sql, *(stream(alias, INTS) for alias in "xyz"))
+        plan = plan_sql(sql, *(stream(alias, INTS) for alias in "xyz"))
         xs, ys = (_partners(join, edges) for join in plan.nodes)
         least, last = {}, ENDED  # of x, for times of z from that one on
         for z in reversed(edges):

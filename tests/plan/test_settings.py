@@ -39,7 +39,7 @@ INSERT INTO out SELECT a.k, b.n FROM a LEFT JOIN b
 """
 
 
-def found(text: str) -> dict[str, str]:
+def build_settings(text: str) -> dict[str, str]:
     return settings_of(plan_job(parse_job(text)))
 
 
@@ -56,7 +56,7 @@ def good() -> list[Path]:
 )
 def test_remarks_and_blanks_do_not_change_the_settings(path):
     text = path.read_text()
-    assert found(text) == found("-- a remark\n" + text.replace("\n", "\n\n  "))
+    assert build_settings(text) == build_settings("-- a remark\n" + text.replace("\n", "\n\n  "))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_remarks_and_blanks_do_not_change_the_settings(path):
 def test_what_rows_depend_on_counts_and_is_named(old, new, named):
     other = JOB.replace(old, new, 1) if old else new + JOB
     assert other != JOB
-    before, now = found(JOB), found(other)
+    before, now = build_settings(JOB), build_settings(other)
     assert digest_of(before) != digest_of(now)
     assert any(named in line for line in differences(before, now))
 
@@ -95,8 +95,8 @@ def test_the_limit_of_a_source_counts_where_its_rows_are_shed():
     """Else it stops a tick, and must be free to be raised."""
     more = JOB.replace("'format' = 'csv'", "'format' = 'csv', 'max_rows' = '9'", 1)
     shedding = "SET max_job_rows = 99; SET at_limit = shed_oldest;"
-    assert digest_of(found(JOB)) == digest_of(found(more))
-    (line,) = differences(found(shedding + JOB), found(shedding + more))
+    assert digest_of(build_settings(JOB)) == digest_of(build_settings(more))
+    (line,) = differences(build_settings(shedding + JOB), build_settings(shedding + more))
     assert line.startswith('limits of source "a" (rows, bytes): not set before, [9, null] now')
 
 
@@ -122,24 +122,24 @@ def test_the_limit_of_a_source_counts_where_its_rows_are_shed():
 def test_what_rows_do_not_depend_on_may_change(old, new):
     other = JOB.replace(old, new, 1) if old else new + JOB
     assert other != JOB
-    assert differences(found(JOB), found(other)) == []
+    assert differences(build_settings(JOB), build_settings(other)) == []
 
 
 def test_who_is_in_a_url_is_not_in_it_and_all_else_of_the_url_is():
-    def told(place: str) -> dict[str, str]:
-        return found(JOB.replace("'in/a'", f"'s3a://{place}'"))
+    def build_settings_for_url(place: str) -> dict[str, str]:
+        return build_settings(JOB.replace("'in/a'", f"'s3a://{place}'"))
 
-    before = told("me:x1y@shop/token=5/in")
+    before = build_settings_for_url("me:x1y@shop/token=5/in")
     assert "x1y" not in str(before)
-    assert before == told("me:other@shop/token=5/in"), "secrets do not count"
-    assert before != told("me:x1y@shop/token=6/in")
+    assert before == build_settings_for_url("me:other@shop/token=5/in"), "secrets do not count"
+    assert before != build_settings_for_url("me:x1y@shop/token=6/in")
     told_of_text = [public_option("query", f"SELECT * FROM a WHERE token={n}") for n in (5, 6)]
     assert told_of_text[0] != told_of_text[1]
     assert public_option("spark.hadoop.x.ConnectionURL", "jdbc:x://db/a;password=x1y;b=2").endswith("***;b=2")
 
 
 def test_no_secret_is_in_it():
-    assert "one" not in str(found(JOB.replace("'one'", "'one-secret'")).values()).replace("None", "")
+    assert "one" not in str(build_settings(JOB.replace("'one'", "'one-secret'")).values()).replace("None", "")
 
 
 def test_what_is_left_out_is_there_and_has_a_reason():

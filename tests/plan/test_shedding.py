@@ -22,21 +22,21 @@ BAND = "b.t BETWEEN a.t AND a.t + 9"
 JOIN = f"SELECT a.n, b.n AS m FROM a LEFT JOIN b ON a.k = b.k AND {BAND}"
 
 
-def planned(query, settings="SET max_rows = 9; SET at_limit = shed_oldest;"):
+def plan_with_shedding(query, settings="SET max_rows = 9; SET at_limit = shed_oldest;"):
     return plan_job(parse_job(settings + DECLARED + query))
 
 
 @pytest.mark.parametrize("kind", ["", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
 @pytest.mark.parametrize("keyed", ["a.k = b.k AND ", ""])
 def test_joins_of_two_streams(kind, keyed):
-    text = explain(planned(f"INSERT INTO x SELECT a.n FROM a {kind} JOIN b ON {keyed}{BAND}"))
+    text = explain(plan_with_shedding(f"INSERT INTO x SELECT a.n FROM a {kind} JOIN b ON {keyed}{BAND}"))
     assert "of more rows the oldest are shed: they match no more rows" in text
 
 
 def test_chains_of_joins_and_joins_of_what_meets_a_table():
-    planned(f"INSERT INTO x {JOIN} LEFT JOIN c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + 9")
+    plan_with_shedding(f"INSERT INTO x {JOIN} LEFT JOIN c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + 9")
     with_table = "a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k"
-    planned(
+    plan_with_shedding(
         f"INSERT INTO x SELECT a.n, w.n AS m, b.n AS o FROM {with_table} LEFT JOIN b ON a.k = b.k AND {BAND}"
     )
 
@@ -50,8 +50,10 @@ WINDOWS = "SELECT window_end, count(*) AS c FROM TABLE(TUMBLE(TABLE a, DESCRIPTO
 
 
 def test_asof_joins_and_delta_joins_shed_the_oldest():
-    planned(f"INSERT INTO x {ASOF}")
-    planned(f"INSERT INTO x {CHAIN}", "SET plan = delta; SET max_bytes = 9; SET at_limit = shed_oldest;")
+    plan_with_shedding(f"INSERT INTO x {ASOF}")
+    plan_with_shedding(
+        f"INSERT INTO x {CHAIN}", "SET plan = delta; SET max_bytes = 9; SET at_limit = shed_oldest;"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_asof_joins_and_delta_joins_shed_the_oldest():
 )
 def test_what_cannot_be_shed_is_refused(query, settings, why):
     with pytest.raises(WatersmeetError, match=why) as raised:
-        planned(f"INSERT INTO x {query}", settings)
+        plan_with_shedding(f"INSERT INTO x {query}", settings)
     assert raised.value.code == "not-shed"
     assert raised.value.hint
 
@@ -115,7 +117,9 @@ BY_T = "r.t BETWEEN l.t - INTERVAL '3' DAYS AND l.t + INTERVAL '3' DAYS"
 def test_rows_are_old_by_times_that_are_compared(on):
     """Not by the first of each side, which are a number and a TIMESTAMP."""
     join = (
-        planned(f"{TWO_TIMES} INSERT INTO x SELECT l.n FROM l JOIN r ON l.k = r.k AND {on}").queries[0].root
+        plan_with_shedding(f"{TWO_TIMES} INSERT INTO x SELECT l.n FROM l JOIN r ON l.k = r.k AND {on}")
+        .queries[0]
+        .root
     )
     left, right = join.ages
     assert left == right
@@ -124,11 +128,11 @@ def test_rows_are_old_by_times_that_are_compared(on):
 def test_times_that_are_not_compared_say_of_none_that_it_is_older():
     on = "l.k = r.k AND r.n <= l.n + 9 AND r.t >= l.t - INTERVAL '3' DAYS"
     query = f"{TWO_TIMES} INSERT INTO x SELECT l.n FROM l JOIN r ON {on}"
-    planned(query, "SET max_rows = 9; SET at_limit = shed_heaviest;")
+    plan_with_shedding(query, "SET max_rows = 9; SET at_limit = shed_heaviest;")
     with pytest.raises(
         WatersmeetError, match=r"by times that it does not compare.*; shed_heaviest does"
     ) as raised:
-        planned(query)
+        plan_with_shedding(query)
     assert raised.value.code == "not-shed"
 
 
@@ -139,7 +143,7 @@ def test_inputs_of_a_delta_join_are_old_by_times_that_are_compared():
         "s.n BETWEEN l.n - 9 AND l.n + 9 AND s.t BETWEEN l.t - INTERVAL '3' DAYS AND l.t + INTERVAL '3' DAYS"
     )
     join = f"SELECT l.n FROM l JOIN r ON l.k = r.k AND {BY_T} AND {BY_N} JOIN s ON s.k = r.k AND {on_s}"
-    arranged, *_ = planned(f"{TWO_TIMES} {third} INSERT INTO x {join}", settings).queries[0].nodes
+    arranged, *_ = plan_with_shedding(f"{TWO_TIMES} {third} INSERT INTO x {join}", settings).queries[0].nodes
     assert arranged.ages in (("n", "n", "n"), ("t", "t", "t"))
     apart = """SELECT l.n FROM l JOIN r ON l.k = r.k AND r.n <= l.n + 9 AND r.t >= l.t - INTERVAL '3' DAYS
       JOIN s ON s.k = r.k AND s.n <= l.n + 9 AND s.t >= l.t - INTERVAL '3' DAYS
@@ -147,19 +151,21 @@ def test_inputs_of_a_delta_join_are_old_by_times_that_are_compared():
     with pytest.raises(
         WatersmeetError, match="has inputs whose rows it evicts by times that it does not compare"
     ):
-        planned(f"{TWO_TIMES} {third} INSERT INTO x {apart}", settings)
+        plan_with_shedding(f"{TWO_TIMES} {third} INSERT INTO x {apart}", settings)
 
 
 def test_the_oldest_of_a_chain_count_for_the_job():
     """Joined rows have the times of their inputs."""
-    planned(f"INSERT INTO x {CHAIN}", "SET plan = cascade; SET max_job_rows = 9; SET at_limit = shed_oldest;")
+    plan_with_shedding(
+        f"INSERT INTO x {CHAIN}", "SET plan = cascade; SET max_job_rows = 9; SET at_limit = shed_oldest;"
+    )
 
 
 def test_the_heaviest_key_needs_a_key():
     heaviest = "SET max_rows = 9; SET at_limit = shed_heaviest;"
-    planned(f"INSERT INTO x {JOIN}", heaviest)
+    plan_with_shedding(f"INSERT INTO x {JOIN}", heaviest)
     with pytest.raises(WatersmeetError, match="without an equality key"):
-        planned(f"INSERT INTO x SELECT a.n FROM a JOIN b ON {BAND}", heaviest)
+        plan_with_shedding(f"INSERT INTO x SELECT a.n FROM a JOIN b ON {BAND}", heaviest)
 
 
 @pytest.mark.parametrize(
@@ -214,33 +220,33 @@ def test_without_a_limit_nothing_would_be_shed():
         assert raised.value.code == "bad-setting"
 
 
-def test_the_oldest_of_all_joins_are_told_by_times_of_one_unit():
+def test_job_limit_rejects_shedding_across_time_units():
     timed = """
     CREATE TABLE d (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' DAY)
       WITH ('connector' = 'memory');
     INSERT INTO y SELECT d.k, e.t FROM d JOIN d e ON d.k = e.k AND e.t BETWEEN d.t AND d.t + INTERVAL '1' DAY;
     """
     both = f"INSERT INTO x {JOIN}; {timed}"
-    planned(both, "SET max_rows = 9; SET at_limit = shed_oldest;")
-    planned(both, "SET max_job_rows = 9; SET at_limit = shed_heaviest;")
+    plan_with_shedding(both, "SET max_rows = 9; SET at_limit = shed_oldest;")
+    plan_with_shedding(both, "SET max_job_rows = 9; SET at_limit = shed_heaviest;")
     with pytest.raises(WatersmeetError, match="max_job_rows covers rows with integer times and") as raised:
-        planned(both, "SET max_job_rows = 9; SET at_limit = shed_oldest;")
+        plan_with_shedding(both, "SET max_job_rows = 9; SET at_limit = shed_oldest;")
     assert raised.value.code == "not-shed"
 
 
 def test_queries_that_shed_keep_files_of_their_own():
     both = f"INSERT INTO x {JOIN}; INSERT INTO y {JOIN.replace('+ 9', '+ 5')};"
-    assert any(side.sharers for query in planned(both, "").queries for side in query.sides)
-    assert not any(side.sharers for query in planned(both).queries for side in query.sides)
+    assert any(side.sharers for query in plan_with_shedding(both, "").queries for side in query.sides)
+    assert not any(side.sharers for query in plan_with_shedding(both).queries for side in query.sides)
 
 
 @pytest.mark.parametrize("setting", ["late_output", "broken_output", "shed_output", "progress_output"])
-def test_rows_beside_those_of_queries_go_to_a_sink_of_the_job(setting):
+def test_side_output_needs_a_sink_of_the_job(setting):
     with pytest.raises(WatersmeetError, match=f'{setting} = "xx", but this job has no such sink') as raised:
-        planned(f"SET {setting} = xx; INSERT INTO x {JOIN}")
+        plan_with_shedding(f"SET {setting} = xx; INSERT INTO x {JOIN}")
     assert raised.value.code == "unknown-sink"
-    planned(f"SET {setting} = y; INSERT INTO x {JOIN}")
+    plan_with_shedding(f"SET {setting} = y; INSERT INTO x {JOIN}")
 
 
 def test_a_job_that_keeps_nothing_may_say_so():
-    planned("INSERT INTO x SELECT a.n FROM a")
+    plan_with_shedding("INSERT INTO x SELECT a.n FROM a")

@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from tests.pipelines.texts import edited
+from tests.pipelines.texts import edit_pipeline_text
 from tests.support.case_files import OWN_CASE_FILES
 from tests.support.package_paths import find_paths
 from watersmeet import local
@@ -75,7 +75,9 @@ def _job_of_spec(how: str) -> Job:
 
 
 def _job_of_pipeline(kind: str) -> Job:
-    toml = edited(*[('at = "TIMESTAMP"', f'at = "{kind}"')] * 2, ('min_delta = "0 s', 'min_delta = "-7 s'))
+    toml = edit_pipeline_text(
+        *[('at = "TIMESTAMP"', f'at = "{kind}"')] * 2, ('min_delta = "0 s', 'min_delta = "-7 s')
+    )
     return Pipeline.from_toml(toml).job(settings={"time_zone": "America/New_York"}).description
 
 

@@ -147,7 +147,7 @@ def _truth(row, found):
     return "fails" if found is None and max(row.a, row.b) < len(ROWS) - 1 else found
 
 
-def joined(on: str, kind: str, pairs, index: int, *, keyed: bool = True, first: str = "l") -> Counter:
+def run_join(on: str, kind: str, pairs, index: int, *, keyed: bool = True, first: str = "l") -> Counter:
     """What comes out of rows of which each has its pair's number as its key, one side's rows before the
     other's, looked up by time or by the band."""
     key = "l.p = r.p AND " if keyed else ""
@@ -156,13 +156,13 @@ def joined(on: str, kind: str, pairs, index: int, *, keyed: bool = True, first: 
     shape = job.driver.shapes[QUERY][0]
     begin = job.driver.begin
 
-    def begun(*told, **named):
+    def begin_with_index(*told, **named):
         tick = begin(*told, **named)
         for task in (shape.left, shape.right):
             tick.start.indexes[task.arrangement] = task.layout.indexes[index].name
         return tick
 
-    job.driver.begin = begun
+    job.driver.begin = begin_with_index
     sides = {
         side: [{"t": 0, "p": number, **ROWS[pair[place]]} for number, pair in enumerate(pairs)]
         for place, side in enumerate("lr")
@@ -174,7 +174,7 @@ def joined(on: str, kind: str, pairs, index: int, *, keyed: bool = True, first: 
     return Counter(tuple(row.values()) for row in output)
 
 
-def expected(kind: str, pairs, truth) -> Counter:
+def count_expected_rows(kind: str, pairs, truth) -> Counter:
     held = [number for number, pair in enumerate(pairs) if truth[pair] is True]
     rest = [number for number in range(len(pairs)) if number not in held]
     found = Counter((number, number) for number in held)
@@ -198,10 +198,10 @@ def test_sums_in_bands_fail_where_spark_says(number, truths, seed):
     bad = [pair for pair in EVERY if truth[pair] == "fails"]
     kind = KINDS[number % len(KINDS)]
     for index, first in ((0, "l"), (-1, "r")):
-        assert joined(on, kind, good, index, first=first) == expected(kind, good, truth)
+        assert run_join(on, kind, good, index, first=first) == count_expected_rows(kind, good, truth)
     for number, pair in enumerate(rng.sample(bad, min(len(bad), 4))):
         with pytest.raises(EngineError, match="ARITHMETIC_OVERFLOW") as caught:
-            joined(on, kind, [pair], -(number % 2), keyed=number > 1, first=rng.choice("lr"))
+            run_join(on, kind, [pair], -(number % 2), keyed=number > 1, first=rng.choice("lr"))
         assert caught.value.code == "condition-failed"
 
 

@@ -13,7 +13,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, LookupPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import JoinKind
-from watersmeet.spec.secrets import Secret, guarded, public, without_secrets
+from watersmeet.spec.secrets import Secret, public, without_secrets, wrap_secret
 
 DECLARED = """
 CREATE TABLE a (t BIGINT, k STRING, v INT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
@@ -25,22 +25,22 @@ CREATE TABLE base (k STRING, v INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:po
 AS_OF = "FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = a.k"
 
 
-def planned(query: str, declared: str = DECLARED) -> QueryPlan:
+def plan_first_query(query: str, declared: str = DECLARED) -> QueryPlan:
     return plan_job(parse_job(declared + query)).queries[0]
 
 
 def problem(query: str, declared: str = DECLARED) -> str:
     with pytest.raises(WatersmeetError) as caught:
-        planned(query, declared)
+        plan_first_query(query, declared)
     return str(caught.value)
 
 
 def lookup(query: str) -> LookupPlan:
-    (node,) = (node for node in planned(query).nodes if isinstance(node, LookupPlan))
+    (node,) = (node for node in plan_first_query(query).nodes if isinstance(node, LookupPlan))
     return node
 
 
-def test_nothing_is_kept_of_the_stream_and_the_table_is_no_source():
+def test_as_of_join_retains_no_stream_rows_and_adds_no_source():
     plan = plan_job(parse_job(f"{DECLARED} SELECT a.t, c.v FROM a LEFT JOIN files {AS_OF}"))
     assert [source.name for source in plan.sources] == ["a"]
     assert [node.source.name for _, node in plan.lookups] == ["files"]
@@ -66,10 +66,12 @@ def test_bounds_of_inner_joins_are_closed_over_it():
     without = "SELECT a.t FROM a JOIN b ON b.t = a.t JOIN b d ON d.t = b.t + 1"
     bounds = [
         [(bound.evicted, bound.by, bound.c) for bound in node.bounds]
-        for node in planned(between).nodes
+        for node in plan_first_query(between).nodes
         if isinstance(node, JoinPlan) and not isinstance(node, LookupPlan)
     ]
-    assert bounds == [[(b.evicted, b.by, b.c) for b in node.bounds] for node in planned(without).nodes]
+    assert bounds == [
+        [(b.evicted, b.by, b.c) for b in node.bounds] for node in plan_first_query(without).nodes
+    ]
 
 
 @pytest.mark.parametrize("source", ["files", "base"])
@@ -88,7 +90,7 @@ def test_a_changelog_is_refused():
 
 
 def test_what_tasks_do_not_compute_of_a_pair_spark_does():
-    plan = planned(
+    plan = plan_first_query(
         f"SELECT a.t FROM a JOIN files {AS_OF} AND xpath_int(c.k, 'a') < xpath_int(a.k, 'b')", DECLARED
     )
     assert plan.root.residual_exact is None
@@ -97,7 +99,7 @@ def test_what_tasks_do_not_compute_of_a_pair_spark_does():
 
 def test_the_state_does_not_depend_on_the_table():
     def digest(text: str, declared: str = DECLARED) -> str:
-        return planned(text, declared).fingerprint
+        return plan_first_query(text, declared).fingerprint
 
     query = f"SELECT a.t, c.v FROM a LEFT JOIN files {AS_OF}"
     assert digest(query) == digest(query.replace("c.v", "c.k"))
@@ -134,8 +136,8 @@ def test_no_password_is_shown():
     source = plan.lookups[0][1].source
     assert source.options["password"] == "hush", "Spark is given it"
     assert isinstance(source.options["password"], Secret)
-    assert repr(guarded("url", "jdbc:x://u:p@h/d")) == "'***'"
-    assert repr(guarded("url", "jdbc:x://h/d?a=1")) == "'jdbc:x://h/d?a=1'"
+    assert repr(wrap_secret("url", "jdbc:x://u:p@h/d")) == "'***'"
+    assert repr(wrap_secret("url", "jdbc:x://h/d?a=1")) == "'jdbc:x://h/d?a=1'"
     assert (
         without_secrets("jdbc:x://h/d?user=u&Password=p;token=t")
         == "jdbc:x://h/d?user=u&Password=***;token=***"
@@ -152,7 +154,7 @@ def test_no_password_is_shown():
 )  # fmt: skip
 def test_names_of_secrets(name):
     assert public(name, "hush") == "***"
-    assert isinstance(guarded(name, "hush"), Secret)
+    assert isinstance(wrap_secret(name, "hush"), Secret)
 
 
 @pytest.mark.parametrize("name", ["header", "catalog.headers", "key.format", "path", "key.columns"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sqlglot
 
-from tests.plan.building import INTS, STAMPS, bounds, joined, planned, stream
+from tests.plan.building import INTS, STAMPS, bounds, plan_sql, plan_two_way_join, stream
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Side, evaluate_comparison
 from watersmeet.plan.conditions.linear import linear_form
@@ -44,7 +44,7 @@ def band(join):
     ],
 )
 def test_integer_times(on, lower, upper):
-    join = joined(on)
+    join = plan_two_way_join(on)
     assert band(join) == (lower, upper)
     assert join.residual is None
     assert join.rechecks == ()
@@ -52,11 +52,14 @@ def test_integer_times(on, lower, upper):
 
 
 def test_strict_bounds_retain_as_closed_ones():
-    assert bounds(joined("l.t < r.t AND r.t < l.t + 5")) == {"r.t": {"l.t": 5}, "l.t": {"r.t": 0}}
+    assert bounds(plan_two_way_join("l.t < r.t AND r.t < l.t + 5")) == {"r.t": {"l.t": 5}, "l.t": {"r.t": 0}}
 
 
 def test_the_golden_of_one_and_four():
-    assert bounds(joined("r.t BETWEEN l.t - 1 AND l.t + 4")) == {"r.t": {"l.t": 4}, "l.t": {"r.t": 1}}
+    assert bounds(plan_two_way_join("r.t BETWEEN l.t - 1 AND l.t + 4")) == {
+        "r.t": {"l.t": 4},
+        "l.t": {"r.t": 1},
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_the_golden_of_one_and_four():
     ],
 )
 def test_timestamps(on, lower, upper):
-    join = joined(on, STAMPS, STAMPS)
+    join = plan_two_way_join(on, STAMPS, STAMPS)
     assert band(join) == (lower, upper)
     assert join.residual is None
     assert join.rechecks == ()
@@ -88,7 +91,7 @@ def test_timestamps(on, lower, upper):
     ],
 )
 def test_what_is_rounded_towards_zero_bounds_and_is_decided_as_written(on, lower, upper):
-    join = joined(on, STAMPS, STAMPS)
+    join = plan_two_way_join(on, STAMPS, STAMPS)
     found = band(join)
     assert found[0] <= lower
     assert upper <= found[1]
@@ -110,7 +113,7 @@ DATES = {"*day": "DATE", "k": "STRING"}
     ],
 )
 def test_dates(on, lower, upper, exact):
-    join = joined(on, DATES, DATES)
+    join = plan_two_way_join(on, DATES, DATES)
     assert band(join) == (lower, upper)
     assert (join.rechecks == ()) is exact
 
@@ -139,7 +142,10 @@ def test_a_date_and_an_interval_are_a_date_by_the_units_as_in_spark(text, unit):
 
 
 def test_a_date_and_a_timestamp_compare_at_midnight():
-    assert band(joined("l.ts BETWEEN r.day AND r.day + INTERVAL '1' DAY", STAMPS, DATES)) == (-D, 0)
+    assert band(plan_two_way_join("l.ts BETWEEN r.day AND r.day + INTERVAL '1' DAY", STAMPS, DATES)) == (
+        -D,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,7 @@ def test_a_date_and_a_timestamp_compare_at_midnight():
     ],
 )
 def test_a_cast_that_loses_precision_widens_and_is_checked_again(on, lower, upper):
-    join = joined(on, STAMPS, STAMPS)
+    join = plan_two_way_join(on, STAMPS, STAMPS)
     assert band(join) == (lower, upper)
     assert len(join.rechecks) == 1
     assert bounds(join)["r.ts"]["l.ts"] == upper
@@ -162,7 +168,9 @@ def test_a_cast_that_loses_precision_widens_and_is_checked_again(on, lower, uppe
 
 
 def test_weeks_begin_on_monday():
-    (week,) = joined("date_trunc('WEEK', l.ts) = date_trunc('WEEK', r.ts)", STAMPS, STAMPS).rechecks
+    (week,) = plan_two_way_join(
+        "date_trunc('WEEK', l.ts) = date_trunc('WEEK', r.ts)", STAMPS, STAMPS
+    ).rechecks
     days = np.array([-4, -3, 3, 4]) * D  # Sunday, Monday, Sunday, Monday
     columns = {(Side.LEFT, "ts"): days[:-1], (Side.RIGHT, "ts"): days[1:]}
     assert evaluate_comparison(week, columns, 3).tolist() == [False, True, False]
@@ -184,13 +192,13 @@ def test_weeks_begin_on_monday():
     ],
 )
 def test_what_is_no_bound_is_residual(on):
-    join = joined(f"l.t = r.t AND {on}")
+    join = plan_two_way_join(f"l.t = r.t AND {on}")
     assert len(join.comparisons) == 1
     assert join.residual is not None
 
 
 def test_months_are_residual():
-    join = joined("l.ts = r.ts AND l.ts >= r.ts - INTERVAL '1' MONTH", STAMPS, STAMPS)
+    join = plan_two_way_join("l.ts = r.ts AND l.ts >= r.ts - INTERVAL '1' MONTH", STAMPS, STAMPS)
     assert len(join.comparisons) == 1
     assert join.residual is not None
 
@@ -207,48 +215,50 @@ def test_months_are_residual():
 )
 def test_wrong_types_in_a_bound(on, left, right):
     with pytest.raises((PlanError, SeveralErrors), match="wrong-types") as caught:
-        joined(on, left, right)
+        plan_two_way_join(on, left, right)
     assert " is " in str(caught.value)
 
 
 def test_a_text_is_no_event_time():
     with pytest.raises(PlanError, match=r"l\.s is STRING, which cannot be an event time"):
-        joined("l.s = r.t", {"*s": "STRING"}, INTS)
+        plan_two_way_join("l.s = r.t", {"*s": "STRING"}, INTS)
 
 
 def test_inverted_interval_matches_nothing_and_warns():
-    join = joined("l.t BETWEEN r.t + 3 AND r.t + 1", kind="FULL")
+    join = plan_two_way_join("l.t BETWEEN r.t + 3 AND r.t + 1", kind="FULL")
     assert not join.matchable
     assert "l.t BETWEEN r.t + 3 AND r.t + 1" in join.warnings[0]
 
 
 def test_an_interval_emptied_by_strictness_is_judged_as_closed():
-    join = joined("l.t < r.t AND r.t < l.t + 1")
+    join = plan_two_way_join("l.t < r.t AND r.t < l.t + 1")
     assert join.matchable
     assert join.warnings
 
 
 def test_two_times_of_a_side_are_closed_transitively():
     left = {"*t": "BIGINT", "*u": "BIGINT"}
-    join = joined("l.t >= r.t - 1 AND r.t >= l.u - 2 AND l.u >= r.u - 3", left, left)
+    join = plan_two_way_join("l.t >= r.t - 1 AND r.t >= l.u - 2 AND l.u >= r.u - 3", left, left)
     assert bounds(join) == {"r.t": {"l.t": 1}, "l.u": {"r.t": 2}, "r.u": {"l.u": 3, "l.t": 6}}
 
 
 def test_a_bound_inside_one_input_filters_and_links_nothing():
     left = {"*t": "BIGINT", "*u": "BIGINT"}
-    join = joined("l.t >= r.t - 3 AND l.t <= r.t + 3 AND l.u >= l.t - 5", left)
+    join = plan_two_way_join("l.t >= r.t - 3 AND l.t <= r.t + 3 AND l.u >= l.t - 5", left)
     assert bounds(join) == {"r.t": {"l.t": 3}, "l.t": {"r.t": 3}}
     assert join.filters == (("l", "l.u >= l.t - 5"),)
 
 
 def test_the_closed_and_narrow_band_comes_first():
     left = {"*t": "BIGINT", "*u": "BIGINT", "*w": "BIGINT"}
-    join = joined("l.t >= r.t AND l.u BETWEEN r.t - 9 AND r.t AND l.w BETWEEN r.t AND r.t + 2", left)
+    join = plan_two_way_join(
+        "l.t >= r.t AND l.u BETWEEN r.t - 9 AND r.t AND l.w BETWEEN r.t AND r.t + 2", left
+    )
     assert [b.left.column for b in join.bands] == ["w", "u", "t"]
 
 
 def test_where_of_an_inner_join_bounds_too():
-    plan = planned(
+    plan = plan_sql(
         "SELECT l.t FROM l JOIN r WHERE l.t = r.t AND l.v > 1", stream("l", INTS), stream("r", INTS)
     )
     assert plan.where is None

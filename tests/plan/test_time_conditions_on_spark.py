@@ -19,7 +19,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.effort import at_effort
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from tests.support.ticks import QUERY, arriving
 from watersmeet.names import SHOWN_DIFF
 from watersmeet.parser.case_file import case_job
@@ -334,7 +334,7 @@ def test_conditions_follow_the_zone_as_in_spark(spark, seed, tmp_path, zone, job
     left, right = draw_rows(rng), draw_rows(rng)
     for name, given in (("l", left), ("r", right)):
         (tmp_path / name).mkdir()
-        put_rows(tmp_path / name / "0.json", 0, given)
+        write_rows_file(tmp_path / name / "0.json", 0, given)
     joins = draw_joins(rng, QUERIES, tables=0)
     MemorySink.clear()
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

@@ -135,7 +135,7 @@ def test_what_the_rule_limit_keeps_is_helped_by_tight_alone(query):
     assert [node.bounds for node in hinted.nodes] == [node.bounds for node in plain.nodes], "nothing is added"
 
 
-def test_the_rule_tight_is_never_said_to_help_itself():
+def test_hint_omits_watermark_rule_when_a_time_may_be_null():
     """``tight`` is no help where a time may be missing: b is padded before it is to bound c."""
     query = "SELECT a.t FROM a LEFT JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 5 AND b.t + 5"
     for rule in ("tight", "limit"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan.building import bounds, planned, stream
+from tests.plan.building import bounds, plan_sql, stream
 from watersmeet.spec.model import Options
 
 HOUR = 3_600_000_000
@@ -15,16 +15,16 @@ TIMES = {"*t": "TIMESTAMP", "k": "STRING"}
 WALLS = {"*t": "TIMESTAMP_NTZ", "k": "STRING"}
 
 
-def joined(on: str, left, right, options: Options):
+def plan_zoned_join(on: str, left, right, options: Options):
     sql = f"SELECT l.k FROM l JOIN r ON {on}"
-    return planned(sql, stream("l", left), stream("r", right), options=options).root
+    return plan_sql(sql, stream("l", left), stream("r", right), options=options).root
 
 
 def test_a_date_against_a_timestamp_is_widened_by_the_zone() -> None:
     on = "r.t >= l.dt AND r.t < l.dt + INTERVAL '1' DAY AND l.k = r.k"
-    utc = bounds(joined(on, DATES, TIMES, Options()))
+    utc = bounds(plan_zoned_join(on, DATES, TIMES, Options()))
     assert utc == {"l.dt": {"r.t": 0}, "r.t": {"l.dt": DAY}}
-    join = joined(on, DATES, TIMES, NEW_YORK)
+    join = plan_zoned_join(on, DATES, TIMES, NEW_YORK)
     assert join.residual is not None  # what decides
     assert not join.rechecks
     # Midnight on that clock is 4 to 5 h after midnight in UTC.
@@ -36,12 +36,12 @@ def test_a_date_against_a_timestamp_is_widened_by_the_zone() -> None:
     ["r.t BETWEEN l.t AND l.t + INTERVAL '23' HOUR", "r.t = l.t", "l.t <= r.t AND r.t <= l.t"],
 )
 def test_what_no_clock_shows_is_as_in_utc(on: str) -> None:
-    utc, zoned = joined(on, TIMES, TIMES, Options()), joined(on, TIMES, TIMES, NEW_YORK)
+    utc, zoned = plan_zoned_join(on, TIMES, TIMES, Options()), plan_zoned_join(on, TIMES, TIMES, NEW_YORK)
     assert (utc.bounds, utc.bands, utc.residual) == (zoned.bounds, zoned.bands, zoned.residual)
 
 
 def test_equal_days_are_a_key_and_bound_both_sides() -> None:
-    join = joined("CAST(l.t AS DATE) = CAST(r.t AS DATE)", TIMES, TIMES, NEW_YORK)
+    join = plan_zoned_join("CAST(l.t AS DATE) = CAST(r.t AS DATE)", TIMES, TIMES, NEW_YORK)
     assert len(join.keys) == 1
     assert not join.rechecks
     found = bounds(join)
@@ -52,6 +52,6 @@ def test_equal_days_are_a_key_and_bound_both_sides() -> None:
 
 def test_clocks_of_one_kind_need_no_zone() -> None:
     on = "r.t BETWEEN l.t AND l.t + INTERVAL '2' DAY"
-    zoned = joined(on, WALLS, WALLS, NEW_YORK)
+    zoned = plan_zoned_join(on, WALLS, WALLS, NEW_YORK)
     assert zoned.residual is None
-    assert bounds(zoned) == bounds(joined(on, WALLS, WALLS, Options()))
+    assert bounds(zoned) == bounds(plan_zoned_join(on, WALLS, WALLS, Options()))

@@ -27,7 +27,7 @@ UTC = dt.UTC
 ROWS = 60
 
 
-def decoded(schema: Any, types: list[str], records: list[bytes], reader: Any = None):
+def decode_records(schema: Any, types: list[str], records: list[bytes], reader: Any = None):
     """Per record its row, or why it is broken."""
     columns = [column(f["name"], type_) for f, type_ in zip((reader or schema)["fields"], types, strict=True)]
     reading = fit_avro(
@@ -42,7 +42,7 @@ def decoded(schema: Any, types: list[str], records: list[bytes], reader: Any = N
     ]
 
 
-def encoded(schema: Any, value: Any) -> bytes:
+def encode_record(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
@@ -183,13 +183,13 @@ def test_random_records(seed, number):
     drawn = [draw.type() for _ in range(draw.rng.randrange(1, 6))]
     schema, types = record(*(each[0] for each in drawn)), [each[1] for each in drawn]
     values = [{f"f{n}": each[2]() for n, each in enumerate(drawn)} for _ in range(ROWS)]
-    records = [encoded(schema, value) for value in values]
-    for found, wanted in zip(decoded(schema, types, records), values, strict=True):
+    records = [encode_record(schema, value) for value in values]
+    for found, wanted in zip(decode_records(schema, types, records), values, strict=True):
         assert same(found, wanted), (schema, found, wanted)
     # others broken beside them: the good ones are the same
     rng, parsed = draw.rng, fastavro.parse_schema(schema)
-    damaged = [_damaged(rng, each) if n % 2 else each for n, each in enumerate(records)]
-    for found, raw in zip(decoded(schema, types, damaged), damaged, strict=True):
+    damaged = [_damage_record(rng, each) if n % 2 else each for n, each in enumerate(records)]
+    for found, raw in zip(decode_records(schema, types, damaged), damaged, strict=True):
         source = io.BytesIO(raw)
         try:
             value = fastavro.schemaless_reader(source, parsed)
@@ -201,7 +201,7 @@ def test_random_records(seed, number):
             assert isinstance(found, str), (schema, raw, found)
 
 
-def _damaged(rng: random.Random, raw: bytes) -> bytes:
+def _damage_record(rng: random.Random, raw: bytes) -> bytes:
     kind = rng.randrange(4)
     if kind == 0:
         return raw[: rng.randrange(len(raw) + 1)]
@@ -215,7 +215,7 @@ def _damaged(rng: random.Random, raw: bytes) -> bytes:
 
 def test_special_floats():
     values = [math.nan, -math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308]
-    found = decoded(record("double"), ["DOUBLE"], [struct.pack("<d", value) for value in values])
+    found = decode_records(record("double"), ["DOUBLE"], [struct.pack("<d", value) for value in values])
     assert [str(row["f0"]) for row in found] == [
         "nan",
         "nan",
@@ -240,39 +240,48 @@ def test_special_floats():
         (["null", "int"], "INT", b"\x04", "a union has no such branch"),
         (["null", "int"], "INT", b"\x01\x00", "a union has no such branch"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, "STRING", b"\x02", "an enum has no such symbol"),
-        ({"type": "int", "logicalType": "date"}, "DATE", encoded("int", 2_932_897), "a time is outside"),
+        (
+            {"type": "int", "logicalType": "date"},
+            "DATE",
+            encode_record("int", 2_932_897),
+            "a time is outside",
+        ),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
             "TIMESTAMP",
-            encoded("long", 2**62),
+            encode_record("long", 2**62),
             "a time is outside",
         ),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1},
             "DECIMAL(3,1)",
-            encoded("bytes", b"\x03\xe8"),
+            encode_record("bytes", b"\x03\xe8"),
             "a number is too large",
         ),
-        ({"type": "array", "items": "int"}, "ARRAY<INT>", encoded("long", 2**40), "a list is longer"),
+        ({"type": "array", "items": "int"}, "ARRAY<INT>", encode_record("long", 2**40), "a list is longer"),
         ({"type": "map", "values": "int"}, "MAP<STRING, INT>", b"\x04\x02a\x02\x02a\x04\x00", "a key twice"),
     ],
 )
 def test_what_is_no_record(schema, type_, raw, why):
-    (found,) = decoded(record(schema), [type_], [raw])
+    (found,) = decode_records(record(schema), [type_], [raw])
     assert isinstance(found, str)
     assert why in found
 
 
 def test_a_list_in_blocks_with_their_sizes():
     raw = b"\x03\x04\x02\x04\x02\x06\x00"  # -2 items in 2 bytes, then one more
-    assert decoded(record({"type": "array", "items": "int"}), ["ARRAY<INT>"], [raw]) == [{"f0": [1, 2, 3]}]
+    assert decode_records(record({"type": "array", "items": "int"}), ["ARRAY<INT>"], [raw]) == [
+        {"f0": [1, 2, 3]}
+    ]
 
 
 def test_a_uuid_of_bytes_and_nanoseconds():
     one = uuid.UUID(int=2**127 + 5)
     fixed = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
     nanos = {"type": "long", "logicalType": "timestamp-nanos"}
-    found = decoded(record(fixed, nanos), ["STRING", "TIMESTAMP"], [one.bytes + encoded("long", -1)])
+    found = decode_records(
+        record(fixed, nanos), ["STRING", "TIMESTAMP"], [one.bytes + encode_record("long", -1)]
+    )
     assert found == [{"f0": str(one), "f1": dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}]
 
 
@@ -301,11 +310,11 @@ NEW = {
 def test_old_records_have_the_readers_defaults():
     """As fastavro resolves the same two schemas."""
     types = ["BIGINT", "STRING", "DECIMAL(5,2)", "DATE", "TIMESTAMP", "ARRAY<STRING>", "STRUCT<n: INT>"]
-    raw = encoded(OLD, {"id": -3, "gone": "x"})
+    raw = encode_record(OLD, {"id": -3, "gone": "x"})
     wanted = fastavro.schemaless_reader(
         io.BytesIO(raw), fastavro.parse_schema(OLD), fastavro.parse_schema(NEW)
     )
-    found = decoded(OLD, types, [raw, raw[:-1]], NEW)
+    found = decode_records(OLD, types, [raw, raw[:-1]], NEW)
     # fastavro hands on defaults of logical types as they are written
     logical = {
         "price": Decimal("-1.23"),
@@ -354,7 +363,7 @@ def test_what_is_no_schema(written, why):
 
 def test_texts_are_looked_at_each_for_itself():
     """Two halves of a letter in two records are no letter."""
-    found = decoded(record("string"), ["STRING"], [b"\x02\xc3", b"\x02\xa9", b"\x04\xc3\xa9"])
+    found = decode_records(record("string"), ["STRING"], [b"\x02\xc3", b"\x02\xa9", b"\x04\xc3\xa9"])
     assert found == ["a text is not UTF-8", "a text is not UTF-8", {"f0": "é"}]
 
 
@@ -366,9 +375,9 @@ def test_few_records_and_many_are_read_alike(seed, number, few, monkeypatch):
     draw = Draw(random.Random(f"lists {seed} {number}"), part=1)
     schema, type_, values = draw.rng.choice([draw.array, draw.map])(1)
     rows = [{"f0": values()} for _ in range(ROWS)]
-    records = [encoded(record(schema), row) for row in rows]
-    records += [_damaged(draw.rng, raw) for raw in records]
-    found = decoded(record(schema), [type_], records)
+    records = [encode_record(record(schema), row) for row in rows]
+    records += [_damage_record(draw.rng, raw) for raw in records]
+    found = decode_records(record(schema), [type_], records)
     for row, wanted in zip(found, rows, strict=False):
         assert same(row, wanted), (schema, row, wanted)
     parsed = fastavro.parse_schema(record(schema))
@@ -388,7 +397,7 @@ def test_a_list_of_very_many_items_takes_no_round_of_all_records_each():
     array = {"type": "array", "items": ["null", "string"]}
     value = {"f0": ["a", None] * 50_000}
     before = time.perf_counter()
-    assert decoded(record(array), ["ARRAY<STRING>"], [encoded(record(array), value)]) == [value]
+    assert decode_records(record(array), ["ARRAY<STRING>"], [encode_record(record(array), value)]) == [value]
     assert time.perf_counter() - before < 5  # item by item it took above 20 s
 
 
@@ -411,8 +420,8 @@ def test_unions_of_several_branches(seed):
         }
         for _ in range(ROWS)
     ]  # fmt: skip
-    records = [encoded(schema, value) for value in values]
-    found = decoded(schema, ["BIGINT", "STRUCT<a: BIGINT>", "STRING", "INT"], records)
+    records = [encode_record(schema, value) for value in values]
+    found = decode_records(schema, ["BIGINT", "STRUCT<a: BIGINT>", "STRING", "INT"], records)
 
     def plain(value: Any) -> Any:
         value = value[1] if isinstance(value, tuple) else value
@@ -423,7 +432,7 @@ def test_unions_of_several_branches(seed):
 
 def test_an_enum_without_symbols():
     enum = {"type": "enum", "name": "E", "symbols": []}
-    assert decoded(record(enum), ["STRING"], [b"\x00"]) == ["an enum has no such symbol"]
+    assert decode_records(record(enum), ["STRING"], [b"\x00"]) == ["an enum has no such symbol"]
 
 
 def test_types_within_types_without_end():

@@ -10,7 +10,7 @@ import fastavro
 import numpy as np
 import pytest
 
-from tests.records.test_avro import ROWS, Draw, decoded, encoded, same
+from tests.records.test_avro import ROWS, Draw, decode_records, encode_record, same
 from watersmeet.spec.records.avro import Misfit
 
 
@@ -81,10 +81,10 @@ def test_random_schemas_that_changed(seed, number):
         return draw.text() if kind == "string" else draw.number(32 if kind == "int" else 64)
 
     rows = [{f["name"]: value(f["type"]) for f in changed.writer["fields"]} for _ in range(ROWS)]
-    records = [encoded(changed.writer, row) for row in rows]
+    records = [encode_record(changed.writer, row) for row in rows]
     schemas = [fastavro.parse_schema(each) for each in (changed.writer, changed.reader)]
     for found, raw in zip(
-        decoded(changed.writer, changed.types, records, changed.reader), records, strict=True
+        decode_records(changed.writer, changed.types, records, changed.reader), records, strict=True
     ):
         wanted = fastavro.schemaless_reader(io.BytesIO(raw), *schemas)
         assert same(found, wanted | changed.added), (changed.writer, changed.reader, found, wanted)
@@ -116,4 +116,4 @@ def test_a_default_that_is_none_of_its_type_is_refused(schema, type_, default):
     """Before there is a record: nothing of it reaches a task."""
     reader = {"type": "record", "name": "R", "fields": [{"name": "f0", "type": schema, "default": default}]}
     with pytest.raises(Misfit, match='the default of "f0" is no'):
-        decoded({"type": "record", "name": "R", "fields": []}, [type_], [], reader)
+        decode_records({"type": "record", "name": "R", "fields": []}, [type_], [], reader)

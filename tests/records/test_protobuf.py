@@ -75,7 +75,7 @@ FILES = {
 }
 
 
-def decoded(file: Any, name: str, types: dict[str, str], records: list[bytes]):
+def decode_records(file: Any, name: str, types: dict[str, str], records: list[bytes]):
     """Per record its row, or why it is broken."""
     reading = fit_protobuf(
         parse_descriptors(descriptors(file)), f"t.{name}", [column(n, t) for n, t in types.items()]
@@ -156,7 +156,7 @@ def fill_time(rng: random.Random, where: Any) -> None:
     where.nanos = rng.choice([0, 999_999_999, rng.randrange(10**9)])
 
 
-def told(message: Any, types: dict[str, str]) -> dict[str, Any]:
+def build_expected_row(message: Any, types: dict[str, str]) -> dict[str, Any]:
     """What Google's library reads, as rows have it."""
     row: dict[str, Any] = {}
     for name in types:
@@ -217,34 +217,34 @@ def test_random_records(seed, syntax, number, few, monkeypatch):
     made = classes(file)["Outer"]
     values = [drawn(rng, made, file) for _ in range(ROWS)]
     records = [value.SerializeToString() for value in values]
-    for found, value in zip(decoded(file, "Outer", types, records), values, strict=True):
+    for found, value in zip(decode_records(file, "Outer", types, records), values, strict=True):
         assert isinstance(found, dict), found
-        same(found, told(value, types))
+        same(found, build_expected_row(value, types))
     # of two behind each other the last counts, and messages within are merged
     pairs = [one + other for one, other in zip(records, reversed(records), strict=True)]
-    for found, raw in zip(decoded(file, "Outer", types, pairs), pairs, strict=True):
-        same(found, told(made.FromString(raw), types))
+    for found, raw in zip(decode_records(file, "Outer", types, pairs), pairs, strict=True):
+        same(found, build_expected_row(made.FromString(raw), types))
     threes = [a + b + c for a, b, c in zip(records, records[1:], records[2:], strict=False)]
-    for found, raw in zip(decoded(file, "Outer", types, threes), threes, strict=True):
-        same(found, told(made.FromString(raw), types))
+    for found, raw in zip(decode_records(file, "Outer", types, threes), threes, strict=True):
+        same(found, build_expected_row(made.FromString(raw), types))
     for value in values:  # of messages within not all is declared, and so not all is looked at
         for name in ("m1", "m2", "m4", "o3", "x1", "x2"):
             value.ClearField(name)
-    damaged = [_damaged(rng, value.SerializeToString()) for value in values]
-    for found, raw in zip(decoded(file, "Outer", types, damaged), damaged, strict=True):
+    damaged = [_damage_record(rng, value.SerializeToString()) for value in values]
+    for found, raw in zip(decode_records(file, "Outer", types, damaged), damaged, strict=True):
         try:
             value = made.FromString(raw)
         except Exception:
             assert isinstance(found, str), (raw, found)
             continue
         if isinstance(found, dict):
-            same(found, told(value, types))
+            same(found, build_expected_row(value, types))
 
 
 SIZES = [2**63 - 1, 2**63 - 200, 2**63, 2**62, 2**32, 100]
 
 
-def _damaged(rng: random.Random, raw: bytes) -> bytes:
+def _damage_record(rng: random.Random, raw: bytes) -> bytes:
     kind, place = rng.randrange(3), rng.randrange(len(raw) + 1)
     if kind == 0:
         return raw[:place]
@@ -287,7 +287,7 @@ OLDER = file_of({"Two": [("i", 1, "int32", "required"), ("s", 2, "string")]}, sy
 )
 def test_what_is_no_record(type_, name, raw, why):
     good = classes(PLAIN)["One"](s="b").SerializeToString()
-    found, beside = decoded(PLAIN, "One", {name: type_}, [raw, good])
+    found, beside = decode_records(PLAIN, "One", {name: type_}, [raw, good])
     assert isinstance(beside, dict)
     assert (why in found) if why else isinstance(found, dict)
 
@@ -307,10 +307,10 @@ def test_a_length_that_no_record_has_is_of_one_record(seed, size, field):
     number = made.DESCRIPTOR.fields_by_name[field].number
     poison = _varint(number << 3 | 2) + _varint(size) + b"abc"
     records = [drawn(rng, made, file).SerializeToString() * 2 for _ in range(MAX_SEQUENTIAL_RECORDS)]
-    for found in decoded(file, "Outer", types, [poison, *records, poison])[1:-1]:
+    for found in decode_records(file, "Outer", types, [poison, *records, poison])[1:-1]:
         assert isinstance(found, dict), found
-    for found, raw in zip(decoded(file, "Outer", types, [*records, poison]), records, strict=False):
-        same(found, told(made.FromString(raw), types))
+    for found, raw in zip(decode_records(file, "Outer", types, [*records, poison]), records, strict=False):
+        same(found, build_expected_row(made.FromString(raw), types))
 
 
 def _varint(value: int) -> bytes:
@@ -319,13 +319,13 @@ def _varint(value: int) -> bytes:
 
 
 def test_a_required_field_that_is_missing():
-    found = decoded(OLDER, "Two", {"s": "STRING"}, [b"\x12\x01a", b"\x08\x05\x12\x01a", b""])
+    found = decode_records(OLDER, "Two", {"s": "STRING"}, [b"\x12\x01a", b"\x08\x05\x12\x01a", b""])
     assert found == ['"i" is required, and is missing', {"s": "a"}, '"i" is required, and is missing']
 
 
 def test_unsigned_numbers_are_not_signed():
     made = classes(PLAIN)["One"](u=2**64 - 1)
-    assert decoded(PLAIN, "One", {"u": "DECIMAL(20,0)"}, [made.SerializeToString()]) == [
+    assert decode_records(PLAIN, "One", {"u": "DECIMAL(20,0)"}, [made.SerializeToString()]) == [
         {"u": Decimal(2**64 - 1)}
     ]
 
@@ -348,7 +348,7 @@ def test_unsigned_numbers_are_not_signed():
 )
 def test_columns_that_do_not_fit(types, problems):
     with pytest.raises(Misfit) as caught:
-        decoded(PLAIN, "One", types, [])
+        decode_records(PLAIN, "One", types, [])
     assert len(caught.value.problems) == len(problems)
     for problem, wanted in zip(sorted(caught.value.problems), sorted(problems), strict=True):
         assert problem.startswith(wanted)
@@ -404,7 +404,7 @@ def test_a_member_that_comes_again_is_not_merged_with_what_another_took_away(few
         value = made["Out"].FromString(raw)
         assert value.HasField("one") == (row["one"] is not None)
         assert not value.HasField("one") or value.one.HasField("a") == (row["one"]["a"] is not None)
-    assert decoded(CHOICE, "Out", types, records) == wanted
+    assert decode_records(CHOICE, "Out", types, records) == wanted
 
 
 @pytest.mark.parametrize("few", [0, 10**9])
@@ -412,14 +412,14 @@ def test_numbers_packed_and_not_are_in_their_order(few, monkeypatch):
     monkeypatch.setattr("watersmeet.runtime.records.protobuf.MAX_SEQUENTIAL_RECORDS", few)
     raw = b"\x22\x02\x02\x04" + b"\x20\x06" + b"\x22\x00" + b"\x22\x03\x80\x01\x08" + b"\x20\x0a"
     assert list(classes(CHOICE)["Out"].FromString(raw).n) == [1, 2, 3, 64, 4, 5]
-    assert decoded(CHOICE, "Out", {"n": "ARRAY<INT>"}, [raw]) == [{"n": [1, 2, 3, 64, 4, 5]}]
+    assert decode_records(CHOICE, "Out", {"n": "ARRAY<INT>"}, [raw]) == [{"n": [1, 2, 3, 64, 4, 5]}]
 
 
 def test_a_message_of_very_many_fields_takes_no_round_of_all_records_each():
     value = classes(PLAIN)["One"](n=range(100_000), s="x")
     unknown = b"\xf8\x01\x01" * 100_000
     before = time.perf_counter()
-    (found,) = decoded(
+    (found,) = decode_records(
         PLAIN, "One", {"n": "ARRAY<INT>", "s": "STRING"}, [unknown + value.SerializeToString()]
     )
     assert found == {"n": [*range(100_000)], "s": "x"}

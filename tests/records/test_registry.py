@@ -32,7 +32,7 @@ READER = record(LONG, NOTE)
 COLUMNS = (column("id", "BIGINT"), column("note", "STRING"))
 
 
-def framed(number: int, schema: Any, value: Any) -> bytes:
+def encode_framed_record(number: int, schema: Any, value: Any) -> bytes:
     out = io.BytesIO(struct.pack(">bi", 0, number))
     out.seek(5)
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
@@ -65,20 +65,20 @@ def test_each_record_is_read_by_its_own_schema():
         server.schemas["/subjects/ids%2Fx/versions/2"] = {"schema": json.dumps(enum)}
         registry = Registry(server.url, unknown_is_broken=True)
         records = [
-            framed(1, READER, {"id": 1, "note": "a"}),
-            framed(2, more, {"more": "m", "note": None, "id": 2}),
-            framed(3, fewer, {"id": 3}),
-            framed(4, other, {"id": "4", "note": None}),
-            framed(5, gone, {"note": None}),
-            framed(6, READER, {"id": 6}),
-            framed(7, READER, {"id": 7}),
-            framed(8, READER, {"id": 8}),
-            framed(1, READER, {"id": 9})[:-1],
-            b"\x01" + framed(1, READER, {"id": 10})[1:],
+            encode_framed_record(1, READER, {"id": 1, "note": "a"}),
+            encode_framed_record(2, more, {"more": "m", "note": None, "id": 2}),
+            encode_framed_record(3, fewer, {"id": 3}),
+            encode_framed_record(4, other, {"id": "4", "note": None}),
+            encode_framed_record(5, gone, {"note": None}),
+            encode_framed_record(6, READER, {"id": 6}),
+            encode_framed_record(7, READER, {"id": 7}),
+            encode_framed_record(8, READER, {"id": 8}),
+            encode_framed_record(1, READER, {"id": 9})[:-1],
+            b"\x01" + encode_framed_record(1, READER, {"id": 10})[1:],
             b"\x00\x00",
             b"",
             None,
-            framed(1, READER, {"id": 11, "note": "z"}),
+            encode_framed_record(1, READER, {"id": 11, "note": "z"}),
         ]
         wanted = [
             (1, "a"),
@@ -108,10 +108,10 @@ def test_a_registry_that_comes_back_and_one_that_does_not():
     with SchemaRegistry() as server:
         server.add(1, READER)
         server.failures = 2
-        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [(1, None)]
+        assert read(Registry(server.url), [encode_framed_record(1, READER, {"id": 1})]) == [(1, None)]
         url = server.url
     with pytest.raises(EngineError, match=f"registry at {url} does not answer: ") as caught:
-        read(Registry(url, patience_s=0.1), [framed(2, READER, {"id": 1})])
+        read(Registry(url, patience_s=0.1), [encode_framed_record(2, READER, {"id": 1})])
     assert caught.value.code == "registry-away"
 
 
@@ -133,13 +133,13 @@ def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(monkeypatch, head):
         with pytest.raises(
             EngineError, match=r"does not answer: its answer is incomplete after 0.3 s"
         ) as away:
-            read(Registry(url, patience_s=0.1), [framed(1, READER, {"id": 1})])
+            read(Registry(url, patience_s=0.1), [encode_framed_record(1, READER, {"id": 1})])
         assert away.value.code == "registry-away"
         ended.set()
 
 
-def test_who_asks_is_told_to_the_registry_alone():
-    record = framed(1, READER, {"id": 1})
+def test_credentials_reach_only_the_registry():
+    record = encode_framed_record(1, READER, {"id": 1})
     with SchemaRegistry(login=("ada", "very-secret")) as server:
         server.add(1, READER)
         registry = Registry(server.url, "ada", Secret("very-secret"))
@@ -153,7 +153,7 @@ def test_who_asks_is_told_to_the_registry_alone():
 
 def test_a_schema_that_is_not_there_is_waited_for_and_then_stops_the_job():
     """It may be there when the tick is repeated: counted as broken, the record would then be another."""
-    records = [framed(1, READER, {"id": 1}), framed(5, READER, {"id": 5})]
+    records = [encode_framed_record(1, READER, {"id": 1}), encode_framed_record(5, READER, {"id": 5})]
     with SchemaRegistry() as server:
         server.add(1, READER)
         with pytest.raises(EngineError, match=r"has no schema 5, but a record uses it") as caught:
@@ -182,7 +182,7 @@ def test_what_is_no_registry_breaks_no_records(code, body, why):
         for is_broken in (False, True):
             registry = Registry(server.url, patience_s=0.1, unknown_is_broken=is_broken)
             with pytest.raises(EngineError, match=f"is not a schema registry: .*{why}"):
-                read(registry, [framed(1, READER, {"id": 1})])
+                read(registry, [encode_framed_record(1, READER, {"id": 1})])
 
 
 @pytest.mark.parametrize("answer", [{"schema": 5}, {"nothing": 1}, {"schema": None, "status": "maintenance"}])
@@ -198,11 +198,11 @@ def test_an_answer_without_a_schema_is_no_registry(answer, unknown_is_broken):
             with pytest.raises(EngineError) as raised:
                 read(
                     Registry(server.url, unknown_is_broken=unknown_is_broken),
-                    [framed(number, READER, {"id": 1})],
+                    [encode_framed_record(number, READER, {"id": 1})],
                 )
             assert raised.value.code == "no-registry"
         server.add(1, READER)
-        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [(1, None)]
+        assert read(Registry(server.url), [encode_framed_record(1, READER, {"id": 1})]) == [(1, None)]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,6 @@ def test_an_answer_without_a_schema_is_no_registry(answer, unknown_is_broken):
 def test_a_schema_that_is_none(answer):
     with SchemaRegistry() as server:
         server.schemas["/schemas/ids/1"] = answer
-        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [
+        assert read(Registry(server.url), [encode_framed_record(1, READER, {"id": 1})]) == [
             "the registry has no Avro schema 1"
         ]

@@ -57,11 +57,11 @@ class Both:
         monkeypatch.setattr(module, "select_flow", flowing)
 
     def relation(self, tree, catalog, text) -> Called:
-        def named(name: str) -> Called:
+        def resolve_relation(name: str) -> Called:
             spelled, flow = catalog.flow(name, tree, text)
             return self.of_flow(flow, spelled, text)
 
-        return relation_of(tree, named)
+        return relation_of(tree, resolve_relation)
 
     def of_flow(self, flow: Flow | JoinedView, name: str, text) -> Called:
         if id(flow) in self.views:

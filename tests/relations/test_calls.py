@@ -74,7 +74,7 @@ def test_a_filter_of_an_or_stays_one():
         )
 
 
-def test_what_stands_beside_a_bound_is_one_operand():
+def test_bound_operand_is_parenthesized():
     on = ticks.alias("a").join(ticks.alias("b"), within=ws.between("b.at | 1", "a.at | 8", -1, 1)).query()
     assert (
         to_spark_sql(on.relation.on).replace("`", "")
@@ -128,17 +128,21 @@ def test_a_job_runs_to_its_end_with_what_it_was_made_of(monkeypatch, capsys):
         asked.append((job, plan, settings))
         return "ended"
 
-    def put(rows, tick):
+    def ignore_batch(rows, tick):
         pass
 
     monkeypatch.setattr("watersmeet.running.run_planned", run)
-    late = orders.where("order_id > 5").foreach_batch(put)
+    late = orders.where("order_id > 5").foreach_batch(ignore_batch)
     job = ws.job(late, checkpoint="state/put", settings={"max_rows": 9})
     assert job.run(on_tick=print) == "ended"
     ((description, plan, settings),) = asked
     assert (description, plan) == (job.description, job.plan)
     assert not settings.is_background
-    assert (settings.checkpoint, settings.functions, settings.on_tick) == ("state/put", {"put": put}, print)
+    assert (settings.checkpoint, settings.functions, settings.on_tick) == (
+        "state/put",
+        {"ignore_batch": ignore_batch},
+        print,
+    )
     assert capsys.readouterr().err.splitlines()[-1] == "told later"
     with pytest.raises(ws.SpecError, match="no checkpoint"):
         ws.job(late).run()
@@ -153,7 +157,7 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
             watcher.tick(SimpleNamespace(read=0, written=0), None)
         return SimpleNamespace(stopped=settings.stop.is_set() and settings.is_background)
 
-    def told(_):
+    def stop_job_on_tick(_):
         assert gate.wait(5)
         said.append(made[0].stop())
         with pytest.raises(ws.SpecError, match="own on_tick"):
@@ -161,7 +165,7 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
 
     monkeypatch.setattr(background_job, "run_planned", run)
     job = ws.job(ticks.select("n").to_sink(ws.memory("q")), checkpoint="state")
-    made.append(job.start(on_tick=told))
+    made.append(job.start(on_tick=stop_job_on_tick))
     gate.set()
     assert made[0].await_termination(5)
     assert said == [False]
@@ -172,17 +176,17 @@ def test_a_function_of_batches_is_run_with_the_parameters_that_it_has(monkeypatc
     """By which it is told of the job and the INSERT, as its sink sees them."""
     seen = []
 
-    def put(rows, tick, *, job, insert):
+    def record_batch_call(rows, tick, *, job, insert):
         seen.append((rows, tick, job, insert))
 
     def run(job, plan, settings, **_):
         functions = settings.functions
-        asked = {name: name.upper() for name in named_among(functions["put"], NAMED)}
-        functions["put"]("rows", 7, **asked)
+        asked = {name: name.upper() for name in named_among(functions["record_batch_call"], NAMED)}
+        functions["record_batch_call"]("rows", 7, **asked)
         return SimpleNamespace(stopped=False)
 
     monkeypatch.setattr(background_job, "run_planned", run)
-    job = ws.job(ticks.select("n").foreach_batch(put), checkpoint="state")
+    job = ws.job(ticks.select("n").foreach_batch(record_batch_call), checkpoint="state")
     assert job.start().await_termination(5)
     assert seen == [("rows", 7, "JOB", "INSERT")]
 
@@ -629,14 +633,14 @@ def test_tables_are_those_of_sql():
 
 
 def test_where_rows_go_has_a_name():
-    def put(rows: object, tick: int) -> None:
+    def discard_batch(rows: object, tick: int) -> None:
         pass
 
     names_of = [
         output.sink.name
         for output in (
-            orders.foreach_batch(put),
-            orders.foreach_batch(put, name="shop"),
+            orders.foreach_batch(discard_batch),
+            orders.foreach_batch(discard_batch, name="shop"),
             orders.to_table("lake.shop.delivered"),
             orders.to_sink(format="jdbc", options={"url": "jdbc:x", "dbtable": "shop.orders"}),
             orders.to_sink(format="orc", options={"path": "out/delivered"}),
@@ -644,8 +648,8 @@ def test_where_rows_go_has_a_name():
             orders.to_sink(format="noop", name="nowhere"),
         )
     ]
-    assert names_of == ["put", "shop", "delivered", "orders", "delivered", "noop", "nowhere"]
-    plan = ws.job(orders.foreach_batch(put, primary_key="order_id"), checkpoint="state").plan
+    assert names_of == ["discard_batch", "shop", "delivered", "orders", "delivered", "noop", "nowhere"]
+    plan = ws.job(orders.foreach_batch(discard_batch, primary_key="order_id"), checkpoint="state").plan
     assert plan.queries[0].sink.primary_key == ("order_id",)
 
 

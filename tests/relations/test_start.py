@@ -38,7 +38,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     opened.set()
 
 
-def begun() -> ws.StartedJob:
+def start_job() -> ws.StartedJob:
     return ws.job(TICKS.to_sink(ws.memory("q")), checkpoint="state/ticks").start()
 
 
@@ -52,7 +52,7 @@ def until_failed(job: ws.StartedJob) -> None:
 def test_what_nobody_waits_for_is_printed_once(
     gate: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = begun()
+    job = start_job()
     gate.set()
     until_failed(job)
     told = capsys.readouterr().err
@@ -65,7 +65,7 @@ def test_what_nobody_waits_for_is_printed_once(
 def test_who_waits_gets_it_raised_and_nothing_is_printed(
     gate: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = begun()
+    job = start_job()
     threading.Timer(0.2, gate.set).start()
     with pytest.raises(SeveralErrors) as caught:
         job.await_termination(10)
@@ -74,8 +74,10 @@ def test_who_waits_gets_it_raised_and_nothing_is_printed(
     assert capsys.readouterr().err == ""
 
 
-def test_who_has_waited_in_vain_is_told(gate: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
-    job = begun()
+def test_error_is_printed_after_a_timed_out_wait(
+    gate: threading.Event, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = start_job()
     assert not job.await_termination(0.05)
     gate.set()
     until_failed(job)
@@ -89,7 +91,7 @@ def test_another_exception_has_its_type_and_place(
         raise KeyError("no such thing")
 
     monkeypatch.setattr(background_job, "run_planned", run)
-    until_failed(begun())
+    until_failed(start_job())
     told = capsys.readouterr().err
     assert "KeyError: 'no such thing'" in told
     assert "test_start.py" in told

@@ -148,7 +148,7 @@ def steps(seed: int, count: int = 7) -> list[dict[str, Any]]:
     return [*found, {"end": True}]
 
 
-def expected(query: str, given: list[dict[str, Any]]) -> list[Counter[Any]]:
+def compute_expected_ticks(query: str, given: list[dict[str, Any]]) -> list[Counter[Any]]:
     case = {"case": "changed", "streams": STREAMS, "query": query, "steps": given}
     run = run_windowed_case if "window_end" in query else run_case
     return [bag(line["rows"]) for line in run(case)]
@@ -164,12 +164,12 @@ def as_rows(step: dict[str, Any]) -> Rows:
     )
 
 
-def opened(query: str, store: Store, partitions: int = 2, **options: Any) -> LocalJob:
+def open_job(query: str, store: Store, partitions: int = 2, **options: Any) -> LocalJob:
     used = {name: declared for name, declared in STREAMS.items() if f" {name} " in f"{query} " or name == "l"}
     return LocalJob(plan_of(query, used, **options), store, partitions=partitions)
 
 
-def given_to(job: LocalJob, step: dict[str, Any]) -> Counter[Any]:
+def run_step(job: LocalJob, step: dict[str, Any]) -> Counter[Any]:
     known = {source.name for source in job.plan.sources}
     rows = {name: found for name, found in as_rows(step).items() if name in known}
     output = job.tick(rows, end=step.get("end", False))
@@ -177,9 +177,9 @@ def given_to(job: LocalJob, step: dict[str, Any]) -> Counter[Any]:
     return bag(output.rows[QUERY])
 
 
-def refused(query: str, store: Store, **options: Any) -> str:
+def catch_changed_query_error(query: str, store: Store, **options: Any) -> str:
     with pytest.raises(StateError) as raised:
-        opened(query, store, **options)
+        open_job(query, store, **options)
     assert raised.value.code == "changed-query"
     assert raised.value.hint
     return raised.value.message
@@ -190,7 +190,7 @@ def test_query_with_fewer_columns_resumes_with_the_right_rows(seed, kind, monkey
     """Rows stored before and after the change meet, and are merged; the seed draws the steps."""
     wide, narrow = CHANGES[kind]
     given = steps(seed)
-    before, after = expected(wide, given), expected(narrow, given)
+    before, after = compute_expected_ticks(wide, given), compute_expected_ticks(narrow, given)
     assert sum(sum(found.values()) for found in before[1:])
     source = random.Random(f"{seed} {kind}")
     ways = list(enumerate(source.sample(range(1, len(given)), 2)))
@@ -198,11 +198,11 @@ def test_query_with_fewer_columns_resumes_with_the_right_rows(seed, kind, monkey
         for name in ("FAN_IN", "COMBINING_FAN_IN"):
             monkeypatch.setattr(merge_policy, name, 2 if merging else 8)
         store = MemoryStore()
-        job = opened(wide, store)
+        job = open_job(wide, store)
         for number, step in enumerate(given):
             if number == cut:
-                job = opened(narrow, store, 1 + cut % 3)
-            assert given_to(job, step) == (before if number < cut else after)[number], (cut, number)
+                job = open_job(narrow, store, 1 + cut % 3)
+            assert run_step(job, step) == (before if number < cut else after)[number], (cut, number)
 
 
 JOIN = f"SELECT l.i AS a, l.v AS x, r.i AS b, r.w AS y FROM l FULL JOIN r ON {near('l', 'r')}"
@@ -212,34 +212,34 @@ OTHER_TYPE = {"l": stream(3, {**COLUMNS, "v": "INT"}), "r": STREAMS["r"]}
 
 def with_rows(query: str, **options: Any) -> MemoryStore:
     store = MemoryStore()
-    job = opened(query, store, **options)
+    job = open_job(query, store, **options)
     job.tick(arriving(l=[{"t": 1, "k": "a", "v": 7, "w": 8, "i": 1}], r=[{"t": 2, "k": "b", "w": 1, "i": 2}]))
     return store
 
 
 def test_a_column_that_comes_back_is_refused_until_no_stored_row_lacks_it() -> None:
     store = with_rows(JOIN)
-    opened(NARROW, store)
-    again = opened(JOIN, store)  # nothing was stored since
-    assert given_to(again, {"rows": [["r", {"t": 2, "k": "a", "w": 5, "i": 3}]]}) == bag(
+    open_job(NARROW, store)
+    again = open_job(JOIN, store)  # nothing was stored since
+    assert run_step(again, {"rows": [["r", {"t": 2, "k": "a", "w": 5, "i": 3}]]}) == bag(
         [{"a": 1, "x": 7, "b": 3, "y": 5}]
     )
-    given_to(opened(NARROW, store), {"rows": [["l", {"t": 3, "k": "a", "v": 1, "w": 1, "i": 4}]]})
-    message = refused(JOIN, store)
+    run_step(open_job(NARROW, store), {"rows": [["l", {"t": 3, "k": "a", "v": 1, "w": 1, "i": 4}]]})
+    message = catch_changed_query_error(JOIN, store)
     assert "(l, as of tick 3)" in message
     assert "l.v" in message
     assert "r.w" not in message
 
 
-def test_a_column_comes_back_when_its_runs_are_gone() -> None:
+def test_column_is_accepted_again_once_its_runs_are_evicted() -> None:
     store = with_rows(JOIN)
-    narrow = opened(NARROW, store)
+    narrow = open_job(NARROW, store)
     narrow.tick(arriving(l=[{"t": 100, "k": "z", "i": 5}]))
-    refused(JOIN, store)
+    catch_changed_query_error(JOIN, store)
     narrow.tick(arriving(r=[{"t": 200, "k": "z", "i": 6}]))  # all rows of l are below its watermark
     assert narrow.state[QUERY]["l"] == 0
-    job = opened(JOIN, store)
-    found = given_to(job, {"rows": [["l", {"t": 200, "k": "z", "v": 3, "i": 7}]]})
+    job = open_job(JOIN, store)
+    found = run_step(job, {"rows": [["l", {"t": 200, "k": "z", "v": 3, "i": 7}]]})
     assert found == bag([{"a": 7, "x": 3, "b": 6, "y": None}])
 
 
@@ -252,8 +252,10 @@ def test_a_column_comes_back_when_its_runs_are_gone() -> None:
     ],
 )
 def test_columns_that_stored_rows_lack_are_refused(query: str, lacks: str) -> None:
-    assert f"lack {lacks}, or have it as another expression or type" in refused(query, with_rows(JOIN))
-    opened(query, MemoryStore())
+    assert f"lack {lacks}, or have it as another expression or type" in catch_changed_query_error(
+        query, with_rows(JOIN)
+    )
+    open_job(query, MemoryStore())
 
 
 def test_the_same_column_of_another_input_is_another_one() -> None:
@@ -263,9 +265,9 @@ def test_the_same_column_of_another_input_is_another_one() -> None:
         f"JOIN s ON {near('s', 'l')}"
     )
     store = MemoryStore()
-    given_to(opened(chain, store), {"rows": [["l", {"t": 1, "k": "a", "v": 7, "i": 1}]]})
-    given_to(opened(chain, store), {"rows": [["r", {"t": 1, "k": "a", "v": 8, "i": 1}]]})
-    message = refused(chain.replace("l.v AS x", "r.v AS x"), store)
+    run_step(open_job(chain, store), {"rows": [["l", {"t": 1, "k": "a", "v": 7, "i": 1}]]})
+    run_step(open_job(chain, store), {"rows": [["r", {"t": 1, "k": "a", "v": 8, "i": 1}]]})
+    message = catch_changed_query_error(chain.replace("l.v AS x", "r.v AS x"), store)
     assert "(#1, as of tick 2)" in message
     assert "lack r.v" in message
 
@@ -278,17 +280,17 @@ def test_another_type_under_the_same_name_is_refused() -> None:
 
 
 def test_other_names_of_the_result_are_accepted() -> None:
-    opened(JOIN.replace("AS x", "AS v").replace("AS y", "AS w"), with_rows(JOIN))
+    open_job(JOIN.replace("AS x", "AS v").replace("AS y", "AS w"), with_rows(JOIN))
 
 
-def test_expressions_over_what_is_kept_are_accepted() -> None:
-    opened(JOIN.replace("l.v AS x", "l.v + r.w AS x"), with_rows(JOIN))
+def test_new_expressions_over_retained_columns_are_accepted() -> None:
+    open_job(JOIN.replace("l.v AS x", "l.v + r.w AS x"), with_rows(JOIN))
 
 
 def test_more_columns_are_accepted_where_nothing_is_stored() -> None:
     store = MemoryStore()
-    opened(NARROW, store).tick({})
-    opened(JOIN, store)
+    open_job(NARROW, store).tick({})
+    open_job(JOIN, store)
 
 
 CHANGELOG = {"output_mode": "changelog"}
@@ -308,7 +310,7 @@ IN_CHANGES = {
 }
 
 
-def summed(rows: list[dict[str, Any]]) -> Counter[Any]:
+def consolidate_rows(rows: list[dict[str, Any]]) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for row in rows:
         found[tuple(sorted((name, v) for name, v in row.items() if name not in CHANGE_COLUMNS))] += row[
@@ -362,22 +364,28 @@ def test_deletes_match_stored_rows_by_the_columns_that_are_left(seed, kind, monk
             output = job.tick(told)
             assert not output.result.queries[QUERY].missing_deletes
             wanted = lines[wide if number < cut else narrow][number]["rows"]
-            assert summed(output.rows[QUERY]) == summed(wanted), (seed + attempt, cut, number)
+            assert consolidate_rows(output.rows[QUERY]) == consolidate_rows(wanted), (
+                seed + attempt,
+                cut,
+                number,
+            )
 
 
 def test_in_changelog_mode_a_column_comes_back_when_no_stored_row_lacks_it() -> None:
     store = with_rows(JOIN, **CHANGELOG)
     given = {"r": [({"t": 2, "k": "b", "w": 1, "i": 2}, -1)]}
-    narrow = opened(NARROW, store, **CHANGELOG)
-    assert summed(narrow.tick(given).rows[QUERY]) == summed([{"a": None, "b": 2, "y": 1, "_diff": -1}])
+    narrow = open_job(NARROW, store, **CHANGELOG)
+    assert consolidate_rows(narrow.tick(given).rows[QUERY]) == consolidate_rows(
+        [{"a": None, "b": 2, "y": 1, "_diff": -1}]
+    )
     narrow.tick(arriving(l=[{"t": 3, "k": "a", "v": 1, "w": 1, "i": 4}]))
-    assert "lack l.v" in refused(JOIN, store, **CHANGELOG)
+    assert "lack l.v" in catch_changed_query_error(JOIN, store, **CHANGELOG)
 
 
 def test_a_merge_leaves_what_is_wanted(monkeypatch) -> None:
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     store = with_rows(JOIN)
-    narrow = opened(NARROW, store, 1)
+    narrow = open_job(NARROW, store, 1)
     for number in range(3):
         narrow.tick(arriving(l=[{"t": 80 + number, "k": "a", "v": 1, "i": number}]))
     manifest = narrow.driver.manifest

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.restart.test_damaged_files import QUERY_TEXT, batches, joined
+from tests.restart.test_damaged_files import QUERY_TEXT, batches, join_all_rows
 from tests.support.effort import at_effort
 from tests.support.ticks import plan_of, stream
 from watersmeet.errors import StateError
@@ -67,7 +67,7 @@ def test_damage_within_a_run_is_refused_or_the_rows_are_right(
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda handle: None)
     draw, given = random.Random(seed), batches()
-    expected, counted = joined(given), Counter[str]()
+    expected, counted = join_all_rows(given), Counter[str]()
     for number in range(DAMAGES):
         root = tmp_path / str(number)
         job, found, told = LocalJob(plan, LocalStore(root), partitions=2), Counter[Any](), ""

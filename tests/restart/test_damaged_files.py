@@ -58,7 +58,7 @@ def batches() -> list[Rows]:
     return [arriving(l=rows(tick, 0), r=rows(tick, 1)) for tick in range(5)]
 
 
-def joined(given: list[Rows]) -> Counter[tuple[Any, Any]]:
+def join_all_rows(given: list[Rows]) -> Counter[tuple[Any, Any]]:
     """The FULL JOIN of all rows, by a nested loop."""
     left = [row for batch in given for row, _ in batch["l"]]
     right = [row for batch in given for row, _ in batch["r"]]
@@ -104,7 +104,7 @@ def test_without_damage_the_rows_are_right_whatever_the_moment(plan: JobPlan, tm
     for number, runs in enumerate(MOMENTS.values()):
         hosted = stood_still(tmp_path / str(number), plan, runs)
         hosted.run(finish=True)
-        assert hosted.visible() == joined(batches())
+        assert hosted.visible() == join_all_rows(batches())
 
 
 def damages(draw: random.Random, file: Path, older: list[Path]) -> Iterator[tuple[str, bytes | None]]:
@@ -163,7 +163,7 @@ def outcome(hosted: Hosted, expected: Counter[tuple[Any, Any]]) -> tuple[str, st
 
 
 def test_a_damaged_file_is_refused_or_the_rows_are_right(plan: JobPlan, tmp_path: Path, seed: int) -> None:
-    draw, expected = random.Random(seed), joined(batches())
+    draw, expected = random.Random(seed), join_all_rows(batches())
     every: list[tuple[str, Hosted, str, str, bytes | None]] = []
     for number, (moment, runs) in enumerate(MOMENTS.items()):
         hosted = stood_still(tmp_path / f"{number}", plan, runs)
@@ -200,4 +200,4 @@ def test_wrong_rows_would_be_seen(plan: JobPlan, tmp_path: Path) -> None:
     assert query["late_below"]
     query["late_below"] = {key: time + 10 for key, time in query["late_below"].items()}
     file.write_bytes(add_checksum(name, json.dumps(manifest)))
-    assert outcome(hosted, joined(batches()))[0] == "WRONG"
+    assert outcome(hosted, join_all_rows(batches()))[0] == "WRONG"

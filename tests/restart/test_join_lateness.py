@@ -10,7 +10,7 @@ import pytest
 
 from tests.restart.test_restart import FailingStore, Killed, what_comes_out
 from tests.support.effort import at_effort
-from tests.support.phases import PHASES, replaced
+from tests.support.phases import PHASES, replace_phase
 from tests.support.ticks import QUERY, Rows, arriving, bag, check_account, plan_of, stream
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -55,39 +55,39 @@ def plan() -> JobPlan:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(plan: JobPlan) -> list[tuple[Any, ...]]:
+def uninterrupted_output(plan: JobPlan) -> list[tuple[Any, ...]]:
     job = LocalJob(plan, MemoryStore(), partitions=2)
     return [what_comes_out(job.tick(rows, end=end)) for rows, end in steps()]
 
 
-def test_the_run_that_is_interrupted_has_everything(uninterrupted: list[tuple[Any, ...]]) -> None:
-    total: Counter[Any] = sum((found[0] for found in uninterrupted), Counter())
+def test_the_run_that_is_interrupted_has_everything(uninterrupted_output: list[tuple[Any, ...]]) -> None:
+    total: Counter[Any] = sum((found[0] for found in uninterrupted_output), Counter())
     assert {(1, 1), (2, 3), (7, 1), (3, None), (None, 2)} <= total.keys()
     assert set(total.values()) == {1}
-    assert [late for _, late, *_ in uninterrupted if late] == [[("r", 4)], [("l", 6)]]
+    assert [late for _, late, *_ in uninterrupted_output if late] == [[("r", 4)], [("l", 6)]]
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_before_a_phase_of_every_tick(
-    plan: JobPlan, uninterrupted: list[tuple[Any, ...]], phase: str
+    plan: JobPlan, uninterrupted_output: list[tuple[Any, ...]], phase: str
 ) -> None:
     store = MemoryStore()
     for number, (rows, end) in enumerate(steps()):
         job = LocalJob(plan, store, partitions=2)
 
-        def killed(*_: Any, **__: Any) -> None:
+        def kill_before_phase(*_: Any, **__: Any) -> None:
             raise Killed
 
-        with replaced(phase, killed), pytest.raises(Killed):
+        with replace_phase(phase, kill_before_phase), pytest.raises(Killed):
             job.tick(rows, end=end)
         output = LocalJob(plan, store, partitions=1 + number % 3).tick(rows, end=end)
-        assert what_comes_out(output) == uninterrupted[number]
+        assert what_comes_out(output) == uninterrupted_output[number]
         check_account(output)
 
 
 @pytest.mark.parametrize("done_first", [False, True])
 def test_killed_at_every_single_change_of_the_store(
-    plan: JobPlan, uninterrupted: list[tuple[Any, ...]], done_first: bool
+    plan: JobPlan, uninterrupted_output: list[tuple[Any, ...]], done_first: bool
 ) -> None:
     store, deaths, stride = FailingStore(), 0, at_effort(quick=3, full=1)
     for number, (rows, end) in enumerate(steps()):
@@ -104,9 +104,9 @@ def test_killed_at_every_single_change_of_the_store(
             store.left, store.done_first = 10**9, False
             again = LocalJob(plan, store, partitions=3)
             if again.driver.tick == number:  # not committed: the rows come again
-                assert what_comes_out(again.tick(rows, end=end)) == uninterrupted[number]
+                assert what_comes_out(again.tick(rows, end=end)) == uninterrupted_output[number]
             else:
-                assert again.state[QUERY] == uninterrupted[number][3]
+                assert again.state[QUERY] == uninterrupted_output[number][3]
             if not survived:
                 store.contents = before
                 change += stride

@@ -43,7 +43,7 @@ INSERT INTO o
 """
 
 
-def planned(path: str, *moved: str, more: str = "", span: int = 5) -> JobPlan:
+def plan_moved_job(path: str, *moved: str, more: str = "", span: int = 5) -> JobPlan:
     return replace(plan_job(parse_job(TEXT.format(path=path, more=more, span=span))), moved=frozenset(moved))
 
 
@@ -61,7 +61,7 @@ class State:
             url = f"file://{str(at).replace(' ', '%20')}"
             read.append(FileRead(0, 0, url, changed_ns // 1_000_000, size, changed_ns))
         lists = [one.model_dump() for one in file_lists.add(self.store, [], read)]
-        plan = planned(path)
+        plan = plan_moved_job(path)
         self.manifest = Manifest(
             tick=1,
             clock_us=0,
@@ -88,7 +88,7 @@ class State:
     def files(self, host: Mapping) -> list[FileRead]:
         return list(file_lists.read(self.store, file_lists.lists_of(host)))
 
-    def accepted(self, plan: JobPlan) -> list[str]:
+    def list_accepted_paths(self, plan: JobPlan) -> list[str]:
         """The paths of the files by which the job goes on."""
         host = self.moves(plan).relocate(self.manifest.host, self.store)
         assert [file._replace(path="") for file in self.files(host)] == [
@@ -115,16 +115,16 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("path", "names"), LAYOUTS)
-def test_relative_paths_stand_for_the_same_files_elsewhere(tmp_path, monkeypatch, path, names):
+def test_moved_relative_paths_match_the_same_files(tmp_path, monkeypatch, path, names):
     state = State(tmp_path, path, {name: name for name in names})
     now = tmp_path / "there" / "old"
     now.parent.mkdir()
     state.new.rename(now)
     monkeypatch.chdir(now)
-    found = state.refused(planned(path))
+    found = state.refused(plan_moved_job(path))
     assert (found.code, "--accept-moved s;" in found.hint) == ("source-moved", True)
     expected = [f"file://{now}/{name}".replace(" ", "%20") for name in names]
-    assert state.accepted(planned(path, "s")) == expected
+    assert state.list_accepted_paths(plan_moved_job(path, "s")) == expected
 
 
 def test_files_may_move_into_a_directory_below(tmp_path, monkeypatch):
@@ -133,9 +133,9 @@ def test_files_may_move_into_a_directory_below(tmp_path, monkeypatch):
     state.old.mkdir()
     state.new.rename(state.old / "b")
     monkeypatch.chdir(state.old / "b")
-    (path,) = state.accepted(planned(".", "s"))
+    (path,) = state.list_accepted_paths(plan_moved_job(".", "s"))
     assert path == f"file://{state.old}/b/a.json"
-    (moved,) = state.moves(planned(".", "s")).sources.values()
+    (moved,) = state.moves(plan_moved_job(".", "s")).sources.values()
     assert moved.path_of(path) == path
 
 
@@ -148,14 +148,14 @@ def test_a_path_that_is_written_otherwise_keeps_the_query(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     path = before.format(old=state.new) if "old" in before else str(state.new / "in")
     with pytest.raises(StateError) as caught:
-        check_same_job(state.manifest, planned(path, span=span))
+        check_same_job(state.manifest, plan_moved_job(path, span=span))
     assert caught.value.code == "changed-query"
     assert f'the path of "s" was "{before.format(old=old)}", now it is "{path}"' in caught.value.message
     assert "run with --accept-moved s. Otherwise" in caught.value.hint
-    plan = planned(path, "s", span=span)
+    plan = plan_moved_job(path, "s", span=span)
     if span == 5:
         check_same_job(state.manifest, plan)
-        assert state.accepted(plan) == [f"file://{tmp_path}/ä%20new/in/a.json"]
+        assert state.list_accepted_paths(plan) == [f"file://{tmp_path}/ä%20new/in/a.json"]
         return
     for may_change in (False, True):
         with pytest.raises(StateError) as caught:
@@ -173,13 +173,13 @@ def test_files_that_went_where_they_were_read_are_no_move(tmp_path, monkeypatch,
     monkeypatch.chdir(state.old if was_read else tmp_path / "other")
     for file in state.old.glob("in/*"):
         file.unlink()
-    assert not state.moves(planned(path))
+    assert not state.moves(plan_moved_job(path))
 
 
 def test_files_that_were_not_moved_may_be_written_with_an_absolute_path(tmp_path, monkeypatch):
     state = State(tmp_path, "in", {"in/a.json": "x"})
     state.new.rename(state.old)
-    plan = planned(str(state.old / "in"), "s")
+    plan = plan_moved_job(str(state.old / "in"), "s")
     check_same_job(state.manifest, plan)
     assert not state.moves(plan)
 
@@ -191,7 +191,7 @@ def test_files_that_are_missing_or_differ_are_refused(tmp_path, monkeypatch, mor
     monkeypatch.chdir(state.new)
     (state.new / "in" / "a.json").unlink()
     (state.new / "in" / "b.json").write_text("xyz")
-    plan = planned("in", "s", more=more)
+    plan = plan_moved_job("in", "s", more=more)
     texts = [f"{state.new}/in/a.json is missing", "b.json has another size than when it was read"]
     if more:
         (moved,) = state.moves(plan).sources.values()
@@ -204,12 +204,12 @@ def test_files_that_are_missing_or_differ_are_refused(tmp_path, monkeypatch, mor
     assert "on_changed_file" in found.hint
 
 
-def test_other_times_of_change_are_taken_over(tmp_path, monkeypatch):
+def test_new_modification_times_replace_the_stored_ones(tmp_path, monkeypatch):
     """As after `cp -r`: the files are known by these from then on."""
     state = State(tmp_path, "in", {"in/a.json": "x"})
     monkeypatch.chdir(state.new)
     os.utime("in/a.json", ns=(5, 5))
-    (file,) = state.files(state.moves(planned("in", "s")).relocate(state.manifest.host, state.store))
+    (file,) = state.files(state.moves(plan_moved_job("in", "s")).relocate(state.manifest.host, state.store))
     (before,) = state.files(state.manifest.host)
     assert (file.changed_ns, file.time_ms) == (5, before.time_ms)
 
@@ -219,22 +219,22 @@ def test_other_files_are_refused(tmp_path, monkeypatch, path):
     state = State(tmp_path, "in/*.json", {"in/k=1/a.json": "x"})
     (state.new / "other").mkdir()
     monkeypatch.chdir(state.new)
-    assert state.refused(planned(path, "s")).code == "source-moved"
+    assert state.refused(plan_moved_job(path, "s")).code == "source-moved"
 
 
 def test_files_that_may_be_several_are_refused(tmp_path, monkeypatch):
     state = State(tmp_path, ".", {"in/a.json": "x"})
     monkeypatch.chdir(state.new)
     shutil.copy("in/a.json", "a.json")
-    assert "clearly the same" in state.refused(planned(".", "s")).message
+    assert "clearly the same" in state.refused(plan_moved_job(".", "s")).message
 
 
 def test_only_sources_of_local_files_are_accepted():
-    plan = planned("s3a://bucket/in", "s", "r", "t")
+    plan = plan_moved_job("s3a://bucket/in", "s", "r", "t")
     assert [error.message.split(":")[0] for error in unknown_move_errors(plan)] == [
         f"--accept-moved {name}" for name in "rst"
     ]
-    assert unknown_move_errors(planned("in", "s")) == []
+    assert unknown_move_errors(plan_moved_job("in", "s")) == []
 
 
 def spark_log(checkpoint: Checkpoint, steps: Sequence[Sequence[FileRead]], compacted: int) -> None:
@@ -263,7 +263,7 @@ def test_the_lists_of_spark_get_the_new_paths(tmp_path, monkeypatch):
     spark_log(checkpoint, [[file] for file in read], compacted=1)
     offsets = f'v1\n{{"batchTimestampMs":0}}\n{json.dumps({"logOffset": 2})}'
     host = {**state.manifest.host, "offsets": offsets, "batch": 2}
-    moves = state.moves(planned("in", "s"))
+    moves = state.moves(plan_moved_job("in", "s"))
     os.utime("in/3 %.json", ns=(5, 5))
     before = sorted(path.read_bytes() for path in checkpoint.spark.rglob("*") if path.is_file())
     with pytest.raises(EngineError, match=r"in the middle of a tick.*another modification time"):
@@ -290,7 +290,7 @@ def test_a_damaged_list_of_spark_is_named(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path / "state")
     spark_log(checkpoint, [state.files(state.manifest.host)], compacted=0)
     (checkpoint.spark / "sources" / "0" / "0.compact").write_text("v1\n{")
-    moves = state.moves(planned("in", "s"))
+    moves = state.moves(plan_moved_job("in", "s"))
     with pytest.raises(StateError) as caught:
         moves.move_log(checkpoint, {"offsets": 'v1\n{"batchTimestampMs":0}\n-', "batch": 0})
     assert caught.value.code == "spark-checkpoint-damaged"
@@ -301,7 +301,7 @@ def test_a_state_in_a_store_begins_with_the_new_paths(tmp_path, monkeypatch):
     state = State(tmp_path, "in", {"in/a.json": "x", "in/b.json": "x"})
     read = state.files(state.manifest.host)
     monkeypatch.chdir(state.new)
-    plan = planned("in", "s")
+    plan = plan_moved_job("in", "s")
     offsets = [f'v1\n{{"batchTimestampMs":0}}\n{{"logOffset":{step}}}\n-' for step in (0, 1)]
     sources = ["file s", "memory r"]
     hosts = [

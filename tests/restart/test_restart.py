@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.phases import PHASES, replaced
+from tests.support.phases import PHASES, replace_phase
 from tests.support.ticks import (
     QUERY,
     Rows,
@@ -74,18 +74,18 @@ def what_comes_out(output: Any) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(plan: JobPlan) -> list[tuple[Any, ...]]:
+def uninterrupted_output(plan: JobPlan) -> list[tuple[Any, ...]]:
     job = LocalJob(plan, MemoryStore(), partitions=2)
     found = [what_comes_out(job.tick(rows)) for rows in ticks()]
     return [*found, what_comes_out(job.tick({}, end=True))]
 
 
-def test_the_run_that_is_interrupted_has_everything(uninterrupted: list[tuple[Any, ...]]) -> None:
-    total: Counter[Any] = sum((found[0] for found in uninterrupted), Counter())
+def test_the_run_that_is_interrupted_has_everything(uninterrupted_output: list[tuple[Any, ...]]) -> None:
+    total: Counter[Any] = sum((found[0] for found in uninterrupted_output), Counter())
     assert {(1, 1), (1, 2), (4, 1), (4, 2), (5, 5), (8, 6)} <= total.keys()
     assert {(2, None), (3, None), (None, 3)} <= total.keys()
     assert set(total.values()) == {1}
-    assert any(late for _, late, *_ in uninterrupted)
+    assert any(late for _, late, *_ in uninterrupted_output)
 
 
 def steps() -> list[tuple[Rows, bool]]:
@@ -96,21 +96,21 @@ def steps() -> list[tuple[Rows, bool]]:
     ("phase", "kind"), [*((phase, "memory") for phase in PHASES), ("conclude", "directory")]
 )
 def test_killed_before_a_phase_of_every_tick(
-    plan: JobPlan, uninterrupted: list[tuple[Any, ...]], phase: str, kind: str, tmp_path: Path
+    plan: JobPlan, uninterrupted_output: list[tuple[Any, ...]], phase: str, kind: str, tmp_path: Path
 ) -> None:
     store: Store = MemoryStore() if kind == "memory" else LocalStore(tmp_path)
     for number, (rows, end) in enumerate(steps()):
         job = LocalJob(plan, store, partitions=2)
 
-        def killed(*_: Any, **__: Any) -> None:
+        def kill_before_phase(*_: Any, **__: Any) -> None:
             raise Killed
 
-        with replaced(phase, killed), pytest.raises(Killed):
+        with replace_phase(phase, kill_before_phase), pytest.raises(Killed):
             job.tick(rows, end=end)
         again = LocalJob(plan, store, partitions=2 + number % 2)
         assert again.driver.tick == number
         output = again.tick(rows, end=end)
-        assert what_comes_out(output) == uninterrupted[number]
+        assert what_comes_out(output) == uninterrupted_output[number]
         check_account(output)
         only_what_is_needed(again)
 
@@ -161,7 +161,7 @@ class FailingStore(MemoryStore):
 
 @pytest.mark.parametrize("done_first", [False, True])
 def test_killed_at_every_single_change_of_the_store(
-    plan: JobPlan, uninterrupted: list[tuple[Any, ...]], done_first: bool
+    plan: JobPlan, uninterrupted_output: list[tuple[Any, ...]], done_first: bool
 ) -> None:
     """Kill at every write, create and delete of every tick; at quick effort at every third."""
     store, stride = FailingStore(), at_effort(quick=3, full=1)
@@ -181,11 +181,11 @@ def test_killed_at_every_single_change_of_the_store(
             again = LocalJob(plan, store, partitions=3)
             if again.driver.tick == number:  # not committed: the host offers the rows again
                 assert not survived
-                assert what_comes_out(again.tick(rows, end=end)) == uninterrupted[number]
+                assert what_comes_out(again.tick(rows, end=end)) == uninterrupted_output[number]
                 only_what_is_needed(again)
             else:
                 assert again.driver.tick == number + 1
-                assert again.state[QUERY] == uninterrupted[number][3]
+                assert again.state[QUERY] == uninterrupted_output[number][3]
             if not survived:
                 store.contents = before
                 change += stride
@@ -193,21 +193,21 @@ def test_killed_at_every_single_change_of_the_store(
 
 
 def test_killed_between_the_manifest_and_the_deletion(
-    plan: JobPlan, uninterrupted: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+    plan: JobPlan, uninterrupted_output: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
     LocalJob(plan, store).tick(ticks()[0])
 
-    def killed(*_: Any) -> None:
+    def kill_before_deletion(*_: Any) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.TickRetention, "commit", killed)
+        patch.setattr(ledger.TickRetention, "commit", kill_before_deletion)
         with pytest.raises(Killed):
             LocalJob(plan, store).tick(ticks()[1])
     again = LocalJob(plan, store)
     assert again.driver.tick == 2
-    assert what_comes_out(again.tick(ticks()[2])) == uninterrupted[2]
+    assert what_comes_out(again.tick(ticks()[2])) == uninterrupted_output[2]
     only_what_is_needed(again)
 
 
@@ -232,7 +232,7 @@ def test_what_the_host_wants_remembered_comes_back(plan: JobPlan) -> None:
     assert manifest.clock_us == 7
 
 
-def refused(plan: JobPlan, store: Store) -> StateError:
+def catch_state_error(plan: JobPlan, store: Store) -> StateError:
     with pytest.raises(StateError) as raised:
         LocalJob(plan, store).tick({})
     assert raised.value.hint
@@ -240,7 +240,7 @@ def refused(plan: JobPlan, store: Store) -> StateError:
 
 
 @pytest.fixture
-def stored(plan: JobPlan, tmp_path: Path) -> LocalStore:
+def store_after_two_ticks(plan: JobPlan, tmp_path: Path) -> LocalStore:
     store = LocalStore(tmp_path)
     job = LocalJob(plan, store)
     for rows in ticks()[:2]:
@@ -274,26 +274,26 @@ def test_more_lateness_after_a_restart_does_not_bring_back_what_was_released() -
         FULL.replace("l.v > 0", "l.v > 1"),
     ],
 )
-def test_a_changed_query_is_refused(stored: LocalStore, other: str) -> None:
-    error = refused(plan_of(other, {"l": stream(3), "r": stream(3)}), stored)
+def test_a_changed_query_is_refused(store_after_two_ticks: LocalStore, other: str) -> None:
+    error = catch_state_error(plan_of(other, {"l": stream(3), "r": stream(3)}), store_after_two_ticks)
     assert error.code == "changed-query"
 
 
-def test_changed_sources_are_refused(plan: JobPlan, stored: LocalStore) -> None:
-    manifest = LocalJob(plan, stored).driver.manifest
+def test_changed_sources_are_refused(plan: JobPlan, store_after_two_ticks: LocalStore) -> None:
+    manifest = LocalJob(plan, store_after_two_ticks).driver.manifest
     assert manifest is not None
     changes = {"sources": list(reversed(manifest.sources)), "tick": 3, "follows": manifest.writer}
     swapped = manifest.model_copy(update=changes)
-    commit(stored, swapped)
-    error = refused(plan, stored)
+    commit(store_after_two_ticks, swapped)
+    error = catch_state_error(plan, store_after_two_ticks)
     assert error.code == "changed-sources"
     assert "l, r" in error.message
     assert "r, l" in error.message
 
 
-def test_another_name_of_the_query_is_refused(plan: JobPlan, stored: LocalStore) -> None:
+def test_another_name_of_the_query_is_refused(plan: JobPlan, store_after_two_ticks: LocalStore) -> None:
     renamed = replace(plan, queries=(replace(plan.queries[0], name="p"),))
-    assert refused(renamed, stored).code == "changed-query"
+    assert catch_state_error(renamed, store_after_two_ticks).code == "changed-query"
 
 
 @pytest.mark.parametrize(
@@ -308,12 +308,15 @@ def test_another_name_of_the_query_is_refused(plan: JobPlan, stored: LocalStore)
     ],
 )
 def test_damage_is_found_when_the_job_is_opened(
-    plan: JobPlan, stored: LocalStore, folder: str, damage: str
+    plan: JobPlan, store_after_two_ticks: LocalStore, folder: str, damage: str
 ) -> None:
-    needed = LocalJob(plan, stored).driver.manifest
+    needed = LocalJob(plan, store_after_two_ticks).driver.manifest
     assert needed is not None
-    names = sorted(name for name in needed.files() if name.startswith(folder)) or stored.names(folder)[-1:]
-    path = Path(stored.root) / names[0]
+    names = (
+        sorted(name for name in needed.files() if name.startswith(folder))
+        or store_after_two_ticks.names(folder)[-1:]
+    )
+    path = Path(store_after_two_ticks.root) / names[0]
     data = path.read_bytes()
     if damage == "missing":
         path.unlink()
@@ -323,13 +326,13 @@ def test_damage_is_found_when_the_job_is_opened(
         path.write_bytes(b"")
     else:
         path.write_bytes(bytes([data[0] ^ 0xFF]) + data[1:])
-    assert refused(plan, stored).code in ("state-damaged", "state-missing")
+    assert catch_state_error(plan, store_after_two_ticks).code in ("state-damaged", "state-missing")
 
 
 def test_a_finished_job_stays_finished(plan: JobPlan) -> None:
     store = MemoryStore()
     LocalJob(plan, store).tick({}, end=True)
-    assert refused(plan, store).code == "job-finished"
+    assert catch_state_error(plan, store).code == "job-finished"
 
 
 UNION = f"""SELECT u.a, u.b, x.i AS c FROM (
@@ -365,13 +368,13 @@ def test_killed_between_the_nodes_of_a_union_of_joins(phase: str, call: int) -> 
         job, calls = LocalJob(plan, store, partitions=2), Counter[str]()
         real = getattr(PHASES[phase], phase)
 
-        def killed(*args: Any, real: Any = real, calls: Counter[str] = calls, **more: Any) -> Any:
+        def kill_at_call(*args: Any, real: Any = real, calls: Counter[str] = calls, **more: Any) -> Any:
             calls[phase] += 1
             if calls[phase] == call:
                 raise Killed
             return real(*args, **more)
 
-        with replaced(phase, killed), pytest.raises(Killed):
+        with replace_phase(phase, kill_at_call), pytest.raises(Killed):
             job.tick(rows, **asked)
         again = LocalJob(plan, store, partitions=2 + number % 2)
         output = again.tick(rows, **asked)

@@ -112,14 +112,14 @@ class Client:
     ) -> None:
         content = bytes(data)
 
-        def put() -> None:
+        def store_object() -> None:
             if mode == "create" and name in self._objects:
                 raise AlreadyExistsError(name)
             self._objects[name] = content
             if mode == "create":
                 self._bucket.created.setdefault(name, content)
 
-        self._ask(f"{mode} {name}", put)
+        self._ask(f"{mode} {name}", store_object)
 
     def get(self, name: str) -> Any:
         def get() -> Any:
@@ -143,11 +143,11 @@ class Client:
         return self._ask(f"head {name}", lambda: len(self._object(name)))
 
     def list_with_delimiter(self, folder: str) -> dict[str, Any]:
-        def listed() -> dict[str, Any]:
+        def list_folder() -> dict[str, Any]:
             names = sorted(name for name in self._objects if name.rpartition("/")[0] == folder)
             return {"objects": [{"path": f"prefix/{name}"} for name in names]}
 
-        return self._ask(f"list {folder}", listed)
+        return self._ask(f"list {folder}", list_folder)
 
     def delete(self, names: list[str]) -> None:
         world = self._network.world
@@ -155,7 +155,7 @@ class Client:
         world.random.shuffle(ordered)
         middle = world.random.randrange(len(ordered) + 1)
 
-        def gone(some: list[str]) -> Callable[[], None]:
+        def build_delete_request(some: list[str]) -> Callable[[], None]:
             def delete() -> None:
                 for name in some:
                     self._objects.pop(name, None)
@@ -163,8 +163,8 @@ class Client:
             return delete
 
         if middle not in (0, len(ordered)):
-            self._ask(f"delete {middle} of {len(ordered)}", gone(ordered[:middle]))
-        self._ask(f"delete {ordered[-1]} and others", gone(ordered[middle:]))
+            self._ask(f"delete {middle} of {len(ordered)}", build_delete_request(ordered[:middle]))
+        self._ask(f"delete {ordered[-1]} and others", build_delete_request(ordered[middle:]))
 
     def _object(self, name: str) -> bytes:
         try:

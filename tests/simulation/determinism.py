@@ -30,7 +30,7 @@ class _Os:
         if name not in self.STEPS:
             return done
 
-        def stepped(*arguments: Any, **named: Any) -> Any:
+        def call_between_points(*arguments: Any, **named: Any) -> Any:
             world = World.current
             if world is None or world.fiber is None:
                 return done(*arguments, **named)
@@ -39,11 +39,11 @@ class _Os:
             world.point(f"after os.{name}")
             return answer
 
-        return stepped
+        return call_between_points
 
 
 @contextmanager
-def simulated(seed: int) -> Iterator[World]:
+def simulate_world(seed: int) -> Iterator[World]:
     """A world of this seed, and the package in it."""
     world = World(seed)
     state = random.getstate()

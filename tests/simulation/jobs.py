@@ -37,7 +37,7 @@ def _meet(left: Row, right: Row) -> bool:
     return left["k"] is not None and left["k"] == right["k"] and is_near
 
 
-def _joined(left: Rows, right: Rows, kind: str) -> Result:
+def _join_rows(left: Rows, right: Rows, kind: str) -> Result:
     pairs = [(a, b) for a in left for b in right if _meet(a, b)]
     result: Result = Counter((a["i"], b["i"]) for a, b in pairs)
     if kind in ("left", "full"):
@@ -49,7 +49,7 @@ def _joined(left: Rows, right: Rows, kind: str) -> Result:
     return result
 
 
-def _chained(left: Rows, right: Rows) -> Result:
+def _chain_joins(left: Rows, right: Rows) -> Result:
     """l LEFT JOIN r, and that FULL JOIN r again, by the left row."""
     beneath = [(a, b) for a in left for b in right if _meet(a, b)]
     met = {a["i"] for a, _ in beneath}
@@ -71,17 +71,17 @@ def _chained(left: Rows, right: Rows) -> Result:
 _JOIN = "SELECT l.i AS a, r.i AS b FROM l {} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
 
 QUERIES: dict[str, Query] = {
-    "inner": Query(_JOIN.format(""), ("a", "b"), lambda a, b: _joined(a, b, "inner")),
-    "left": Query(_JOIN.format("LEFT"), ("a", "b"), lambda a, b: _joined(a, b, "left")),
-    "full": Query(_JOIN.format("FULL"), ("a", "b"), lambda a, b: _joined(a, b, "full")),
+    "inner": Query(_JOIN.format(""), ("a", "b"), lambda a, b: _join_rows(a, b, "inner")),
+    "left": Query(_JOIN.format("LEFT"), ("a", "b"), lambda a, b: _join_rows(a, b, "left")),
+    "full": Query(_JOIN.format("FULL"), ("a", "b"), lambda a, b: _join_rows(a, b, "full")),
     "chain": Query(
         "SELECT l.i AS a, r.i AS b, s.i AS c FROM l "
         "LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5 "
         "FULL JOIN r s ON s.k = l.k AND s.t BETWEEN l.t AND l.t + 7",
         ("a", "b", "c"),
-        _chained,
+        _chain_joins,
     ),
-    "changes": Query(_JOIN.format("LEFT"), ("a", "b"), lambda a, b: _joined(a, b, "left"), changes=True),
+    "changes": Query(_JOIN.format("LEFT"), ("a", "b"), lambda a, b: _join_rows(a, b, "left"), changes=True),
 }
 
 
@@ -100,7 +100,7 @@ MORE: dict[str, Query] = {
         name: Query(
             _JOIN.format("LEFT"),
             ("a", "b"),
-            lambda a, b: _joined(a, b, "left"),
+            lambda a, b: _join_rows(a, b, "left"),
             options=options,
         )
         for name, options in SHEDDING.items()
@@ -175,7 +175,9 @@ def on_time(log: Log, cuts: Sequence[tuple[int, int]]) -> tuple[list[tuple[Row, 
     return kept, late
 
 
-def expected(name: str, logs: Mapping[str, Log], cuts: Mapping[str, Sequence[tuple[int, int]]]) -> Result:
+def compute_expected_rows(
+    name: str, logs: Mapping[str, Log], cuts: Mapping[str, Sequence[tuple[int, int]]]
+) -> Result:
     """What has come out when all is read and the input has ended."""
     sides = []
     for side in "lr":

@@ -103,21 +103,21 @@ def fences_ignored() -> Iterator[None]:
         self._store.create(name, add_checksum(name, stored.model_dump_json()))
         return stored
 
-    def begun(self: Any, tick: int, record: Any, follows: str = "") -> None:
+    def begin_ignoring_state_errors(self: Any, tick: int, record: Any, follows: str = "") -> None:
         with suppress(StateError):
             begin(self, tick, record, follows)
 
     def fence(self: Any, writer: Writer, number: int) -> None:
         fences[id(self), writer] = number
 
-    def seen(self: Any, writer: Writer) -> TableWriter:
+    def look_with_local_fence(self: Any, writer: Writer) -> TableWriter:
         return TableWriter(look(self, writer).last, fences.get((id(self), writer)))
 
     with (
         patch.object(Commits, "commit", commit),
-        patch.object(StoredJob, "begin", begun),
+        patch.object(StoredJob, "begin", begin_ignoring_state_errors),
         patch.object(SimulatedTable, "fence", fence),
-        patch.object(SimulatedTable, "look", seen),
+        patch.object(SimulatedTable, "look", look_with_local_fence),
         patch("watersmeet.sinks.lake.commits.check_before", lambda *_: None),
         patch("watersmeet.sinks.lake.table_sink.check_before", lambda *_: None),
     ):
@@ -167,17 +167,20 @@ def watermark_of_what_came_to_nothing() -> Iterator[None]:
     advance, states = StartedTick.advance, InputStates.at
     moved: dict[tuple[int, int], Any] = {}
 
-    def advanced(self: StartedTick, *of: Any, **named: Any) -> Any:
+    def advance_and_save_inputs(self: StartedTick, *of: Any, **named: Any) -> Any:
         running = advance(self, *of, **named)
         moved[id(World.current), self.start.tick] = deepcopy(self.inputs)
         return running
 
-    def taken(self: Any, manifest: Any, clock_us: int) -> Any:
+    def load_saved_inputs(self: Any, manifest: Any, clock_us: int) -> Any:
         tick = 1 if manifest is None else manifest.tick + 1
         there = moved.get((id(World.current), tick))
         return states(self, manifest, clock_us) if there is None else deepcopy(there)
 
-    with patch.object(StartedTick, "advance", advanced), patch.object(InputStates, "at", taken):
+    with (
+        patch.object(StartedTick, "advance", advance_and_save_inputs),
+        patch.object(InputStates, "at", load_saved_inputs),
+    ):
         yield
 
 
@@ -221,7 +224,7 @@ def narrowed_from_nothing() -> Iterator[None]:
     """A query that is taken over when it is narrower begins without the rows that were kept."""
     restore = job_state.restore
 
-    def emptied(*of: Any, **named: Any) -> Any:
+    def restore_without_runs(*of: Any, **named: Any) -> Any:
         restored = restore(*of, **named)
         if restored.context.settings.change_queries and restored.manifest is not None:
             for query in restored.manifest.queries.values():
@@ -230,7 +233,7 @@ def narrowed_from_nothing() -> Iterator[None]:
                         kept.runs.clear()
         return restored
 
-    with patch("watersmeet.runtime.local.job.restore", emptied):
+    with patch("watersmeet.runtime.local.job.restore", restore_without_runs):
         yield
 
 

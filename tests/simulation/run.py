@@ -68,17 +68,17 @@ class Attempts:
             return task(*arguments)
         self._world.counts["tasks run twice"] += 1
         other = self._spawn(task, arguments, sleeps={draw.randrange(1, 6): draw.choice([0.001, 0.1, 5, 60])})
-        own = _sent(task)(*_sent(arguments))
+        own = _pickle_round_trip(task)(*_pickle_round_trip(arguments))
         if other.done and other.error is None and not other.killed and draw.random() < 0.5:
             return other.result()
         return own
 
     def _spawn(self, task: Any, arguments: Any, crash_at: int | None = None, **of: Any) -> Fiber:
-        task, arguments = _sent((task, arguments))
+        task, arguments = _pickle_round_trip((task, arguments))
         return self._world.spawn(Process("task", crash_at, **of), lambda: task(*arguments))
 
 
-def _sent(value: Any) -> Any:
+def _pickle_round_trip(value: Any) -> Any:
     """As it comes to another machine."""
     return pickle.loads(pickle.dumps(value))
 
@@ -222,7 +222,9 @@ class Run:
         told = {"offsets": record["offsets"], "settings": SETTINGS}
         queries = dict(zip(INSERTS, self.queries, strict=False))
 
-        def staged_of(tick: RunningTick, outputs: Mapping[str, tuple[list[str], pa.Table]]) -> StagedParts:
+        def stage_outputs(
+            tick: RunningTick, outputs: Mapping[str, tuple[list[str], pa.Table]]
+        ) -> StagedParts:
             start = tick.start
             self.world.point("before it is staged")
             try:
@@ -250,7 +252,7 @@ class Run:
             clock_us=record["clock_us"],
             end=record["end"],
             check=remembered.result,
-            to_sinks=SinkStaging(staged_of, host, told),
+            to_sinks=SinkStaging(stage_outputs, host, told),
         )
         self.world.counts["ticks"] += 1
         self.world.point("ticked")

@@ -16,10 +16,10 @@ from typing import Any
 
 from tests.simulation.bucket import FAULTS, Bucket, Network, place_of
 from tests.simulation.cached import SpoiltCache
-from tests.simulation.determinism import simulated
-from tests.simulation.jobs import ALIKE, INSERTS, QUERIES, Log, expected, on_time
+from tests.simulation.determinism import simulate_world
+from tests.simulation.jobs import ALIKE, INSERTS, QUERIES, Log, compute_expected_rows, on_time
 from tests.simulation.run import Run, Trouble
-from tests.simulation.steps import Aim, aimed, requests, steps
+from tests.simulation.steps import Aim, draw_aim, requests, steps
 from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
 from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
 from tests.support.in_memory import folder_in_memory
@@ -84,7 +84,7 @@ class Outcome:
 
 def play(seed: int, *, log: Callable[[str], None] | None = None) -> Outcome:
     """Play the schedule of this seed."""
-    with simulated(seed) as world:
+    with simulate_world(seed) as world:
         world.log = log
         schedule = Schedule(world, seed)
         wrong = None
@@ -112,7 +112,9 @@ class Schedule:
         self.network = Network(world, draw.choice([0, 0, 0.01, 0.05]))
         if self.network.rate:
             asked = requests(self.folder is not None)
-            self.network.aims = [(aimed(draw, asked), draw.choice(FAULTS)) for _ in range(draw.randrange(9))]
+            self.network.aims = [
+                (draw_aim(draw, asked), draw.choice(FAULTS)) for _ in range(draw.randrange(9))
+            ]
         self.server = TableServer(self.network)
         self.servers = [self.server]
         if not self.is_one_sink:
@@ -196,9 +198,11 @@ class Schedule:
     def _aims(self) -> list[tuple[Aim, float | None]]:
         """Where runs are killed (None), or sleep."""
         draw, kinds = self.draw, steps(self.folder is not None)
-        killed = [(aimed(draw, kinds), None) for _ in range(_AIMED) if draw.random() < self.crashes]
+        killed = [(draw_aim(draw, kinds), None) for _ in range(_AIMED) if draw.random() < self.crashes]
         asleep = [
-            (aimed(draw, kinds), draw.choice(_NAPS)) for _ in range(_AIMED) if draw.random() < self.sleepers
+            (draw_aim(draw, kinds), draw.choice(_NAPS))
+            for _ in range(_AIMED)
+            if draw.random() < self.sleepers
         ]
         return [*killed, *asleep]
 
@@ -290,10 +294,13 @@ class Schedule:
                 raise WrongError(f"{side} was read in the parts {parts}")
         for place in range(len(self.servers)):
             queries = [query for number, query in enumerate(self.queries) if self._place(number) == place]
-            wanted = sum((expected(query, self.logs, cuts) for query in queries), Counter[tuple[Any, ...]]())
+            wanted = sum(
+                (compute_expected_rows(query, self.logs, cuts) for query in queries),
+                Counter[tuple[Any, ...]](),
+            )
             got = self._result(place)
             if self.narrowed:  # rows of ticks before are those of the query before
-                wide = expected("inner", self.logs, cuts)
+                wide = compute_expected_rows("inner", self.logs, cuts)
                 if not got <= wide:
                     raise WrongError(f"narrowed: too many {dict(got - wide)}, cut at {cuts}")
                 got &= wanted

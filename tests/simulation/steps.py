@@ -44,7 +44,7 @@ class Aim:
         return self._came == self.time
 
 
-def aimed(draw: random.Random, steps: tuple[str, ...]) -> Aim:
+def draw_aim(draw: random.Random, steps: tuple[str, ...]) -> Aim:
     """At one of these steps, each as likely as the others."""
     return Aim(draw.choice(steps), draw.choice((1, 1, 1, 2, 2, 3, 4, 6)))
 

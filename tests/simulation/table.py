@@ -152,13 +152,13 @@ class SimulatedTable:
     def _commit(self, what: str, change: Any) -> None:
         server, seen = self._server, self._seen
 
-        def committed() -> None:
+        def commit_if_unchanged() -> None:
             if server.version != seen:
                 raise OvertakenError
             server.version += 1
             change()
 
-        self._ask(what, committed)
+        self._ask(what, commit_if_unchanged)
 
 
 class SimulatedLakeSink(LakeSink):

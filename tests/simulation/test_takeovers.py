@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.simulation.determinism import simulated
+from tests.simulation.determinism import simulate_world
 from tests.simulation.planted import look_not_waited_for
 from tests.simulation.run import Trouble
 from tests.simulation.schedule import Schedule, WrongError
@@ -20,9 +20,9 @@ SEED = 4
 """Its rows come out in the first tick, into a table."""
 
 
-def played(seed: int, runs: Callable[[World, Schedule], None]) -> Schedule:
+def run_schedule(seed: int, runs: Callable[[World, Schedule], None]) -> Schedule:
     """A schedule into a table in which nothing goes wrong but what ``runs`` does."""
-    with simulated(seed) as world:
+    with simulate_world(seed) as world:
         schedule = Schedule(world, seed)
         schedule.network.rate, schedule.network.aims, schedule.trouble = 0, [], Trouble()
         try:
@@ -33,7 +33,7 @@ def played(seed: int, runs: Callable[[World, Schedule], None]) -> Schedule:
 
 
 @pytest.mark.parametrize("tick", [1, 2])
-def test_a_run_that_begins_between_the_sinks_rows_and_the_manifest_is_not_told_of_a_copy(tick):
+def test_run_starting_between_sink_rows_and_manifest_finishes(tick):
     """It looked for what the next tick was begun with before that was begun, and at the sink when the rows
     were there."""
 
@@ -46,12 +46,12 @@ def test_a_run_that_begins_between_the_sinks_rows_and_the_manifest_is_not_told_o
         took_over = world.spawn(other, partial(schedule.run, other))
         world.wait(lambda: began.done and took_over.done)
 
-    schedule = played(SEED, both)
+    schedule = run_schedule(SEED, both)
     assert schedule.errors == []
     assert schedule.ended == {"state-fenced": 1, "finished": 1}
 
 
-def passed(seed: int) -> str | None:
+def find_takeover_error(seed: int) -> str | None:
     """One run sleeps before it creates the first manifest. When it does, another one is so far that this name
     is free again, and still needs rows of that tick. What is wrong in the end; None: nothing."""
 
@@ -69,7 +69,7 @@ def passed(seed: int) -> str | None:
         schedule.check()
 
     try:
-        schedule = played(seed, both)
+        schedule = run_schedule(seed, both)
     except (WrongError, WatersmeetError) as error:
         return str(error)
     assert schedule.ended == {"state-fenced": 1, "finished": 1}
@@ -87,9 +87,9 @@ def test_a_run_that_was_passed_as_it_created_its_manifest_is_stopped_and_deletes
     shown = []
     for seed in dict.fromkeys((*SHOWN_BY, *range(SEEDS))):
         with look_not_waited_for():
-            if "is missing from the state" in (passed(seed) or ""):
+            if "is missing from the state" in (find_takeover_error(seed) or ""):
                 shown.append(seed)
         if len(shown) == 3:
             break
     assert len(shown) == 3, f"of {SEEDS} seeds {shown} alone show what the look is for"
-    assert {seed: passed(seed) for seed in shown} == dict.fromkeys(shown)
+    assert {seed: find_takeover_error(seed) for seed in shown} == dict.fromkeys(shown)

@@ -27,7 +27,7 @@ def sink_of(name: str, key: Sequence[str] = (), /) -> FunctionSink:
     return FunctionSink(Sink("out", "function", {"function": written}, None, tuple(key)))
 
 
-def prepared(sink: FunctionSink, files: Any, owner: str = "the job") -> FunctionSink:
+def prepare_sink(sink: FunctionSink, files: Any, owner: str = "the job") -> FunctionSink:
     """``files``: a store, or the folder of one."""
     store: Store = files if hasattr(files, "create") else LocalStore(files)
     sink.stage_in(store)

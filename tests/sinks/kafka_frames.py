@@ -31,7 +31,7 @@ def sink_of(servers: str, topic: str, name: str = "out", /, **options: str) -> K
     return KafkaSink(Sink(name, "kafka", given | options, None, ("k",)))
 
 
-def prepared(sink: KafkaSink, files: Path, owner: str = "the job", *, begins: bool = True) -> KafkaSink:
+def prepare_sink(sink: KafkaSink, files: Path, owner: str = "the job", *, begins: bool = True) -> KafkaSink:
     """``begins``: a job without ticks, if the sink knows of no run."""
     sink.stage_in(LocalStore(files))
     sink.prepare(COLUMNS, owner)

@@ -71,7 +71,7 @@ def test_errors_arrive_as_they_were():
     assert (caught.value.code, caught.value.hint) == ("negative", "none")
 
 
-def test_what_is_secret_is_not_told_beside_the_rest(monkeypatch):
+def test_secrets_stay_out_of_the_serialized_part(monkeypatch):
     monkeypatch.setitem(registry.PARTS, "counted", (__name__, "CountedPart"))
     monkeypatch.setattr(registry, "import_module", lambda name: __import__("sys").modules[name])
     part = CountedPart("here", "other")

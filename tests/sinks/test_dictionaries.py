@@ -60,7 +60,7 @@ def encodings(file):
     return {column.path_in_schema: set(column.encodings) for column in columns}
 
 
-def coded(file):
+def find_dictionary_columns(file):
     return {name for name, of_column in encodings(file).items() if "RLE_DICTIONARY" in of_column}
 
 
@@ -84,7 +84,7 @@ def test_first_rows_without_values_do_not_make_one(tmp_path):
     first = pa.table({f.name: pa.nulls(MIN_SAMPLED_ROWS, f.type) for f in table.schema}, schema=table.schema)
     ParquetPart(str(tmp_path)).write(0, table.schema, iter([*first.to_batches(), *table.to_batches()]))
     (file,) = tmp_path.iterdir()
-    assert coded(file) == {"code", "reference", "no text"}
+    assert find_dictionary_columns(file) == {"code", "reference", "no text"}
     assert parquet.read_table(file).equals(pa.concat_tables([first, table]))
 
 
@@ -106,7 +106,7 @@ def test_files_of_tasks(tmp_path):
     batches = [*table.slice(0, 700).to_batches(max_chunksize=7), *table.slice(700).to_batches()]
     ParquetPart(str(tmp_path)).write(3, table.schema, iter(batches))
     (file,) = tmp_path.iterdir()
-    assert coded(file) == set(FEW)
+    assert find_dictionary_columns(file) == set(FEW)
     assert {name for name, found in encodings(file).items() if found - {"PLAIN", "RLE"}} == set(FEW)
     assert parquet.read_table(file).equals(table)
     connected = duckdb.connect()
@@ -115,7 +115,7 @@ def test_files_of_tasks(tmp_path):
     assert read.cast(table.schema).equals(table)
 
 
-def test_of_wide_rows_few_are_held_to_be_looked_at(tmp_path, monkeypatch):
+def test_writer_buffers_few_wide_rows_for_sampling(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_part, "SAMPLE_BYTES", 10_000)
     alive: list[weakref.ref[pa.RecordBatch]] = []
 
@@ -146,7 +146,7 @@ def test_files_of_tables(tmp_path):
     written = LakePart(str(tmp_path), "ws").write(
         0, table.schema, iter(table.to_batches(max_chunksize=5_000))
     )
-    assert coded(written["path"]) == set(FEW)
+    assert find_dictionary_columns(written["path"]) == set(FEW)
     assert parquet.read_table(written["path"]).equals(table)
     assert written["rows"] == ROWS
     assert written["stats"]["nullCount"]["mostly NULL"] == table.column("mostly NULL").null_count
@@ -163,7 +163,7 @@ def test_files_that_nobody_else_reads_hold_differences(tmp_path):
     found = encodings(file)
     differences = {name for name, of in found.items() if "DELTA_BINARY_PACKED" in of}
     assert differences == {"id", "random", "time", "mostly NULL", "many half NULL", "no value"}
-    assert coded(file) == set(FEW)
+    assert find_dictionary_columns(file) == set(FEW)
     assert parquet.read_table(file).equals(table)
 
 

@@ -75,7 +75,7 @@ def sink_at(path, **options) -> FileSink:
     return make_sink(Sink("out", "file", {"path": str(path), **options}))
 
 
-def prepared(path, owner=None) -> FileSink:
+def prepare_sink(path, owner=None) -> FileSink:
     sink = sink_at(path)
     sink.prepare(COLUMNS, owner)
     return sink
@@ -100,7 +100,7 @@ def run_tick(sink, attempt, tick=7, insert="delivered"):
 
 
 def test_published_part_has_the_rows_and_nothing_else(tmp_path):
-    run_tick(prepared(tmp_path), "a1")
+    run_tick(prepare_sink(tmp_path), "a1")
     assert visible(tmp_path) == BAG
     assert sorted(os.listdir(tmp_path)) == [
         "_ticks",
@@ -112,21 +112,21 @@ def test_published_part_has_the_rows_and_nothing_else(tmp_path):
 
 
 def test_staged_rows_are_invisible(tmp_path):
-    prepared(tmp_path).write(Frame(*ROWS), "delivered", 7, "a1")
+    prepare_sink(tmp_path).write(Frame(*ROWS), "delivered", 7, "a1")
     assert not visible(tmp_path)
     assert os.listdir(tmp_path) == ["_attempts"]
 
 
 def test_same_tick_again_stays_as_it_is(tmp_path):
-    run_tick(prepared(tmp_path), "a1")
+    run_tick(prepare_sink(tmp_path), "a1")
     before = [(p, p.stat().st_mtime_ns) for p in sorted(tmp_path.rglob("*.parquet"))]
-    run_tick(prepared(tmp_path), "a2")
+    run_tick(prepare_sink(tmp_path), "a2")
     assert [(p, p.stat().st_mtime_ns) for p in sorted(tmp_path.rglob("*.parquet"))] == before
     assert not (tmp_path / "_attempts").exists()
 
 
 def test_two_inserts_into_one_sink_both_count(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     for insert in ("first", "second"):
         sink.write(Frame(*ROWS), insert, 0, "a1")
     for insert in ("first", "second"):
@@ -136,7 +136,7 @@ def test_two_inserts_into_one_sink_both_count(tmp_path):
 
 
 def test_a_tick_without_rows_publishes_nothing(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame([], []), "delivered", 3, "a1")
     sink.publish("delivered", 3, "a1", ORIGIN)
     sink.publish("delivered", 3, "a1", ORIGIN)
@@ -144,14 +144,14 @@ def test_a_tick_without_rows_publishes_nothing(tmp_path):
 
 
 def test_empty_files_of_a_tick_with_rows_go(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame([], ROWS[0]), "delivered", 3, "a1")
     sink.publish("delivered", 3, "a1", ORIGIN)
     assert [p.name for p in tmp_path.rglob("*.parquet")] == ["delivered-000000000003-00001.parquet"]
 
 
 def test_failed_write_then_retry_in_the_same_attempt(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     with pytest.raises(RuntimeError):
         sink.write(Frame(*ROWS, error=RuntimeError("lost")), "delivered", 7, "a1")
     run_tick(sink, "a1")
@@ -159,7 +159,7 @@ def test_failed_write_then_retry_in_the_same_attempt(tmp_path):
 
 
 def test_discard_drops_only_that_attempt(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     sink.write(Frame(*ROWS), "delivered", 7, "a2")
     sink.discard("a1")
@@ -170,19 +170,19 @@ def test_discard_drops_only_that_attempt(tmp_path):
 
 def test_stale_attempt_cannot_land(tmp_path):
     """What a dead driver's JVM still writes after the restart stays in its own attempt."""
-    prepared(tmp_path).write(Frame(*ROWS), "delivered", 7, "old")
-    sink = prepared(tmp_path)
+    prepare_sink(tmp_path).write(Frame(*ROWS), "delivered", 7, "old")
+    sink = prepare_sink(tmp_path)
     sink_at(tmp_path).write(Frame([{"k": "half", "v": 0}]), "delivered", 7, "old")
     run_tick(sink, "new")
     assert visible(tmp_path) == BAG
-    prepared(tmp_path)
+    prepare_sink(tmp_path)
     assert not (tmp_path / "_attempts").exists()
 
 
 def test_staged_rows_that_vanished_are_an_error(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
-    prepared(tmp_path)  # another job takes the same directory
+    prepare_sink(tmp_path)  # another job takes the same directory
     with pytest.raises(EngineError, match="staged-rows-gone"):
         sink.publish("delivered", 7, "a1", ORIGIN)
 
@@ -193,7 +193,7 @@ STEPS = ("rename", "fsync", "unlink", "rmdir", "open")
 
 def calls_of_a_publish(tmp_path, monkeypatch, kill_at: int | None) -> int:
     """Publish with a kill before the n-th call of any step; the number of calls."""
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     count = 0
 
@@ -224,11 +224,11 @@ def test_killed_before_any_step_then_again_gives_the_same(tmp_path, monkeypatch)
             calls_of_a_publish(path, monkeypatch, kill_at)
         seen = visible(path)
         assert seen <= BAG
-        prepared(path)  # which moves up what is committed
+        prepare_sink(path)  # which moves up what is committed
         committed = visible(path)
         assert committed == (BAG if seen or os.path.exists(path / "_ticks" / PART) else Counter())
         halves += bool(seen) and seen != BAG
-        run_tick(prepared(path), "a2")
+        run_tick(prepare_sink(path), "a2")
         assert visible(path) == BAG
         assert sorted(os.listdir(path)) == ["_ticks", f"{PART}-00000.parquet", f"{PART}-00001.parquet"]
         assert os.listdir(path / "_ticks" / PART) == ["_tick"]
@@ -236,16 +236,16 @@ def test_killed_before_any_step_then_again_gives_the_same(tmp_path, monkeypatch)
 
 
 def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     done = []
     fsync, rename = os.fsync, os.rename
 
-    def noted(handle):
+    def record_fsync(handle):
         fsync(handle)
         done.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(file_sink.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
     sink.publish("delivered", 7, "a1", ORIGIN)
     assert sorted(done[:4]) == ["_tick", "delivered-7", "part-00000.parquet", "part-00001.parquet"]
@@ -256,7 +256,7 @@ def test_parts_in_directories_of_their_own_are_moved_up(tmp_path):
     """As versions before kept them; the move may be killed at any time."""
     for moved in range(3):
         path = tmp_path / str(moved)
-        sink = prepared(path)
+        sink = prepare_sink(path)
         run_tick(sink, "a1")
         (path / "_ticks" / PART).rename(path / PART)
         for number in range(moved, 2):
@@ -264,7 +264,7 @@ def test_parts_in_directories_of_their_own_are_moved_up(tmp_path):
         assert sink.parts() == [("delivered", 7)]
         assert sink.has_part("delivered", 7)
         assert len(sink.row_files()[PART]) == 2
-        run_tick(prepared(path), "a2")
+        run_tick(prepare_sink(path), "a2")
         assert visible(path) == BAG
         assert sorted(os.listdir(path)) == ["_ticks", f"{PART}-00000.parquet", f"{PART}-00001.parquet"]
 
@@ -273,18 +273,18 @@ def test_old_marks_go_and_their_rows_stay(tmp_path, monkeypatch):
     """As a run that never ends would gather a directory per tick."""
     monkeypatch.setattr(file_sink, "MOST_MARKS", 3)
     monkeypatch.setattr(file_sink, "MARKS_APART", 4)
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     for tick in range(1, 8):
         run_tick(sink, "a1", tick=tick)
         run_tick(sink, "a1", tick=tick, insert="other")
     assert [tick for insert, tick in sink.parts() if insert == "other"] == [2, 3, 4, 5, 6, 7]
-    assert [tick for insert, tick in prepared(tmp_path).parts() if insert == "delivered"] == [5, 6, 7]
+    assert [tick for insert, tick in prepare_sink(tmp_path).parts() if insert == "delivered"] == [5, 6, 7]
     assert sum(visible(tmp_path).values()) == 14 * 3
     assert len(sink.row_files()) == 14
 
 
 def test_the_number_of_spark_s_job_is_in_no_name(tmp_path):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     (first, _) = sorted(tmp_path.rglob("part-*.parquet"))
     first.rename(first.with_name("part-00000-ffd35020-8ce2-404d-a796-8e477d3cb213-c000.zstd.parquet"))
@@ -295,23 +295,23 @@ def test_the_number_of_spark_s_job_is_in_no_name(tmp_path):
     ]
 
 
-def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp_path, monkeypatch):
+def test_published_part_is_reported_even_if_its_directory_vanishes(tmp_path, monkeypatch):
     """Or the state would not know of it, and refuse it in the next run."""
-    sink = prepared(tmp_path / "out")
+    sink = prepare_sink(tmp_path / "out")
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
     rename = os.rename
 
-    def then_gone(staged, final):
+    def rename_then_move_away(staged, final):
         rename(staged, final)
         monkeypatch.setattr(file_sink, "sync", lambda path: None)
         rename(tmp_path / "out", tmp_path / "away")
 
-    monkeypatch.setattr(file_sink.os, "rename", then_gone)
+    monkeypatch.setattr(file_sink.os, "rename", rename_then_move_away)
     assert sink.publish("delivered", 7, "a1", ORIGIN) is True
 
 
-def test_a_tick_without_rows_is_told_as_no_part(tmp_path):
-    sink = prepared(tmp_path)
+def test_tick_without_rows_reports_no_part(tmp_path):
+    sink = prepare_sink(tmp_path)
     sink.write(Frame(), "delivered", 3, "a1")
     assert sink.publish("delivered", 3, "a1", ORIGIN) is False
     assert sink.publish("delivered", 3, "a1", ORIGIN) is False
@@ -319,7 +319,7 @@ def test_a_tick_without_rows_is_told_as_no_part(tmp_path):
 
 @pytest.mark.parametrize("insert", ["a/b", "_hidden", ".dot", "k=v", "so called", "50%", "a-000000000001"])
 def test_any_insert_name_is_visible_and_no_partition(tmp_path, insert):
-    sink = prepared(tmp_path)
+    sink = prepare_sink(tmp_path)
     run_tick(sink, "a1", insert=insert)
     names = [name for name in os.listdir(tmp_path) if name != "_ticks"]
     assert len(names) == 2
@@ -330,26 +330,26 @@ def test_any_insert_name_is_visible_and_no_partition(tmp_path, insert):
 
 def test_parts_of_another_owner_are_refused(tmp_path):
     for tick in (7, 8):
-        sink = prepared(tmp_path, owner="state-1")
+        sink = prepare_sink(tmp_path, owner="state-1")
         run_tick(sink, "a1", tick)
         sink.close()
     with pytest.raises(EngineError, match="sink-of-another-run"):
-        prepared(tmp_path, owner="state-2")
+        prepare_sink(tmp_path, owner="state-2")
 
 
-def test_what_no_run_put_there_is_left_alone(tmp_path):
+def test_directory_with_foreign_files_is_rejected_untouched(tmp_path):
     (tmp_path / "orders.json").write_text("{}")
     with pytest.raises(EngineError, match=r'sink-not-empty.*"orders.json"'):
-        prepared(tmp_path, owner="state-1")
+        prepare_sink(tmp_path, owner="state-1")
     assert os.listdir(tmp_path) == ["orders.json"]
 
 
 def test_what_a_dead_attempt_left_and_hidden_files_do_no_harm(tmp_path):
     (tmp_path / "_owner-17").write_text("state-1")
     (tmp_path / ".hidden").touch()
-    prepared(tmp_path, owner="state-1")
+    prepare_sink(tmp_path, owner="state-1")
     (tmp_path / "notes.txt").touch()
-    prepared(tmp_path, owner="state-1")
+    prepare_sink(tmp_path, owner="state-1")
 
 
 def test_csv_with_a_header_alone_has_no_rows(tmp_path):
@@ -404,15 +404,15 @@ def test_csv_refuses_nested_types(tmp_path):
         sink_at(tmp_path, format="csv").prepare((column("a", "ARRAY<INT>"),))
 
 
-def test_a_path_that_is_a_file_is_said_so(tmp_path):
+def test_path_that_is_a_file_is_rejected(tmp_path):
     (tmp_path / "taken").touch()
     with pytest.raises(EngineError, match="sink-not-writable"):
-        prepared(tmp_path / "taken")
+        prepare_sink(tmp_path / "taken")
 
 
-def test_a_place_for_rows_that_cannot_be_made_is_told(tmp_path):
+def test_uncreatable_staging_directory_is_reported(tmp_path):
     """As where a file system is away, or read-only, since the job has begun."""
-    sink = prepared(tmp_path / "out")
+    sink = prepare_sink(tmp_path / "out")
     (tmp_path / "out" / "_attempts").write_text("in the way")
     with pytest.raises(EngineError, match="cannot be written: Not a directory") as caught:
         sink.arrow_part(pa.schema([("k", pa.string())]), "in", 1, "attempt")

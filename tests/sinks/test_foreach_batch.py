@@ -64,7 +64,7 @@ def sink_of(function: Any, folder: Any) -> ForeachBatchSink:
     return sink
 
 
-def put_out(sink: ForeachBatchSink, tick: int, rows: list[Any], partitions: int) -> bool:
+def publish_tick(sink: ForeachBatchSink, tick: int, rows: list[Any], partitions: int) -> bool:
     attempt = uuid.uuid4().hex
     columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(2)]
     table = pa.table(columns, names=["k", "v"])
@@ -74,15 +74,15 @@ def put_out(sink: ForeachBatchSink, tick: int, rows: list[Any], partitions: int)
 
 def test_a_repeated_tick_has_the_same_rows_in_the_same_partitions(tmp_path):
     given = Given()
-    assert put_out(sink_of(given.put, tmp_path), 3, ROWS, 3)
+    assert publish_tick(sink_of(given.put, tmp_path), 3, ROWS, 3)
     ((tick, parts),) = given.calls
     assert (tick, len(parts)) == (3, 3)
     assert [(row["k"], row["v"]) for part in parts for row in part] == ROWS
-    assert put_out(sink_of(given.put, tmp_path), 3, ROWS[::-1], 1)
+    assert publish_tick(sink_of(given.put, tmp_path), 3, ROWS[::-1], 1)
     assert given.calls[1] == given.calls[0]
 
 
-def test_it_is_told_of_what_the_tick_is_if_it_asks(tmp_path):
+def test_function_receives_the_tick_details_it_declares(tmp_path):
     """By names alone: a third parameter of another name is the function's own."""
     told: list[Any] = []
 
@@ -103,13 +103,13 @@ def test_it_is_told_of_what_the_tick_is_if_it_asks(tmp_path):
         told.append((insert, len(job)))
 
     for tick, function in enumerate((both, one, own, Object(), by_place), 1):
-        assert put_out(sink_of(function, tmp_path), tick, ROWS, 1)
+        assert publish_tick(sink_of(function, tmp_path), tick, ROWS, 1)
     assert told == [(1, "q", "the job"), (2, "the job"), (3, 3), (4, "q"), (5, 1)]
 
 
 def test_a_tick_without_rows_is_none_for_it(tmp_path):
     given = Given()
-    assert not put_out(sink_of(given.put, tmp_path), 1, [], 1)
+    assert not publish_tick(sink_of(given.put, tmp_path), 1, [], 1)
     assert given.calls == []
 
 
@@ -117,10 +117,10 @@ def test_what_it_raises_fails_the_tick_which_comes_again(tmp_path):
     given = Given()
     given.fails = True
     with pytest.raises(EngineError, match="SystemExit: not now") as failed:
-        put_out(sink_of(given.put, tmp_path), 1, ROWS, 2)
+        publish_tick(sink_of(given.put, tmp_path), 1, ROWS, 2)
     assert failed.value.code == "function-failed"
     given.fails = False
-    assert put_out(sink_of(given.put, tmp_path), 1, ROWS, 3)
+    assert publish_tick(sink_of(given.put, tmp_path), 1, ROWS, 3)
     assert given.calls[0] == given.calls[1]
 
 
@@ -140,22 +140,22 @@ class Later:
 @pytest.mark.parametrize("name", ["waited_for", "read"])
 def test_what_it_leaves_to_others_fails_the_tick(name, tmp_path):
     with pytest.raises(EngineError, match="which watersmeet does not await or read") as failed:
-        put_out(sink_of(getattr(Later(), name), tmp_path), 1, ROWS, 2)
+        publish_tick(sink_of(getattr(Later(), name), tmp_path), 1, ROWS, 2)
     assert failed.value.code == "function-failed"
 
 
 @pytest.mark.parametrize("kind", [DataFrameWriter, DataFrameWriterV2])
-def test_a_writer_that_was_not_told_to_write_fails_the_tick(kind, tmp_path):
+def test_unexecuted_writer_fails_the_tick(kind, tmp_path):
     """Of ``lambda rows, tick: rows.write.mode("append")`` nothing is written."""
     writer = kind.__new__(kind)
     with pytest.raises(EngineError, match=f"returned a {kind.__name__}; call its"):
-        put_out(sink_of(lambda rows, tick: writer, tmp_path), 1, ROWS, 2)
+        publish_tick(sink_of(lambda rows, tick: writer, tmp_path), 1, ROWS, 2)
 
 
 def test_another_tick_of_the_number_is_refused(tmp_path):
     given = Given()
     sink = sink_of(given.put, tmp_path)
-    put_out(sink, 1, ROWS, 2)
+    publish_tick(sink, 1, ROWS, 2)
     with pytest.raises(EngineError, match="sink-of-another-tick"):
         sink.check("q", 1, {"rows": "of another"})
 

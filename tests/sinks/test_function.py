@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.sinks import given_functions
-from tests.sinks.function_frames import COLUMNS, identity_of, prepared, sink_of, stage
+from tests.sinks.function_frames import COLUMNS, identity_of, prepare_sink, sink_of, stage
 from tests.sinks.given_functions import CALLS
 from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError, StateError
@@ -29,13 +29,13 @@ def no_calls():
     CALLS.clear()
 
 
-def put_out(sink, tick, rows, partitions):
+def publish_tick(sink, tick, rows, partitions):
     attempt = stage(sink, tick, rows, partitions)
     sink.check("q", tick, identity_of(tick))
     return sink.publish("q", tick, attempt, identity_of(tick))
 
 
-def given():
+def list_calls():
     return [(part.tick, part.number, part.parts, table.to_pydict()) for part, table in CALLS]
 
 
@@ -68,7 +68,7 @@ def test_a_misspelt_option_is_not_missing_too():
     assert (caught.value.code, caught.value.hint) == ("unknown-option", 'did you mean "function"?')
 
 
-def test_a_near_name_is_told():
+def test_misspelled_function_suggests_the_nearest_name():
     with pytest.raises(SpecError, match='did you mean "keep"'):
         sink_of("kep")
 
@@ -87,7 +87,7 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch, text):
 
 
 def test_a_method_of_a_class_is_found(tmp_path):
-    assert put_out(prepared(sink_of("Writer.put"), tmp_path), 1, ROWS, 1)
+    assert publish_tick(prepare_sink(sink_of("Writer.put"), tmp_path), 1, ROWS, 1)
     assert len(CALLS) == 1
 
 
@@ -104,8 +104,8 @@ def test_columns_are_checked():
 
 
 def test_it_gets_parts_with_their_rows(tmp_path):
-    sink = prepared(sink_of("keep"), tmp_path)
-    assert put_out(sink, 3, ROWS, 3)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
+    assert publish_tick(sink, 3, ROWS, 3)
     parts = [part for part, _ in CALLS]
     assert [(p.job, p.insert, p.tick, p.number, p.parts) for p in parts] == [
         ("the job", "q", 3, number, 3) for number in range(3)
@@ -117,8 +117,8 @@ def test_it_gets_parts_with_their_rows(tmp_path):
 
 
 def test_a_tick_without_rows_is_none_for_it(tmp_path):
-    sink = prepared(sink_of("keep"), tmp_path)
-    assert not put_out(sink, 1, [], 2)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
+    assert not publish_tick(sink, 1, [], 2)
     assert not CALLS
     assert not sink.has_part("q", 1)
 
@@ -126,39 +126,39 @@ def test_a_tick_without_rows_is_none_for_it(tmp_path):
 def test_a_repeated_tick_has_the_same_parts_with_the_same_rows(tmp_path):
     """By another run, cut into other tasks, whose rows come in another order."""
     store = LocalStore(tmp_path)
-    assert put_out(prepared(sink_of("keep"), store), 1, ROWS, 3)
-    first = given()
+    assert publish_tick(prepare_sink(sink_of("keep"), store), 1, ROWS, 3)
+    first = list_calls()
     CALLS.clear()
-    again = prepared(sink_of("keep"), store)
+    again = prepare_sink(sink_of("keep"), store)
     again.resume(["q"], Resumed(0, pending=True))
     assert again.has_part("q", 1)
-    assert put_out(again, 1, ROWS[::-1], 2)
-    assert given() == first
+    assert publish_tick(again, 1, ROWS[::-1], 2)
+    assert list_calls() == first
     ran_twice = len(store.names("work")) - 3
     assert ran_twice == 3 + 2, "of the second attempt only what Spark told nobody of is left"
 
 
 def test_a_run_that_failed_in_the_middle_is_repeated_so(tmp_path):
     with pytest.raises(EngineError, match="function-failed"):
-        put_out(prepared(sink_of("fails"), tmp_path), 1, ROWS, 4)
-    assert put_out(prepared(sink_of("keep"), tmp_path), 1, ROWS, 1)
-    assert [(number, parts) for _, number, parts, _ in given()] == [(n, 4) for n in range(4)]
+        publish_tick(prepare_sink(sink_of("fails"), tmp_path), 1, ROWS, 4)
+    assert publish_tick(prepare_sink(sink_of("keep"), tmp_path), 1, ROWS, 1)
+    assert [(number, parts) for _, number, parts, _ in list_calls()] == [(n, 4) for n in range(4)]
 
 
 def test_an_attempt_that_is_discarded_after_it_went_out_leaves_its_parts(tmp_path):
-    sink = prepared(sink_of("fails"), tmp_path)
+    sink = prepare_sink(sink_of("fails"), tmp_path)
     attempt = stage(sink, 1, ROWS, 2)
     with pytest.raises(EngineError):
         sink.publish("q", 1, attempt, identity_of(1))
     sink.discard(attempt)
-    assert put_out(prepared(sink_of("keep"), tmp_path), 1, ROWS, 1)
+    assert publish_tick(prepare_sink(sink_of("keep"), tmp_path), 1, ROWS, 1)
     assert len(CALLS) == 2
 
 
 def test_another_tick_of_the_number_is_refused(tmp_path):
-    put_out(prepared(sink_of("keep"), tmp_path), 1, ROWS, 3)
+    publish_tick(prepare_sink(sink_of("keep"), tmp_path), 1, ROWS, 3)
     CALLS.clear()
-    sink = prepared(sink_of("keep"), tmp_path)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
     attempt = stage(sink, 1, ROWS, 2)
     with pytest.raises(EngineError, match="sink-of-another-tick"):
         sink.check("q", 1, {"rows": "others"})
@@ -169,20 +169,20 @@ def test_another_tick_of_the_number_is_refused(tmp_path):
 
 def test_a_run_that_slept_goes_by_what_another_one_recorded(tmp_path):
     """Both have staged the tick, each in its own way."""
-    slept, other = prepared(sink_of("keep"), tmp_path), prepared(sink_of("keep"), tmp_path)
+    slept, other = prepare_sink(sink_of("keep"), tmp_path), prepare_sink(sink_of("keep"), tmp_path)
     attempt = stage(slept, 1, ROWS, 5)
-    assert put_out(other, 1, ROWS, 2)
-    first = given()
+    assert publish_tick(other, 1, ROWS, 2)
+    first = list_calls()
     CALLS.clear()
     assert slept.publish("q", 1, attempt, identity_of(1))
-    assert given() == first
+    assert list_calls() == first
 
 
 def test_a_run_that_slept_while_the_tick_was_ended_gives_nothing_out(tmp_path):
     """By then nothing is left of how it was cut."""
-    slept, other = prepared(sink_of("keep"), tmp_path), prepared(sink_of("keep"), tmp_path)
+    slept, other = prepare_sink(sink_of("keep"), tmp_path), prepare_sink(sink_of("keep"), tmp_path)
     attempt = stage(slept, 1, ROWS, 5)
-    assert put_out(other, 1, ROWS, 2)
+    assert publish_tick(other, 1, ROWS, 2)
     CALLS.clear()
     store = LocalStore(tmp_path)
     store.delete_all(store.names("parts"))
@@ -193,7 +193,7 @@ def test_a_run_that_slept_while_the_tick_was_ended_gives_nothing_out(tmp_path):
 
 
 def test_each_insert_has_parts_of_its_own(tmp_path):
-    sink = prepared(sink_of("keep"), tmp_path)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
     for insert, rows in (("q", ROWS[:2]), ("other", ROWS[:1])):
         stage(sink, 1, rows, 1, insert, attempt="one of both")
     for insert in ("q", "other"):
@@ -203,12 +203,12 @@ def test_each_insert_has_parts_of_its_own(tmp_path):
 
 def test_rows_that_are_left_are_noticed(tmp_path):
     with pytest.raises(EngineError, match="after reading 0 of 5 rows") as caught:
-        put_out(prepared(sink_of("first_batch"), tmp_path), 1, ROWS, 2)
+        publish_tick(prepare_sink(sink_of("first_batch"), tmp_path), 1, ROWS, 2)
     assert caught.value.code == "function-left-rows"
 
 
 def test_it_may_say_that_it_has_them(tmp_path):
-    assert put_out(prepared(sink_of("skips"), tmp_path), 1, ROWS, 2)
+    assert publish_tick(prepare_sink(sink_of("skips"), tmp_path), 1, ROWS, 2)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_it_may_say_that_it_has_them(tmp_path):
         ("impolite", r"part 0 of 2: Impolite: \(it does not say what\) "),
     ],
 )
-def test_errors_are_told_in_one_message(tmp_path, name, said):
+def test_function_error_fits_in_one_line(tmp_path, name, said):
     with pytest.raises(EngineError, match=said) as caught:
-        put_out(prepared(sink_of(name), tmp_path), 1, ROWS, 2)
+        publish_tick(prepare_sink(sink_of(name), tmp_path), 1, ROWS, 2)
     assert caught.value.code == "function-failed"
     assert f"{given_functions.__file__}, line " in caught.value.message
     assert caught.value.message.endswith(f"in {name})")
@@ -229,18 +229,18 @@ def test_errors_are_told_in_one_message(tmp_path, name, said):
 
 
 def test_a_long_message_is_cut(tmp_path, monkeypatch):
-    def told(part, rows):
+    def raise_long_error(part, rows):
         raise ValueError("x" * 100_000)
 
-    monkeypatch.setattr(given_functions, "keep", told)
+    monkeypatch.setattr(given_functions, "keep", raise_long_error)
     with pytest.raises(EngineError, match="xxx…") as caught:
-        put_out(prepared(sink_of("keep"), tmp_path), 1, ROWS, 2)
+        publish_tick(prepare_sink(sink_of("keep"), tmp_path), 1, ROWS, 2)
     assert len(caught.value.message) < 2_000
 
 
 @pytest.mark.parametrize("name", ["keep", "swallows"])
-def test_staged_rows_that_are_gone_are_not_the_functions_fault(tmp_path, name):
-    sink = prepared(sink_of(name), tmp_path)
+def test_missing_staged_rows_are_not_blamed_on_the_function(tmp_path, name):
+    sink = prepare_sink(sink_of(name), tmp_path)
     attempt = stage(sink, 1, ROWS, 1)
     ((file, rows),) = sink._staged[attempt, "q", 1]
     store = LocalStore(tmp_path)
@@ -260,15 +260,15 @@ def test_staged_rows_that_are_gone_are_not_the_functions_fault(tmp_path, name):
 def test_wide_rows_are_cut_into_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(staging, "MAX_FILE_BYTES", 1 << 20)
     wide = [(f"k{n}", "x" * 400_000) for n in range(7)]
-    sink = prepared(sink_of("keep"), tmp_path)
-    assert put_out(sink, 1, wide, 1)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
+    assert publish_tick(sink, 1, wide, 1)
     assert [row["k"] for _, table in CALLS for row in table.to_pylist()] == [key for key, _ in wide]
     assert len(CALLS) == 2
     assert all(table.nbytes < 2 << 20 for _, table in CALLS)
 
 
 def test_a_function_that_sleeps_is_waited_for(tmp_path):
-    assert put_out(prepared(sink_of("slow"), tmp_path), 1, ROWS, 2)
+    assert publish_tick(prepare_sink(sink_of("slow"), tmp_path), 1, ROWS, 2)
     assert len(CALLS) == 2
 
 
@@ -280,15 +280,15 @@ def test_random_cuts(seed, tmp_path):
         rows = [(f"{n}", str(draw.random())) for n in range(draw.randrange(0, 12))]
         for _ in range(draw.randrange(1, 4)):
             CALLS.clear()
-            sink = prepared(sink_of("keep"), tmp_path)
+            sink = prepare_sink(sink_of("keep"), tmp_path)
             draw.shuffle(rows)
-            assert put_out(sink, tick, rows, draw.randrange(1, 6)) == bool(rows)
-            assert seen.setdefault(tick, given()) == given()
+            assert publish_tick(sink, tick, rows, draw.randrange(1, 6)) == bool(rows)
+            assert seen.setdefault(tick, list_calls()) == list_calls()
         assert sorted(k for *_, t in seen[tick] for k in t["k"]) == sorted(k for k, _ in rows)
 
 
 def test_arrows_types_stay(tmp_path):
-    sink = prepared(sink_of("keep"), tmp_path)
+    sink = prepare_sink(sink_of("keep"), tmp_path)
     table = pa.table({"t": pa.array([0], pa.timestamp("us", tz="UTC")), "l": [[1, None]], "b": [b"\x00"]})
     files, folder = sink._there(), "work/passing-1-a-"
     said = staging.RowsPart(files, folder, lasting=True).write(0, table.schema, iter(table.to_batches()))

@@ -124,7 +124,7 @@ def test_records_of_csv_are_rows_whatever_is_in_them(spark, tmp_path, seed):
         assert not make_sink(Sink("out", "file", {**place, **more})).tells_rows
 
 
-def test_a_null_that_csv_has_no_line_for_is_not_told_as_a_row(spark, tmp_path):
+def test_null_without_a_csv_line_is_not_counted_as_a_row(spark, tmp_path):
     """Spark writes nothing for it. Where that could not be told it is refused before anything is written."""
     one = spark.createDataFrame([("a",), (None,), ("",)], "s STRING").coalesce(1)
     place = {"path": str(tmp_path / "a"), "format": "csv"}

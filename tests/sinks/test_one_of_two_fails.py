@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.chaos.killed import _Inline, _Points, in_a_process
 from tests.simulation import run as runs
-from tests.simulation.jobs import INSERTS, Log, expected
+from tests.simulation.jobs import INSERTS, Log, compute_expected_rows
 from tests.support.columns import column
 from tests.support.kafka import consume_all
 from watersmeet.errors import EngineError, WatersmeetError
@@ -90,15 +90,15 @@ def test_the_message_is_of_the_one_that_failed(kafka_broker, postgres, tmp_path,
     cuts = {side: [(0, len(log.rows))] for side, log in logs.items()}
     records = Counter(value for _, _, value in consume_all(kafka_broker.bootstrap_servers, folder.name))
     assert set(records.values()) <= {1}
-    assert records.total() == expected("inner", logs, cuts).total()
+    assert records.total() == compute_expected_rows("inner", logs, cuts).total()
     there = Counter(postgres.run(f"SELECT a || ' ' || coalesce(b::text, '') FROM {folder.name}").splitlines())
-    wanted = expected("left", logs, cuts)
+    wanted = compute_expected_rows("left", logs, cuts)
     assert there == Counter({f"{a} {'' if b is None else b}": n for (a, b), n in wanted.items()})
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("fails", [0, 1])
-def test_what_is_refused_when_a_transaction_ends_is_told_of_its_own_sink(postgres, fails):
+def test_error_at_transaction_end_names_its_own_sink(postgres, fails):
     """One transaction of two tables: the server looks at a deferred constraint of either at its end."""
     sinks = []
     for number in range(2):

@@ -36,7 +36,7 @@ def test_kafka_json_keeps_nulls_and_has_the_key():
     )
 
 
-def test_kafka_raw_takes_the_one_column_beside_the_key():
+def test_kafka_raw_writes_the_single_non_key_column():
     sink = kafka([("id", "STRING"), ("body", "BINARY")], key="id", format="raw")
     assert sink._records._expressions([("id", STRING), ("body", BINARY)]) == ("`id`", "`body`")
 

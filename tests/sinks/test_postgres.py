@@ -59,7 +59,7 @@ def sink_of(postgres, table, key=(), **options):
     return sink
 
 
-def prepared(postgres, table, columns, key=(), owner=OWNER, accepts=False, **options):
+def prepare_sink(postgres, table, columns, key=(), owner=OWNER, accepts=False, **options):
     sink = sink_of(postgres, table, key, **options)
     if accepts:
         sink.accept_target()
@@ -80,7 +80,7 @@ def stage(sink, rows, tick, attempt="a", insert="q"):
     sink.take_parts(insert, tick, attempt, told)
 
 
-def put(sink, rows, tick, attempt="a", insert="q", identity=ORIGIN):
+def publish_rows(sink, rows, tick, attempt="a", insert="q", identity=ORIGIN):
     stage(sink, rows, tick, attempt, insert)
     return sink.publish(insert, tick, attempt, identity)
 
@@ -89,7 +89,7 @@ def numbers(*values):
     return pa.table({"n": pa.array(values, pa.int64())})
 
 
-def stored(postgres, table, columns="*", order="1"):
+def read_table_rows(postgres, table, columns="*", order="1"):
     return postgres.run(f"SELECT {columns} FROM {table} ORDER BY {order}").splitlines()
 
 
@@ -137,12 +137,12 @@ EVERY = {
 def test_values_of_every_type_arrive_as_they_are(postgres, table):
     columns = {name: kind for name, (kind, *_) in EVERY.items()}
     before = postgres.staging()
-    sink = prepared(postgres, table, columns)
+    sink = prepare_sink(postgres, table, columns)
     rows = pa.table({name: pa.array(values, kind) for name, (_, kind, values, *_) in EVERY.items()})
-    assert put(sink, rows, 1)
+    assert publish_rows(sink, rows, 1)
     assert sink.publish("q", 1, "a", ORIGIN)
     for name, (*_, texts, type_) in EVERY.items():
-        assert Counter(stored(postgres, table, name)) == Counter(texts), name
+        assert Counter(read_table_rows(postgres, table, name)) == Counter(texts), name
         said = postgres.run(
             f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{table}'::regclass"
             f" AND attname = '{name}'"
@@ -154,7 +154,7 @@ def test_values_of_every_type_arrive_as_they_are(postgres, table):
 
 def test_nested_values_become_json_on_their_way_through_spark(postgres, table):
     columns = {"s": "STRUCT<x: INT>", "m": "MAP<STRING, ARRAY<INT>>", "a": "ARRAY<ARRAY<INT>>", "n": "INT"}
-    sink = prepared(postgres, table, columns)
+    sink = prepare_sink(postgres, table, columns)
     nested = pa.schema([("s", pa.struct([("x", pa.int32())]))])
     assert sink.arrow_part(nested, "q", 1, "a") is None
 
@@ -168,7 +168,7 @@ def test_nested_values_become_json_on_their_way_through_spark(postgres, table):
         AsSpark(pa.table({**texts, "n": pa.array([1, 2], pa.int32())}), [*columns.values()]), "q", 1, "a"
     )
     sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, table, order="n") == ['{"x": 1}|{"a": [1]}|[[1]]|1', "|||2"]
+    assert read_table_rows(postgres, table, order="n") == ['{"x": 1}|{"a": [1]}|[[1]]|1', "|||2"]
     sink.close()
 
 
@@ -176,13 +176,13 @@ def test_odd_names(postgres):
     postgres.run('CREATE SCHEMA "Od""d.ö"')
     columns = {'A"b': "INT", "ö": "INT", "a": "INT", "A": "INT", "select": "INT", "x" * 63: "INT"}
     with pytest.raises(SpecError, match="two columns"):
-        prepared(postgres, "x", columns)
+        prepare_sink(postgres, "x", columns)
     del columns["A"]
-    sink = prepared(postgres, '"Od""d.ö"."T.a"', columns, key=("select", 'A"b'))
+    sink = prepare_sink(postgres, '"Od""d.ö"."T.a"', columns, key=("select", 'A"b'))
     table = pa.table({name: pa.array([1], pa.int32()) for name in columns})
     write_keyed(sink, table, [False], 1)
     sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, '"Od""d.ö"."T.a"') == ["1|1|1|1|1"]
+    assert read_table_rows(postgres, '"Od""d.ö"."T.a"') == ["1|1|1|1|1"]
     sink.close()
 
 
@@ -195,7 +195,7 @@ def write_keyed(sink, rows, deleted, tick, attempt="a", insert="q"):
 def test_rows_by_key_take_places_and_go(postgres, table):
     seed = 20261123
     draw = random.Random(seed)
-    sink = prepared(postgres, table, {"k": "BIGINT", "v": "STRING"}, key=("k",))
+    sink = prepare_sink(postgres, table, {"k": "BIGINT", "v": "STRING"}, key=("k",))
     held = {}
     for tick in range(1, 9):
         keys = draw.sample(range(20), 9)
@@ -209,40 +209,40 @@ def test_rows_by_key_take_places_and_go(postgres, table):
             if not is_gone:
                 held[key] = value
         wanted = [f"{key}|{value or ''}" for key, value in sorted(held.items())]
-        assert stored(postgres, table) == wanted, f"seed {seed}, tick {tick}"
+        assert read_table_rows(postgres, table) == wanted, f"seed {seed}, tick {tick}"
     sink.close()
 
 
 def test_keys_alone(postgres, table):
-    sink = prepared(postgres, table, {"k": "BIGINT"}, key=("k",))
+    sink = prepare_sink(postgres, table, {"k": "BIGINT"}, key=("k",))
     for tick, gone in enumerate(([False, False], [False, True]), 1):
         write_keyed(sink, pa.table({"k": [1, 2]}), gone, tick)
         sink.publish("q", tick, "a", ORIGIN)
-    assert stored(postgres, table) == ["1"]
+    assert read_table_rows(postgres, table) == ["1"]
     sink.close()
 
 
 def test_changes_without_a_key_are_rows(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT", SHOWN_DIFF: "BIGINT", SHOWN_TICK: "BIGINT"})
-    put(sink, pa.table({"n": [1, 1], SHOWN_DIFF: [-1, 1], SHOWN_TICK: [4, 4]}), 4)
-    assert stored(postgres, table, order="2") == ["1|-1|4", "1|1|4"]
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", SHOWN_DIFF: "BIGINT", SHOWN_TICK: "BIGINT"})
+    publish_rows(sink, pa.table({"n": [1, 1], SHOWN_DIFF: [-1, 1], SHOWN_TICK: [4, 4]}), 4)
+    assert read_table_rows(postgres, table, order="2") == ["1|-1|4", "1|1|4"]
     sink.close()
 
 
 def test_a_tick_comes_once(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    assert put(sink, numbers(1, 2, 3), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    assert publish_rows(sink, numbers(1, 2, 3), 1)
     assert sink.has_part("q", 1)
     assert not sink.has_part("q", 2)
     assert sink.publish("q", 1, "a", ORIGIN)
-    assert put(sink, numbers(1, 2, 3), 1, "b")
-    assert stored(postgres, table) == ["1", "2", "3"]
+    assert publish_rows(sink, numbers(1, 2, 3), 1, "b")
+    assert read_table_rows(postgres, table) == ["1", "2", "3"]
     for wrong in (sink.check, lambda *of: sink.publish(*of[:2], "c", of[2])):
         stage(sink, numbers(4), 1, "c")
         with pytest.raises(EngineError, match="made from other rows") as caught:
             wrong("q", 1, {"rows": "of another"})
         assert "--set-aside" not in (caught.value.hint or "")
-    assert stored(postgres, table) == ["1", "2", "3"]
+    assert read_table_rows(postgres, table) == ["1", "2", "3"]
     sink.discard("c")
     sink.discard("never was")
     with pytest.raises(EngineError, match="nothing was staged"):
@@ -251,10 +251,10 @@ def test_a_tick_comes_once(postgres, table):
 
 
 def test_an_empty_tick_is_no_part(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    assert not put(sink, numbers(), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    assert not publish_rows(sink, numbers(), 1)
     assert not sink.has_part("q", 1)
-    assert put(sink, numbers(1), 2)
+    assert publish_rows(sink, numbers(1), 2)
     assert sink.resume(["q"], Resumed(2, last_parts={"q": (2, ORIGIN)})) == []
     sink.close()
 
@@ -262,7 +262,7 @@ def test_an_empty_tick_is_no_part(postgres, table):
 def test_rows_of_attempts_that_do_not_count_stay_out(postgres, table, monkeypatch):
     """And so do pieces that were sent, and whose answer was lost."""
     monkeypatch.setattr(copy, "CHUNK_ROWS", 2)
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     made = sink.arrow_part(numbers().schema, "q", 1, "a")
     once = client.Server.run_once
     lost = iter([False, True, False, True])
@@ -280,7 +280,7 @@ def test_rows_of_attempts_that_do_not_count_stay_out(postgres, table, monkeypatc
     assert [rows for _, rows in told["parts"]] == [2, 2, 2, 1]
     sink.take_parts("q", 1, "a", [told])
     assert sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, table) == [*map(str, range(7))]
+    assert read_table_rows(postgres, table) == [*map(str, range(7))]
     sink.close()
 
 
@@ -290,66 +290,66 @@ def _io():
     return AdbcStatusCode.IO
 
 
-def test_staged_rows_that_are_gone_are_missed(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+def test_missing_staged_rows_fail_the_publish(postgres, table):
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1, 2), 1)
     (staging,) = sink._stages.tables.values()
     postgres.run(f"DELETE FROM {staging.sql} WHERE c0 = 1")
     with pytest.raises(EngineError, match="has only 1 of 2 staged rows") as caught:
         sink.publish("q", 1, "a", ORIGIN)
     assert caught.value.code == "staged-rows-gone"
-    assert stored(postgres, table) == []
+    assert read_table_rows(postgres, table) == []
     sink.close()
 
 
 def test_the_table_is_one_jobs(postgres, table, monkeypatch):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    put(sink, numbers(1), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    publish_rows(sink, numbers(1), 1)
     monkeypatch.setattr(postgres_lock, "LOCK_WAIT_S", 0.3)
     with pytest.raises(EngineError, match="another run is writing"):
-        prepared(postgres, table, {"n": "BIGINT"})
+        prepare_sink(postgres, table, {"n": "BIGINT"})
     monkeypatch.undo()
     sink.close()
     with pytest.raises(EngineError, match="rows of another job"):
-        prepared(postgres, table, {"n": "BIGINT"}, owner="job-2")
-    again = prepared(postgres, table, {"n": "BIGINT"})
+        prepare_sink(postgres, table, {"n": "BIGINT"}, owner="job-2")
+    again = prepare_sink(postgres, table, {"n": "BIGINT"})
     again.close()
 
 
 def test_a_table_without_ticks_changes_hands(postgres, table):
-    prepared(postgres, table, {"n": "BIGINT"}).close()
-    sink = prepared(postgres, table, {"n": "BIGINT"}, owner="job-2")
-    assert put(sink, numbers(1), 1)
+    prepare_sink(postgres, table, {"n": "BIGINT"}).close()
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, owner="job-2")
+    assert publish_rows(sink, numbers(1), 1)
     sink.close()
 
 
 def test_a_run_that_lost_its_lock_is_fenced(postgres, table):
     """Its connection broke, and another run took the table: what it staged stays out."""
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1), 1)
     postgres.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'watersmeet'"
     )
-    other = prepared(postgres, table, {"n": "BIGINT"})
-    put(other, numbers(2), 1)
+    other = prepare_sink(postgres, table, {"n": "BIGINT"})
+    publish_rows(other, numbers(2), 1)
     for late in (sink.check, lambda insert, tick, identity: sink.publish(insert, tick, "a", identity)):
         with pytest.raises(EngineError, match="now belongs to another run"):
             late("q", 1, ORIGIN)
-    assert stored(postgres, table) == ["2"]
+    assert read_table_rows(postgres, table) == ["2"]
     sink.close()
     other.close()
 
 
 def test_leftovers_of_this_target_alone_go(postgres, table):
     of_others = postgres.staging()
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    other = prepared(postgres, f"{table}b", {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    other = prepare_sink(postgres, f"{table}b", {"n": "BIGINT"})
     for used in (sink, other):
         stage(used, numbers(1), 1)
     assert len(postgres.staging() - of_others) == 2
     (kept,) = [staging.table for staging in other._stages.tables.values()]
     sink.server.close()  # as a kill does
-    again = prepared(postgres, table, {"n": "BIGINT"})
+    again = prepare_sink(postgres, table, {"n": "BIGINT"})
     assert postgres.staging() - of_others == {kept}
     again.close()
     other.close()
@@ -357,9 +357,9 @@ def test_leftovers_of_this_target_alone_go(postgres, table):
 
 
 def test_what_the_state_knows_is_compared(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     for tick in (1, 2, 4):
-        put(sink, numbers(tick), tick, identity={"tick": str(tick)})
+        publish_rows(sink, numbers(tick), tick, identity={"tick": str(tick)})
     last = {"q": (4, {"tick": "4"})}
     assert sink.resume(["q"], Resumed(5, last_parts=last)) == []
     with pytest.raises(EngineError, match=r'has a part of "q" tick 4, but the checkpoint is at tick 2'):
@@ -374,9 +374,9 @@ def test_what_the_state_knows_is_compared(postgres, table):
     sink.close()
 
 
-def test_rows_that_went_elsewhere_until_now_are_let_in_as_the_user_says(postgres, table):
+def test_target_without_known_ticks_needs_acceptance(postgres, table):
     """A restored database looks the same, so nobody but the user can tell."""
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     known = {"it's": (6, {"tick": "6", "a": "'\\"}), "q": (5, {"tick": "5"})}
     with pytest.raises(EngineError, match='has no ticks of "it\'s" and "q"') as caught:
         sink.resume(["q", "it's"], Resumed(500, last_parts=known))
@@ -384,9 +384,9 @@ def test_rows_that_went_elsewhere_until_now_are_let_in_as_the_user_says(postgres
     assert caught.value.hint.endswith("--accept-target out")
     sink.accept_target()
     assert sink.resume(["q", "it's"], Resumed(500, last_parts=known)) == []
-    assert put(sink, numbers(1), 501)
+    assert publish_rows(sink, numbers(1), 501)
     sink.close()
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     postgres.run(f"DELETE FROM _watersmeet_ticks WHERE target = '{table}'")
     with pytest.raises(EngineError, match="has no ticks"):
         sink.resume(["q"], Resumed(500, last_parts=known))
@@ -402,13 +402,13 @@ def lose_tick_2(postgres, table):
 @pytest.mark.parametrize("rows", [(3,), ()])
 def test_a_server_that_loses_a_confirmed_tick_is_noticed(postgres, table, resumed, rows):
     """As after a failover to a server that lagged behind: the next tick stays out."""
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    put(sink, numbers(1), 1, identity={"tick": "1"})
-    put(sink, numbers(2), 2, identity={"tick": "2"})
-    put(sink, numbers(), 3, identity={"tick": "3"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    publish_rows(sink, numbers(1), 1, identity={"tick": "1"})
+    publish_rows(sink, numbers(2), 2, identity={"tick": "2"})
+    publish_rows(sink, numbers(), 3, identity={"tick": "3"})
     if resumed:
         sink.close()
-        sink = prepared(postgres, table, {"n": "BIGINT"})
+        sink = prepare_sink(postgres, table, {"n": "BIGINT"})
         sink.resume(["q"], Resumed(3, last_parts={"q": (2, {"tick": "2"})}))
     lose_tick_2(postgres, table)
     stage(sink, numbers(*rows), 4)
@@ -416,23 +416,23 @@ def test_a_server_that_loses_a_confirmed_tick_is_noticed(postgres, table, resume
         with pytest.raises(EngineError, match=r'no longer has "q", tick 2') as caught:
             late("q", 4, ORIGIN)
         assert caught.value.code == "sink-behind"
-    assert stored(postgres, table) == ["1"]
+    assert read_table_rows(postgres, table) == ["1"]
     sink.close()
 
 
 def test_the_last_tick_may_be_made_again(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    put(sink, numbers(1), 1)
-    put(sink, numbers(2), 2)
-    assert put(sink, numbers(2), 2, "b")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    publish_rows(sink, numbers(1), 1)
+    publish_rows(sink, numbers(2), 2)
+    assert publish_rows(sink, numbers(2), 2, "b")
     lose_tick_2(postgres, table)
-    assert put(sink, numbers(2), 2, "c")
-    assert stored(postgres, table) == ["1", "2"]
+    assert publish_rows(sink, numbers(2), 2, "c")
+    assert read_table_rows(postgres, table) == ["1", "2"]
     sink.close()
 
 
 def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
-    prepared(postgres, table, {"n": "BIGINT"}).close()
+    prepare_sink(postgres, table, {"n": "BIGINT"}).close()
     own = ledger.PostgresLedger("out", "public", table)
     said = []
 
@@ -462,13 +462,13 @@ def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
 
 def test_staging_tables_without_rows_are_left_alone(postgres, table):
     """The server keeps the rows of a table in another file once it was emptied."""
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     begin = ledger.PostgresLedger("out", "public", table).staging
     asked = f"SELECT relname, relfilenode FROM pg_class WHERE relkind = 'r' AND relname LIKE '{begin}%'"
     files = set()
     for tick, rows in enumerate([(), (1,), (), ()], 1):
-        put(sink, numbers(*rows), tick)
-        put(sink, numbers(), tick, insert="r")
+        publish_rows(sink, numbers(*rows), tick)
+        publish_rows(sink, numbers(), tick, insert="r")
         files |= {*postgres.run(asked).split()}
     assert len({file.split("|")[0] for file in files}) == 2
     assert len(files) == 3, "one was emptied, once"
@@ -477,15 +477,15 @@ def test_staging_tables_without_rows_are_left_alone(postgres, table):
 
 def test_old_ticks_are_forgotten(postgres, table, monkeypatch):
     monkeypatch.setattr(ledger, "RETAINED_TICKS", 2)
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     for tick in range(1, 6):
-        put(sink, numbers(tick), tick)
+        publish_rows(sink, numbers(tick), tick)
     kept = postgres.run(f"SELECT tick FROM _watersmeet_ticks WHERE target = '{table}' ORDER BY 1").split()
     assert kept == ["3", "4", "5"]
     sink.close()
 
 
-def test_all_that_is_wrong_with_a_table_is_said_at_once(postgres, table):
+def test_all_table_problems_are_reported_together(postgres, table):
     postgres.run(
         f"CREATE TABLE {table} (k text, v varchar(3), amount numeric(5,2),"
         " made bigint GENERATED ALWAYS AS (1)"
@@ -493,7 +493,7 @@ def test_all_that_is_wrong_with_a_table_is_said_at_once(postgres, table):
     )
     columns = {"k": "BIGINT", "v": "STRING", "amount": "DECIMAL(6,2)", "made": "BIGINT", "lacks": "DATE"}
     with pytest.raises(SpecError) as caught:
-        prepared(postgres, table, columns, key=("k",))
+        prepare_sink(postgres, table, columns, key=("k",))
     message = str(caught.value)
     for said in (
         '"k" is text there, and BIGINT in the result',
@@ -515,7 +515,7 @@ def test_an_existing_table_takes_what_fits(postgres, table):
         f" more int, u uuid); INSERT INTO {table} (id, more) VALUES ('k', 7)"
     )
     columns = {"id": "STRING", "n": "INT", "j": "STRING", "big": "INT", "short": "STRING", "u": "STRING"}
-    sink = prepared(postgres, table, columns, key=("id",))
+    sink = prepare_sink(postgres, table, columns, key=("id",))
     row = {
         "id": ["k"], "n": pa.array([5], pa.int32()), "j": ["[1]"],
         "big": pa.array([6], pa.int32()), "short": ["abc"],
@@ -523,10 +523,10 @@ def test_an_existing_table_takes_what_fits(postgres, table):
     }  # fmt: skip
     write_keyed(sink, pa.table(row), [False], 1)
     sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, table) == ["k|5|[1]|6|abc|7|00000000-0000-0000-0000-00000000000a"]
+    assert read_table_rows(postgres, table) == ["k|5|[1]|6|abc|7|00000000-0000-0000-0000-00000000000a"]
     write_keyed(sink, pa.table(row), [True], 2)
     sink.publish("q", 2, "a", ORIGIN)
-    assert stored(postgres, table) == []
+    assert read_table_rows(postgres, table) == []
     sink.close()
 
 
@@ -553,18 +553,18 @@ def test_texts_of_keys_stay_apart(postgres, table, ddl, said):
         said = "unique index of the PRIMARY KEY has a collation"
         postgres.run(f"CREATE UNIQUE INDEX ON {table} (k COLLATE {loose})")
     if said is None:
-        prepared(postgres, table, {"k": "STRING"}, key=("k",)).close()
+        prepare_sink(postgres, table, {"k": "STRING"}, key=("k",)).close()
         return
     with pytest.raises(SpecError) as caught:
-        prepared(postgres, table, {"k": "STRING"}, key=("k",))
+        prepare_sink(postgres, table, {"k": "STRING"}, key=("k",))
     assert said in str(caught.value)
 
 
 def test_blanks_are_not_cut(postgres, table):
     postgres.run(f"CREATE TABLE {table} (short varchar(3))")
-    sink = prepared(postgres, table, {"short": "STRING"})
-    put(sink, pa.table({"short": pa.array(["ab ", "éöü", None, ""])}), 1)
-    assert stored(postgres, table, "short || '|'") == ["ab |", "|", "éöü|", ""]
+    sink = prepare_sink(postgres, table, {"short": "STRING"})
+    publish_rows(sink, pa.table({"short": pa.array(["ab ", "éöü", None, ""])}), 1)
+    assert read_table_rows(postgres, table, "short || '|'") == ["ab |", "|", "éöü|", ""]
     stage(sink, pa.table({"short": ["abc", "abc  ", "abd"]}), 2)
     with pytest.raises(EngineError, match=r"too long for type .*the row: short: 'abc  '"):
         sink.publish("q", 2, "a", ORIGIN)
@@ -572,7 +572,7 @@ def test_blanks_are_not_cut(postgres, table):
     sink.close()
     postgres.run(f"CREATE TABLE {table}b (l varchar(3)[])")
     with pytest.raises(SpecError, match=r"character varying\(3\)\[\] there"):
-        prepared(postgres, f"{table}b", {"l": "ARRAY<STRING>"})
+        prepare_sink(postgres, f"{table}b", {"l": "ARRAY<STRING>"})
 
 
 @pytest.mark.parametrize(
@@ -589,13 +589,13 @@ def test_blanks_are_not_cut(postgres, table):
     ],
 )  # fmt: skip
 def test_a_table_that_is_changed_while_the_job_runs(postgres, table, change, code):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
-    put(sink, numbers(1), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
+    publish_rows(sink, numbers(1), 1)
     stage(sink, numbers(2, 3), 2)
     postgres.run(change.format(t=table))
     if code is None:
         assert sink.publish("q", 2, "a", ORIGIN)
-        assert stored(postgres, table, "n") == ["1", "2", "3"]
+        assert read_table_rows(postgres, table, "n") == ["1", "2", "3"]
     else:
         with pytest.raises(EngineError) as caught:
             sink.publish("q", 2, "a", ORIGIN)
@@ -617,34 +617,34 @@ def test_a_row_that_the_table_refuses_is_named(postgres, table, ddl, values, sai
     postgres.run(f"CREATE TABLE {table} ({ddl})")
     if values is None:
         with pytest.raises(SpecError, match="smallint there, and BIGINT"):
-            prepared(postgres, table, {"n": "BIGINT"})
+            prepare_sink(postgres, table, {"n": "BIGINT"})
         return
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(*values), 3)
     with pytest.raises(EngineError, match=f"(?s){said[0]}") as caught:
         sink.publish("q", 3, "a", ORIGIN)
     assert caught.value.code == "sink-refused-row"
     assert said[1] in caught.value.message
-    assert stored(postgres, table) == []
+    assert read_table_rows(postgres, table) == []
     assert not sink.has_part("q", 3)
     sink.close()
 
 
 def test_a_row_that_the_server_does_not_name_is_looked_for(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint, short varchar(3))")
-    sink = prepared(postgres, table, {"n": "BIGINT", "short": "STRING"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "short": "STRING"})
     texts = ["abcd" if number == 777 else "abc" for number in range(1000)]
     stage(sink, pa.table({"n": range(1000), "short": texts}), 1)
     with pytest.raises(EngineError, match=r"too long for type .*the row: n: '777', short: 'abcd'"):
         sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, table) == []
+    assert read_table_rows(postgres, table) == []
     sink.close()
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_nul_character_stops_the_job_and_names_the_row(postgres, table, nested):
     kind = pa.list_(pa.string()) if nested else pa.string()
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "ARRAY<STRING>" if nested else "STRING"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "s": "ARRAY<STRING>" if nested else "STRING"})
     values = [["a", None], ["b\0c", "d"], None] if nested else ["a", "b\0c", None]
     made = sink.arrow_part(pa.schema([("n", pa.int64()), ("s", kind)]), "q", 1, "a")
     rows = pa.table({"n": [7, 8, 9], "s": pa.array(values, kind)})
@@ -656,7 +656,7 @@ def test_a_nul_character_stops_the_job_and_names_the_row(postgres, table, nested
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_text_that_is_no_utf_8_stops_the_job_and_is_shown_as_bytes(postgres, table, nested):
-    sink = prepared(postgres, table, {"s": "ARRAY<STRING>" if nested else "STRING"})
+    sink = prepare_sink(postgres, table, {"s": "ARRAY<STRING>" if nested else "STRING"})
     texts = pa.array([b"ok", b"a\xffb"]).view(pa.string())
     rows = pa.table({"s": pa.ListArray.from_arrays([0, 1, 2], texts) if nested else texts})
     made = sink.arrow_part(rows.schema, "q", 1, "a")
@@ -673,8 +673,8 @@ def test_texts_arrive_in_a_database_of_another_encoding(postgres, table, monkeyp
     postgres.run(f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     url = postgres.url.replace("/postgres", f"/{name}")
     for used in (url, f"{url}?client_encoding=utf-8"):
-        sink = prepared(postgres, table, {"s": "STRING"}, url=used)
-        put(sink, pa.table({"s": ["é"]}), 1 if used == url else 2)
+        sink = prepare_sink(postgres, table, {"s": "STRING"}, url=used)
+        publish_rows(sink, pa.table({"s": ["é"]}), 1 if used == url else 2)
         sizes = sink.server.run(
             lambda cursor: client.rows_of(cursor, f"SELECT octet_length(s), length(s) FROM {table}")
         )
@@ -686,8 +686,8 @@ def test_texts_arrive_in_a_database_of_another_encoding(postgres, table, monkeyp
         sink.close()
 
 
-def test_a_server_notices_that_a_driver_is_gone(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+def test_connections_set_keepalives_to_detect_dead_drivers(postgres, table):
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     wanted = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
     wanted["tcp_user_timeout"] = "60000"
     for setting, value in wanted.items():
@@ -702,21 +702,21 @@ def test_a_server_notices_that_a_driver_is_gone(postgres, table):
 
 def test_wide_rows_and_large_values(postgres, table):
     columns = {f"c{number}": "STRING" for number in range(1590)} | {"n": "BIGINT"}
-    sink = prepared(postgres, table, columns)
+    sink = prepare_sink(postgres, table, columns)
     rows = pa.table({**{f"c{n}": ["x", None] for n in range(1590)}, "n": [1, 2]})
-    assert put(sink, rows, 1)
-    assert stored(postgres, table, "n, c1589") == ["1|x", "2|"]
+    assert publish_rows(sink, rows, 1)
+    assert read_table_rows(postgres, table, "n, c1589") == ["1|x", "2|"]
     sink.close()
-    sink = prepared(postgres, f"{table}b", {"s": "STRING"})
-    assert put(sink, pa.table({"s": ["y" * (40 << 20), "z"]}), 1)
-    assert stored(postgres, f"{table}b", "length(s)") == ["1", str(40 << 20)]
+    sink = prepare_sink(postgres, f"{table}b", {"s": "STRING"})
+    assert publish_rows(sink, pa.table({"s": ["y" * (40 << 20), "z"]}), 1)
+    assert read_table_rows(postgres, f"{table}b", "length(s)") == ["1", str(40 << 20)]
     sink.close()
 
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_server_that_goes_and_comes_is_waited_for(postgres, table, crash, caplog):
-    sink = prepared(postgres, table, {"n": "BIGINT"}, staging="logged")
-    put(sink, numbers(1), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, staging="logged")
+    publish_rows(sink, numbers(1), 1)
     stage(sink, numbers(2), 2)
     postgres.stop(crash=crash)
     timer = threading.Timer(1.5, postgres.start)
@@ -727,25 +727,25 @@ def test_a_server_that_goes_and_comes_is_waited_for(postgres, table, crash, capl
     timer.join()
     assert "the server is away" in "\n".join(caplog.messages)
     assert postgres.password not in "\n".join(caplog.messages)
-    assert stored(postgres, table) == ["1", "2"]
+    assert read_table_rows(postgres, table) == ["1", "2"]
     sink.close()
 
 
 def test_a_crash_that_empties_what_was_staged_is_noticed(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1), 1)
     postgres.stop(crash=True)
     postgres.start()
     with pytest.raises(EngineError) as caught:
         sink.publish("q", 1, "a", ORIGIN)
     assert caught.value.code == "staged-rows-gone"
-    assert put(sink, numbers(1), 1, "b")
-    assert stored(postgres, table) == ["1"]
+    assert publish_rows(sink, numbers(1), 1, "b")
+    assert read_table_rows(postgres, table) == ["1"]
     sink.close()
 
 
 def test_a_server_that_stays_away_ends_the_wait(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"}, max_wait="1 s")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, max_wait="1 s")
     stage(sink, numbers(1), 1)
     postgres.stop()
     try:
@@ -759,7 +759,7 @@ def test_a_server_that_stays_away_ends_the_wait(postgres, table):
 
 
 def test_a_commit_whose_answer_is_lost_is_looked_for(postgres, table, monkeypatch):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1, 2), 1)
     once = client.Server.run_once
     calls = []
@@ -777,11 +777,11 @@ def test_a_commit_whose_answer_is_lost_is_looked_for(postgres, table, monkeypatc
     monkeypatch.setattr(client.Server, "run_once", answer_is_lost)
     assert sink.publish("q", 1, "a", ORIGIN)
     assert calls
-    assert stored(postgres, table) == ["1", "2"]
+    assert read_table_rows(postgres, table) == ["1", "2"]
     sink.close()
 
 
-def test_a_wrong_password_is_said_at_once_and_never_shown(postgres, table):
+def test_wrong_password_fails_fast_and_is_never_shown(postgres, table):
     url = postgres.url.replace(postgres.password, "not-the-password")
     sink = PostgresSink(Sink("out", "postgres", {"url": url, "table": table}))
     began = time.monotonic()
@@ -792,7 +792,7 @@ def test_a_wrong_password_is_said_at_once_and_never_shown(postgres, table):
 
 
 def test_nothing_shows_the_password(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"})
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"})
     made = sink.arrow_part(numbers().schema, "q", 1, "a")
     assert postgres.password not in f"{made!r} {sink.secrets!r} {json.dumps(plain_part(made))}"
     sink.close()
@@ -852,11 +852,11 @@ def test_results_that_no_table_takes():
 
 def test_a_schema_that_is_not_there(postgres):
     with pytest.raises(SpecError, match='the schema "nowhere" does not exist'):
-        prepared(postgres, "nowhere.t", {"n": "BIGINT"})
+        prepare_sink(postgres, "nowhere.t", {"n": "BIGINT"})
 
 
 def test_without_the_client_library(monkeypatch, postgres, table):
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     with pytest.raises(EngineError) as caught:
-        prepared(postgres, table, {"n": "BIGINT"})
+        prepare_sink(postgres, table, {"n": "BIGINT"})
     assert "pip install 'watersmeet[postgres]'" in caught.value.hint

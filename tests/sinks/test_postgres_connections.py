@@ -12,7 +12,7 @@ import pytest
 from adbc_driver_postgresql import dbapi
 
 from tests.chaos.killed import Job, in_a_process, run
-from tests.sinks.test_postgres import ORIGIN, prepared, stage
+from tests.sinks.test_postgres import ORIGIN, prepare_sink, stage
 from tests.support.postgres import Postgres
 from watersmeet import postgres_server as client
 from watersmeet.errors import EngineError
@@ -30,7 +30,7 @@ def small():
 
 
 @contextlib.contextmanager
-def all_taken(server):
+def occupy_all_connections(server):
     """No connection is left, nor comes free: those that were closed just before take the server a moment."""
     with contextlib.ExitStack() as taken:
         refused_s = time.monotonic()
@@ -48,12 +48,12 @@ def rows_of_tick(tick):
 
 
 def test_a_connection_is_waited_for_and_nothing_is_lost(small, caplog):
-    sink = prepared(small, "waited", {"id": "BIGINT"})
+    sink = prepare_sink(small, "waited", {"id": "BIGINT"})
     client.close_idle(sink._url)
     ended = threading.Event()
 
     def others():
-        with all_taken(small):
+        with occupy_all_connections(small):
             begun.set()
             time.sleep(2)
             ended.set()  # from now on they are given back, one after the other
@@ -74,9 +74,12 @@ def test_a_connection_is_waited_for_and_nothing_is_lost(small, caplog):
 
 
 def test_one_that_is_never_free_ends_the_wait_with_what_to_do(small):
-    sink = prepared(small, "never", {"id": "BIGINT"}, max_wait="1 s")
+    sink = prepare_sink(small, "never", {"id": "BIGINT"}, max_wait="1 s")
     client.close_idle(sink._url)
-    with all_taken(small), pytest.raises(EngineError, match="had no free connection for") as caught:
+    with (
+        occupy_all_connections(small),
+        pytest.raises(EngineError, match="had no free connection for") as caught,
+    ):
         stage(sink, rows_of_tick(1), 1)
     assert caught.value.code == "sink-unreachable"
     assert "max_connections" in (caught.value.hint or "")

@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from tests.sinks.test_postgres import prepared, stage
+from tests.sinks.test_postgres import prepare_sink, stage
 from tests.support.pgbouncer import PgBouncer
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import EngineError, StateError
@@ -43,7 +43,7 @@ def test_a_sink_s_lock_is_not_left_in_a_pool(postgres):
         before = locks(postgres)
         for _ in range(2):  # the second one is not told that another run writes
             with pytest.raises(EngineError) as raised:
-                prepared(pooler, "pooled", COLUMNS, max_wait="5 s")
+                prepare_sink(pooler, "pooled", COLUMNS, max_wait="5 s")
             assert raised.value.code == "sink-pooled"
             assert "pool_mode = session" in raised.value.hint
             assert locks(postgres) == before
@@ -53,7 +53,7 @@ def test_a_session_that_becomes_another_is_noticed(postgres, monkeypatch):
     """Where the pooler had another session to give when the lock was taken."""
     with monkeypatch.context() as patched:
         patched.setattr(postgres_sink, "session_of", lambda cursor: session_of(cursor) + 1)
-        sink = prepared(postgres, "becomes_another", COLUMNS, max_wait="5 s")
+        sink = prepare_sink(postgres, "becomes_another", COLUMNS, max_wait="5 s")
     stage(sink, ROWS, 1)
     with pytest.raises(EngineError) as raised:
         sink.check("q", 1, {"rows": "1"})
@@ -64,7 +64,7 @@ def test_a_session_that_becomes_another_is_noticed(postgres, monkeypatch):
 
 def test_a_pool_of_sessions_is_as_good_as_the_server(postgres):
     with PgBouncer(postgres, "session") as pooler:
-        sink = prepared(pooler, "by_sessions", COLUMNS, max_wait="5 s")
+        sink = prepare_sink(pooler, "by_sessions", COLUMNS, max_wait="5 s")
         for tick in (1, 2):
             stage(sink, ROWS, tick)
             assert sink.publish("q", tick, "a", {"rows": str(tick)})
@@ -76,7 +76,7 @@ def test_a_pool_of_statements_is_refused_at_once(postgres):
     with PgBouncer(postgres, "statement") as pooler:
         began = time.monotonic()
         with pytest.raises(EngineError, match="statement pooling mode") as raised:
-            prepared(pooler, "by_statements", COLUMNS, max_wait="60 s")
+            prepare_sink(pooler, "by_statements", COLUMNS, max_wait="60 s")
         assert "pool_mode = session" in raised.value.hint
         with pytest.raises(StateError, match="statement pooling mode"):
             tables_at(pooler.url, new_pipeline(), patience_s=60.0).check()

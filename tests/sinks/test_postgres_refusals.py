@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.test_postgres import prepared
-from tests.support.certificates import made
+from tests.sinks.test_postgres import prepare_sink
+from tests.support.certificates import create_certificates
 from tests.support.postgres import Postgres, _hand_over
 from watersmeet import postgres_server as client_module
 from watersmeet.errors import EngineError, SpecError, StateError
@@ -66,7 +66,7 @@ def state_at(url):
 def refusals(url):
     """What a sink and a state say of it, each at once."""
     for ask in (
-        lambda: prepared(At(url), "refused", COLUMNS, max_wait="60 s"),
+        lambda: prepare_sink(At(url), "refused", COLUMNS, max_wait="60 s"),
         lambda: state_at(url).check(),
     ):
         began = time.monotonic()
@@ -135,7 +135,7 @@ def test_whom_the_server_does_not_let_in(postgres, old, new, said, hint):
 
 
 def test_tls_that_cannot_be(with_tls, tmp_path):
-    server, other = with_tls, made(tmp_path / "other")
+    server, other = with_tls, create_certificates(tmp_path / "other")
     other.key.chmod(0o600)
     own = f"sslrootcert={server.authority}"
     for more, said, hint in (
@@ -162,7 +162,7 @@ def test_another_host_s_certificate(with_tls):
     url += f"?sslmode=verify-full&sslrootcert={with_tls.authority}&hostaddr=127.0.0.1"
     began = time.monotonic()
     with pytest.raises(EngineError, match="does not match host name") as raised:
-        prepared(At(url), "refused", COLUMNS, max_wait="60 s")  # of a state no URL says hostaddr
+        prepare_sink(At(url), "refused", COLUMNS, max_wait="60 s")  # of a state no URL says hostaddr
     assert "as its certificate does" in raised.value.hint
     assert time.monotonic() - began < AT_ONCE_S
 
@@ -188,14 +188,14 @@ def test_a_server_of_another_kind(mode):
             assert "host and port" in error.hint
 
 
-def test_a_standby_by_its_own_name_is_said(postgres):
+def test_read_only_server_is_reported_with_a_fix(postgres):
     url = f"{postgres.url}?options=-cdefault_transaction_read_only%3Don"
     for error in refusals(url):
         assert "read-only transaction" in error.message
         assert "target_session_attrs=read-write" in error.hint
 
 
-def raised_by(url):
+def catch_client_error(url):
     with pytest.raises(client().Error) as raised:
         client().connect(url)
     return raised.value
@@ -206,17 +206,19 @@ def test_what_may_pass_is_not_refused(postgres):
     port = unused.getsockname()[1]
     unused.close()
     one = f"postgresql://me:{SECRET}@"
-    assert is_away(raised_by(f"{one}127.0.0.1:{port}/shop"))
-    assert is_away(raised_by(f"{one}no-such-host.invalid/shop"))
+    assert is_away(catch_client_error(f"{one}127.0.0.1:{port}/shop"))
+    assert is_away(catch_client_error(f"{one}no-such-host.invalid/shop"))
     live = postgres.url.replace(f"127.0.0.1:{postgres.port}", hosts(port, postgres.port))
-    away = raised_by(f"{live}?target_session_attrs=standby")  # one of those will be, behind a failover
+    away = catch_client_error(
+        f"{live}?target_session_attrs=standby"
+    )  # one of those will be, behind a failover
     assert is_away(away)
     assert advice(away) is None
-    assert is_away(raised_by(f"{live}?sslmode=require"))  # the other may have TLS
-    assert not is_away(raised_by(f"{live.replace(postgres.password, SECRET)}"))
+    assert is_away(catch_client_error(f"{live}?sslmode=require"))  # the other may have TLS
+    assert not is_away(catch_client_error(f"{live.replace(postgres.password, SECRET)}"))
     postgres.run("CREATE ROLE one_at_most LOGIN PASSWORD 'a-secret-word' CONNECTION LIMIT 0")
     assert is_away(
-        raised_by(postgres.url.replace(f"watersmeet:{postgres.password}", f"one_at_most:{SECRET}"))
+        catch_client_error(postgres.url.replace(f"watersmeet:{postgres.password}", f"one_at_most:{SECRET}"))
     )
 
 
@@ -225,7 +227,7 @@ def test_of_several_servers_the_one_that_takes_writes_is_found(postgres):
         dead = probe.getsockname()[1]
     url = postgres.url.replace(f"127.0.0.1:{postgres.port}", hosts(dead, postgres.port))
     url += "?target_session_attrs=read-write"
-    sink = prepared(At(url), "of_several", COLUMNS, max_wait="5 s")
+    sink = prepare_sink(At(url), "of_several", COLUMNS, max_wait="5 s")
     store = state_at(url)
     store.check()
     assert postgres.password not in store.place.url

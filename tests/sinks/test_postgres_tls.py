@@ -6,8 +6,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.sinks.test_postgres import prepared, stage
-from tests.support.certificates import made
+from tests.sinks.test_postgres import prepare_sink, stage
+from tests.support.certificates import create_certificates
 from tests.support.postgres import Postgres
 from watersmeet.errors import EngineError
 
@@ -32,7 +32,7 @@ class By:
 
 @pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
 def test_rows_go_by_tls(server, mode):
-    sink = prepared(
+    sink = prepare_sink(
         By(server, sslmode=mode, sslrootcert=server.authority),
         f"by_{mode.replace('-', '_')}",
         COLUMNS,
@@ -45,14 +45,14 @@ def test_rows_go_by_tls(server, mode):
 
 def test_the_test_s_server_refuses_what_is_not_tls(server):
     with pytest.raises(EngineError, match=r"pg_hba|no encryption|rejects"):
-        prepared(By(server, sslmode="disable"), "plain", COLUMNS, max_wait="1 s")
+        prepare_sink(By(server, sslmode="disable"), "plain", COLUMNS, max_wait="1 s")
 
 
 @pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
 def test_another_s_certificate_is_refused(server, mode, tmp_path):
-    other = made(tmp_path).authority
+    other = create_certificates(tmp_path).authority
     with pytest.raises(EngineError, match="certificate verify failed") as raised:
-        prepared(By(server, sslmode=mode, sslrootcert=other), "unverified", COLUMNS, max_wait="1 s")
+        prepare_sink(By(server, sslmode=mode, sslrootcert=other), "unverified", COLUMNS, max_wait="1 s")
     assert server.password not in str(raised.value)
 
 
@@ -60,4 +60,4 @@ def test_another_host_s_name_is_refused(server):
     by = By(server, sslmode="verify-full", sslrootcert=server.authority, hostaddr="127.0.0.1")
     by.url = by.url.replace("@127.0.0.1", "@other.example")
     with pytest.raises(EngineError, match="does not match host name"):
-        prepared(by, "elsewhere", COLUMNS, max_wait="1 s")
+        prepare_sink(by, "elsewhere", COLUMNS, max_wait="1 s")

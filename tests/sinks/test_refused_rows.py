@@ -14,11 +14,11 @@ from tests.sinks.test_postgres import (
     NUMBER,
     OWNER,
     numbers,
-    prepared,
-    put,
+    prepare_sink,
+    publish_rows,
+    read_table_rows,
     sink_of,
     stage,
-    stored,
 )
 from tests.support.columns import column
 from watersmeet.errors import EngineError, SpecError
@@ -37,10 +37,12 @@ def table(postgres):
 
 
 def aside(postgres, table, columns="tick, record::text"):
-    return stored(postgres, f"_watersmeet_refused WHERE target = '{table}'", columns, "tick, record::text")
+    return read_table_rows(
+        postgres, f"_watersmeet_refused WHERE target = '{table}'", columns, "tick, record::text"
+    )
 
 
-def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, table, seed, caplog):
+def test_rejected_rows_are_dead_lettered_and_others_are_written(postgres, table, seed, caplog):
     """Against a plain reading of the constraints; each tick in parts of two tasks, and a constraint that is
     looked at only when a transaction ends."""
     draw = random.Random(seed)
@@ -49,7 +51,7 @@ def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, 
         f" SELECT * FROM generate_series(0, 999); CREATE TABLE {table} (n bigint REFERENCES other{table} (n)"
         " DEFERRABLE INITIALLY DEFERRED CHECK (n % 7 <> 3), s varchar(3))"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
     taken, kept, tick = [], [], 0
     for tick in range(1, 6):
         share = draw.choice([0, 0.001, 0.1, 0.6])
@@ -58,13 +60,13 @@ def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, 
             else (draw.randrange(1000), draw.choice(["abc", None, "abcd"]) if draw.random() < share else "ab")
             for _ in range(draw.choice([0, 1, 300]))
         ]  # fmt: skip
-        put(sink, pa.table({"n": pa.array([n for n, _ in rows], pa.int64()),
+        publish_rows(sink, pa.table({"n": pa.array([n for n, _ in rows], pa.int64()),
                             "s": pa.array([s for _, s in rows], pa.string())}), tick)  # fmt: skip
         for n, s in rows:
             is_fine = n < 1000 and n % 7 != 3 and len(s or "") <= 3
             (taken if is_fine else kept).append((n, s) if is_fine else (tick, {"n": n, "s": s}))
     sink.close()
-    assert sorted(stored(postgres, table, "n, s")) == sorted(f"{n}|{s or ''}" for n, s in taken)
+    assert sorted(read_table_rows(postgres, table, "n, s")) == sorted(f"{n}|{s or ''}" for n, s in taken)
     there = [line.split("|", 1) for line in aside(postgres, table)]
     found = Counter((int(at), *json.loads(row).items()) for at, row in there)
     assert found == Counter((at, *row.items()) for at, row in kept)
@@ -73,10 +75,10 @@ def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, 
     assert int(ledger or 0) == len(taken)
 
 
-def test_it_is_said_why(postgres, table):
+def test_dead_letter_row_states_the_reason(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint, CONSTRAINT small CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
-    put(sink, numbers(1, 7, 2), 4)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    publish_rows(sink, numbers(1, 7, 2), 4)
     (line,) = aside(postgres, table, "insert_name, tick, sqlstate, constraint_name, record->>'n', reason")
     assert line.startswith("q|4|23514|small|7|")
     assert 'violates check constraint "small"' in line
@@ -99,20 +101,20 @@ def test_a_trigger_may_say_no_in_any_words(postgres, table, says, state):
         f" BEGIN IF NEW.n = 5 THEN {says}; END IF; RETURN NEW; END $$; CREATE TRIGGER {table} BEFORE INSERT"
         f" ON {table} FOR EACH ROW EXECUTE FUNCTION {table}()"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
-    put(sink, numbers(1, 5, 7), 1)
-    assert stored(postgres, table, "n") == ["1", "7"]
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    publish_rows(sink, numbers(1, 5, 7), 1)
+    assert read_table_rows(postgres, table, "n") == ["1", "7"]
     (line,) = aside(postgres, table, "sqlstate, record->>'n', reason")
     assert line == f"{state}|5|no fives"
     sink.close()
 
 
-def test_of_rows_that_refuse_each_other_the_first_is_taken(postgres, table):
+def test_first_of_conflicting_rows_is_written(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint UNIQUE, m bigint)")
-    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
-    put(sink, pa.table({"n": [1, 2], "m": [0, 0]}), 1)
-    put(sink, pa.table({"n": [2, 3, 3, 4], "m": [1, 2, 3, 4]}), 2)
-    there = set(stored(postgres, table, "n, m"))
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
+    publish_rows(sink, pa.table({"n": [1, 2], "m": [0, 0]}), 1)
+    publish_rows(sink, pa.table({"n": [2, 3, 3, 4], "m": [1, 2, 3, 4]}), 2)
+    there = set(read_table_rows(postgres, table, "n, m"))
     assert len(there) == 4
     assert there > {"1|0", "2|0", "4|4"}
     assert len(aside(postgres, table)) == 2
@@ -121,7 +123,7 @@ def test_of_rows_that_refuse_each_other_the_first_is_taken(postgres, table):
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_texts_that_cannot_be_staged(postgres, table, nested):
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "ARRAY<STRING>" if nested else "STRING"},
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "s": "ARRAY<STRING>" if nested else "STRING"},
                     on_rejected="dead_letter")  # fmt: skip
     raw = [b"fine", b"a\0b", b"c\xffd", b"good", None]
     texts = pa.array(raw, pa.binary()).cast(pa.string(), safe=False)
@@ -133,7 +135,7 @@ def test_texts_that_cannot_be_staged(postgres, table, nested):
     sink.take_parts("q", 1, "a", [made.write(0, rows.schema, iter(rows.to_batches()))])
     assert sink.staged_rows("q", 1, "a") == 5
     assert sink.publish("q", 1, "a", ORIGIN)
-    assert stored(postgres, table, "n") == ["1", "4", "5"]
+    assert read_table_rows(postgres, table, "n") == ["1", "4", "5"]
     found = [json.loads(line.split("|", 1)[1]) for line in aside(postgres, table)]
     values = [["a\0b"], ["c\ufffdd"]] if nested else ["a\0b", "c\ufffdd"]
     assert found == [{"n": 2, "s": values[0]}, {"n": 3, "s": values[1]}]
@@ -143,13 +145,13 @@ def test_texts_that_cannot_be_staged(postgres, table, nested):
     sink.close()
 
 
-def test_a_tick_of_which_nothing_is_taken(postgres, table):
+def test_tick_with_only_rejected_rows_is_published_once(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
-    assert put(sink, numbers(7, 8), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    assert publish_rows(sink, numbers(7, 8), 1)
     assert sink.has_part("q", 1)
-    assert put(sink, numbers(7, 8), 1, "again")  # it is there: nothing is put aside a second time
-    assert stored(postgres, table) == []
+    assert publish_rows(sink, numbers(7, 8), 1, "again")  # it is there: nothing is put aside a second time
+    assert read_table_rows(postgres, table) == []
     assert len(aside(postgres, table)) == 2
     sink.close()
 
@@ -158,7 +160,7 @@ def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table,
     from watersmeet import postgres_server as client
 
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     stage(sink, numbers(1, 7), 1)
     once, lost = client.Server.run_once, []
 
@@ -172,7 +174,7 @@ def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table,
     monkeypatch.setattr(client.Server, "run_once", answer_is_lost)
     assert sink.publish("q", 1, "a", ORIGIN)
     assert lost
-    assert (stored(postgres, table), len(aside(postgres, table))) == (["1"], 1)
+    assert (read_table_rows(postgres, table), len(aside(postgres, table))) == (["1"], 1)
     sink.close()
 
 
@@ -184,28 +186,28 @@ def _io():
 
 def test_a_tick_that_is_repeated_by_another_run(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
-    put(sink, numbers(1, 7), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    publish_rows(sink, numbers(1, 7), 1)
     sink.close()
-    again = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    again = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     again.resume(["q"], Resumed(0, (1, ORIGIN), {}))
-    put(again, numbers(1, 7), 1)
+    publish_rows(again, numbers(1, 7), 1)
     again.close()
-    assert (stored(postgres, table), len(aside(postgres, table))) == (["1"], 1)
+    assert (read_table_rows(postgres, table), len(aside(postgres, table))) == (["1"], 1)
 
 
 def test_too_many_stop_the_job(postgres, table, monkeypatch):
     monkeypatch.setattr(publishing, "MAX_REJECTED_ROWS", 3)
     monkeypatch.setattr(copy, "MAX_REJECTED_ROWS", 3)
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5), s text)")
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
-    put(sink, pa.table({"n": [7, 8, 9, 1], "s": ["a"] * 4}), 1)
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
+    publish_rows(sink, pa.table({"n": [7, 8, 9, 1], "s": ["a"] * 4}), 1)
     stage(sink, pa.table({"n": [6, 7, 8, 9, 1], "s": ["a"] * 5}), 2)
     with pytest.raises(EngineError, match=r"rejects more than 3 rows of \"q\", tick 2") as caught:
         sink.publish("q", 2, "a", ORIGIN)
     assert caught.value.code == "sink-refused-row"
     assert not sink.has_part("q", 2)
-    assert (stored(postgres, table, "n"), len(aside(postgres, table))) == (["1"], 3)
+    assert (read_table_rows(postgres, table, "n"), len(aside(postgres, table))) == (["1"], 3)
     with pytest.raises(EngineError, match="NUL"):
         stage(sink, pa.table({"n": range(10), "s": ["\0"] * 10}), 3)
     sink.close()
@@ -217,16 +219,16 @@ def test_what_a_trigger_drops_still_stops_the_job(postgres, table):
         " LANGUAGE plpgsql AS $$ BEGIN IF NEW.n = 3 THEN RETURN NULL; END IF; RETURN NEW; END $$;"
         f" CREATE TRIGGER t BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION drops_{table}()"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     stage(sink, numbers(1, 3, 7), 1)
     with pytest.raises(EngineError, match="a trigger or rule of the table"):
         sink.publish("q", 1, "a", ORIGIN)
-    assert (stored(postgres, table), aside(postgres, table)) == ([], [])
+    assert (read_table_rows(postgres, table), aside(postgres, table)) == ([], [])
     sink.close()
 
 
-def test_staged_rows_that_are_gone_are_missed(postgres, table):
-    sink = prepared(postgres, table, {"s": "STRING"}, on_rejected="dead_letter")
+def test_missing_staged_dead_letters_fail_the_publish(postgres, table):
+    sink = prepare_sink(postgres, table, {"s": "STRING"}, on_rejected="dead_letter")
     stage(sink, pa.table({"s": ["a\0", "b"]}), 1)
     (staging,) = sink._stages.tables.values()
     postgres.run(f"DELETE FROM {staging.unstaged_sql}")
@@ -241,30 +243,30 @@ def test_tables_that_get_their_rows_together(postgres, table):
     postgres.run(
         f"CREATE TABLE {table} (n bigint CHECK (n < 5)); CREATE TABLE {table}b (n bigint CHECK (n < 9))"
     )
-    sinks = [prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter"),
-             prepared(postgres, f"{table}b", {"n": "BIGINT"})]  # fmt: skip
+    sinks = [prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter"),
+             prepare_sink(postgres, f"{table}b", {"n": "BIGINT"})]  # fmt: skip
     named = [(sink, name) for sink, name in zip(sinks, "qr", strict=True)]
     for sink, name in named:
         stage(sink, numbers(1, 7), 1, insert=name)
     done = publish_together(named, 1, "a", ORIGIN, lambda cursor, inserts: inserts)
     assert done == ["q", "r"]
-    assert stored(postgres, table) == ["1"]
-    assert stored(postgres, f"{table}b") == ["1", "7"]
+    assert read_table_rows(postgres, table) == ["1"]
+    assert read_table_rows(postgres, f"{table}b") == ["1", "7"]
     for sink, name in named:
         stage(sink, numbers(2, 9), 2, insert=name)
     with pytest.raises(EngineError, match=f'"{table}b" rejects a row'):
         publish_together(named, 2, "a", ORIGIN, lambda cursor, inserts: inserts)
-    assert stored(postgres, table) == ["1"]
+    assert read_table_rows(postgres, table) == ["1"]
     assert len(aside(postgres, table)) == 1
     for sink in sinks:
         sink.close()
 
 
-def test_several_tables_put_rows_aside_together(postgres, table):
+def test_several_tables_dead_letter_rows_in_one_transaction(postgres, table):
     names = [table, f"{table}b"]
     for name in names:
         postgres.run(f"CREATE TABLE {name} (n bigint CHECK (n < 5))")
-    sinks = [prepared(postgres, name, {"n": "BIGINT"}, on_rejected="dead_letter") for name in names]
+    sinks = [prepare_sink(postgres, name, {"n": "BIGINT"}, on_rejected="dead_letter") for name in names]
     named = [(sink, insert) for sink, insert in zip(sinks, "qr", strict=True)]
     for tick in (1, 2):
         for sink, insert in named:
@@ -272,21 +274,21 @@ def test_several_tables_put_rows_aside_together(postgres, table):
         done = publish_together(named, tick, "a", ORIGIN, lambda cursor, inserts: inserts)
         assert done == ["q", "r"]
     for name in names:
-        assert stored(postgres, name) == ["1", "2"]
+        assert read_table_rows(postgres, name) == ["1", "2"]
         assert aside(postgres, name) == ['1|{"n":7}', '2|{"n":7}']
     for sink in sinks:
         sink.close()
 
 
 @pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
-def test_rows_that_refer_to_others_of_their_tick_are_taken_with_them(postgres, table, deferred):
+def test_rows_referencing_rows_of_the_same_tick_are_written(postgres, table, deferred):
     """Whichever comes first: a chain of rows, each of which refers to the one that was staged after it."""
     postgres.run(f"CREATE TABLE {table} (n bigint PRIMARY KEY, m bigint REFERENCES {table} (n) {deferred})")
-    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
+    sink = prepare_sink(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
     refers = [2, 3, 4, None, 99, 5]  # 5 refers to nothing that there is, and 6 to 5
-    put(sink, pa.table({"n": [1, 2, 3, 4, 5, 6], "m": refers}), 1)
+    publish_rows(sink, pa.table({"n": [1, 2, 3, 4, 5, 6], "m": refers}), 1)
     sink.close()
-    assert stored(postgres, table, "n") == ["1", "2", "3", "4"]
+    assert read_table_rows(postgres, table, "n") == ["1", "2", "3", "4"]
     assert sorted(json.loads(row.split("|", 1)[1])["n"] for row in aside(postgres, table)) == [5, 6]
 
 
@@ -301,13 +303,13 @@ def test_a_user_who_may_not_make_temporary_tables_is_refused_at_the_start(postgr
     url = f"postgresql://{user}:poor@127.0.0.1:{postgres.port}/postgres"
     try:
         with pytest.raises(EngineError, match="may not create temporary tables") as refused_:
-            prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
+            prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
         assert "GRANT TEMPORARY" in str(refused_.value.hint)
     finally:
         postgres.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
-    put(sink, numbers(1), 1)
-    assert stored(postgres, table, "n") == ["1"]
+    sink = prepare_sink(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
+    publish_rows(sink, numbers(1), 1)
+    assert read_table_rows(postgres, table, "n") == ["1"]
     sink.close()
 
 

@@ -67,7 +67,7 @@ def options(endpoint, bucket):
     return {"path": f"s3://{bucket}/out/rows", "endpoint": endpoint, "region": "us-east-1"}
 
 
-def opened(endpoint, bucket, owner=OWNER, **more):
+def open_sink(endpoint, bucket, owner=OWNER, **more):
     sink = make_sink(Sink("out", "file", options(endpoint, bucket) | more))
     sink.prepare(COLUMNS, owner)
     return sink
@@ -126,23 +126,23 @@ class Bucket:
         return sorted((row["k"], row["v"]) for table in tables for row in table.to_pylist())
 
 
-def expected(last):
+def compute_expected_rows(last):
     return sorted(row for tick in range(1, last + 1) for row in rows_of(tick))
 
 
 def test_ticks_are_objects_of_their_own(server, bucket):
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     assert [write(sink, tick) for tick in (1, 2, 3)] == [True, False, True]
-    assert there.rows() == expected(3)
+    assert there.rows() == compute_expected_rows(3)
     assert sink.parts() == [(INSERT, 1), (INSERT, 3)]
     assert [sink.has_part(INSERT, tick) for tick in (1, 2, 3, 4)] == [True, False, True, False]
     assert [name for name in there.names() if "_attempts" in name and "-000000000002" not in name] != []
-    sink = opened(server, bucket)  # what attempts of tasks left that counted nothing is gone
+    sink = open_sink(server, bucket)  # what attempts of tasks left that counted nothing is gone
     assert len(there.names()) == 3
 
 
 def test_nobody_sees_what_is_staged(server, bucket):
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     stage(sink, 1, "x")
     assert there.seen() == []
     sink.discard("x")
@@ -153,38 +153,38 @@ def test_nobody_sees_what_is_staged(server, bucket):
 
 def test_parts_in_folders_of_their_own_are_moved_up(server, bucket):
     """As versions before kept them; the move may be killed at any time."""
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     for tick in (1, 3):
         write(sink, tick)
     for name in there.seen():
         there.client.copy(name, f"{name.removesuffix('.parquet')}/rows.parquet")
     there.client.delete(there.seen()[1])
     with pytest.raises(EngineError, match="sink-of-another-run"):
-        opened(server, bucket, "job-2")
-    assert write(opened(server, bucket), 3, "y")
-    assert there.rows() == expected(3)
+        open_sink(server, bucket, "job-2")
+    assert write(open_sink(server, bucket), 3, "y")
+    assert there.rows() == compute_expected_rows(3)
     assert not [name for name in there.names() if name.endswith("/rows.parquet")]
 
 
 def test_a_tick_that_is_there_stays_if_it_is_the_same(server, bucket):
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     write(sink, 1)
-    assert write(opened(server, bucket), 1, "y")
-    assert there.rows() == expected(1)
+    assert write(open_sink(server, bucket), 1, "y")
+    assert there.rows() == compute_expected_rows(1)
     for attempt in ("check", "publish"):
-        other = opened(server, bucket)
+        other = open_sink(server, bucket)
         stage(other, 1, "z")
         with pytest.raises(EngineError, match=r"sink-of-another-tick.*other rows"):
             getattr(other, attempt)(*(INSERT, 1, *(["z"] if attempt == "publish" else []), identity(1, "b")))
     with pytest.raises(EngineError, match="sink-of-another-tick"):
-        write(opened(server, bucket), 1, "w", "b", rows=[])
-    assert there.rows() == expected(1)
+        write(open_sink(server, bucket), 1, "w", "b", rows=[])
+    assert there.rows() == compute_expected_rows(1)
 
 
 def test_a_run_that_slept_puts_nothing_over_another_s(server, bucket):
-    asleep = opened(server, bucket)
+    asleep = open_sink(server, bucket)
     stage(asleep, 1, "x")
-    write(opened(server, bucket), 1, "y", "b", rows=[(7, "other")])
+    write(open_sink(server, bucket), 1, "y", "b", rows=[(7, "other")])
     with pytest.raises(EngineError, match=r"sink-of-another-tick|staged-rows-gone"):
         asleep.publish(INSERT, 1, "x", identity(1))
     assert Bucket(server, bucket).rows() == [(7, "other")]
@@ -206,16 +206,16 @@ def test_failed_requests_are_repeated(server, fault, monkeypatch):
         while True:
             asked, cycle = itertools.count(), make_bucket(server)
             at = cycles if cycles else -1
-            sink = opened(proxy.endpoint, cycle)
+            sink = open_sink(proxy.endpoint, cycle)
             assert write(sink, 1)
             assert not write(sink, 2)
             assert (
-                opened(proxy.endpoint, cycle).resume(
+                open_sink(proxy.endpoint, cycle).resume(
                     [INSERT], Resumed(1, last_parts={INSERT: (1, identity(1))})
                 )
                 == []
             )
-            assert Bucket(server, cycle).rows() == expected(1)
+            assert Bucket(server, cycle).rows() == compute_expected_rows(1)
             total = next(asked)
             cycles += at_effort(quick=9, full=2 if fault in ("lost", "unavailable but done") else 5)
             if cycles > total:
@@ -240,7 +240,7 @@ def test_killed_at_each_request(server, monkeypatch):
         committed, last_parts, ended = 0, {}, False
         for attempt in ("x", "y"):
             try:
-                sink = opened(server, bucket)
+                sink = open_sink(server, bucket)
                 pending = attempt == "y"
                 assert sink.resume([INSERT], Resumed(committed, pending, last_parts)) == []
                 for tick in range(committed + 1, 4):
@@ -252,19 +252,19 @@ def test_killed_at_each_request(server, monkeypatch):
             except Killed:
                 killed += 1
                 at = -1
-        assert Bucket(server, bucket).rows() == expected(3), at_request
+        assert Bucket(server, bucket).rows() == compute_expected_rows(3), at_request
         if ended:
             break
     assert killed * stride >= 25
 
 
 def test_whose_parts(server, bucket):
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     with pytest.raises(EngineError, match="sink-of-another-run"):
-        opened(server, bucket, "job-2")
+        open_sink(server, bucket, "job-2")
     write(sink, 1)
     with pytest.raises(EngineError, match=r"sink-of-another-run.*rows of another job"):
-        opened(server, bucket, "job-2")
+        open_sink(server, bucket, "job-2")
     there.client.put("out/rows/_owner", b"job-2")
     with pytest.raises(EngineError, match="sink-taken"):
         write(sink, 3)
@@ -272,49 +272,49 @@ def test_whose_parts(server, bucket):
     with pytest.raises(EngineError, match="sink-taken"):
         write(sink, 3)
     with pytest.raises(EngineError, match="sink-of-another-run"):
-        opened(server, bucket)
-    assert there.rows() == expected(1)
+        open_sink(server, bucket)
+    assert there.rows() == compute_expected_rows(1)
 
 
 def test_a_place_with_something_else_is_refused(server, bucket):
     Bucket(server, bucket).client.put("out/rows/mine.csv", b"1")
     with pytest.raises(EngineError, match=r'sink-not-empty.*"mine.csv"'):
-        opened(server, bucket)
+        open_sink(server, bucket)
 
 
 def test_parts_of_later_ticks_are_refused_or_set_aside(server, bucket):
-    sink, there = opened(server, bucket), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket), Bucket(server, bucket)
     for tick in (1, 3, 4):
         write(sink, tick)
     known = {INSERT: (1, identity(1))}
-    sink = opened(server, bucket)
+    sink = open_sink(server, bucket)
     with pytest.raises(EngineError, match="sink-ahead"):
         sink.resume([INSERT], Resumed(2, last_parts=known))
     with pytest.raises(EngineError, match="sink-of-another-history"):
         sink.resume([INSERT], Resumed(4, last_parts={INSERT: (4, identity(4, "b"))}))
     (said,) = sink.resume([INSERT], Resumed(2, last_parts=known, set_aside=True))
     assert "tick 3" in said
-    assert there.rows() == expected(1)
+    assert there.rows() == compute_expected_rows(1)
     assert len([name for name in there.names() if "_set_aside" in name]) == 2
     assert write(sink, 3, "y", "b")
-    assert there.rows() == expected(3)
+    assert there.rows() == compute_expected_rows(3)
 
 
 def test_a_store_without_conditions_is_refused(server, bucket):
     with Proxy(server) as proxy:
         proxy.ignores = "if-none-match"
         with pytest.raises(EngineError, match="no-conditional-put"):
-            opened(proxy.endpoint, bucket)
+            open_sink(proxy.endpoint, bucket)
 
 
-def test_what_a_store_refuses_is_said_of_the_sink(server):
+def test_store_rejection_names_the_sink(server):
     with pytest.raises(EngineError, match=r'sink "out".*no-bucket|no-bucket.*sink "out"'):
-        opened(server, "there-is-no-such-bucket")
+        open_sink(server, "there-is-no-such-bucket")
 
 
 @pytest.mark.parametrize("compression", ["zstd", "none", "GZIP", "snappy"])
 def test_compression(server, bucket, compression):
-    sink, there = opened(server, bucket, compression=compression), Bucket(server, bucket)
+    sink, there = open_sink(server, bucket, compression=compression), Bucket(server, bucket)
     write(sink, 3)
     footer = parquet.read_metadata(pa.BufferReader(bytes(there.client.get(there.seen()[0]).bytes())))
     wanted = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
@@ -356,11 +356,11 @@ def test_a_part_that_is_damaged_is_refused(server, bucket, content):
     Bucket(server, bucket).client.put("out/rows/_owner", OWNER.encode())
     Bucket(server, bucket).client.put(f"out/rows/{module._final(INSERT, 1)}", content)
     with pytest.raises(EngineError, match=r"sink-of-another-tick.*cannot be read"):
-        write(opened(server, bucket), 1)
+        write(open_sink(server, bucket), 1)
 
 
 def test_a_staged_object_that_is_damaged_is_refused(server, bucket):
-    sink = opened(server, bucket)
+    sink = open_sink(server, bucket)
     stage(sink, 1, "x")
     staged = next(name for name in Bucket(server, bucket).names() if "_attempts" in name)
     for part in sink._staged[INSERT, 1, "x"]:
@@ -370,8 +370,8 @@ def test_a_staged_object_that_is_damaged_is_refused(server, bucket):
         sink.publish(INSERT, 1, "x", identity(1))
 
 
-def test_a_disk_that_is_full_is_told_at_once(server, bucket, monkeypatch):
-    sink = opened(server, bucket)
+def test_full_disk_is_reported_at_once(server, bucket, monkeypatch):
+    sink = open_sink(server, bucket)
     stage(sink, 1, "x")
     real = places.Path.open
 
@@ -417,14 +417,14 @@ JOB = """
     ],
 )
 def test_places_of_a_job_do_not_overlap(paths, code):
-    def planned():
+    def plan_paths():
         return plan_job(parse_job(JOB.format(**paths)))
 
     if code is None:
-        planned()
+        plan_paths()
         return
     with pytest.raises(WatersmeetError) as raised:
-        planned()
+        plan_paths()
     raised_all = getattr(raised.value, "exceptions", [raised.value])
     assert code in str(raised.value) or code in [error.code for error in raised_all]
 
@@ -435,7 +435,7 @@ def test_a_bucket_without_room(server, bucket, monkeypatch, says):
     monkeypatch.setitem(WAITS, "patience_s", 0.05)
     full, there = FullBucket(), Bucket(server, bucket)
     with Proxy(server, full) as proxy:
-        sink = opened(proxy.endpoint, bucket)
+        sink = open_sink(proxy.endpoint, bucket)
         for tick, only in ((1, "_attempts"), (3, "-000000000003.parquet")):
             full.says, full.only = says, only
             with pytest.raises(WatersmeetError) as raised:
@@ -444,6 +444,6 @@ def test_a_bucket_without_room(server, bucket, monkeypatch, says):
             assert f"s3://{bucket}/out/rows" in raised.value.message
             assert "make room" in raised.value.hint
             full.says = None
-            sink = opened(proxy.endpoint, bucket)
+            sink = open_sink(proxy.endpoint, bucket)
             assert write(sink, tick, "y")
     assert there.rows() == sorted([*rows_of(1), *rows_of(3)])

@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.sinks import function_frames, given_functions
-from tests.sinks.lake.lake_runs import COLUMNS, staged
+from tests.sinks.lake.lake_runs import COLUMNS, stage_in_two_tasks
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.sinks.test_files import Frame
 from watersmeet.errors import EngineError
@@ -46,7 +46,7 @@ ROWS = [(1, "one", False), (2, "two", False)]
 Texts = dict[str, Any]
 
 
-def stored(system: str, write: Callable[[], Texts]) -> Texts:
+def load_stored_texts(system: str, write: Callable[[], Texts]) -> Texts:
     """The texts of a system; they are written if there are none yet."""
     every: dict[str, Texts] = json.loads(STORED.read_text()) if STORED.exists() else {}
     if system not in every and os.environ.get("WATERSMEET_GOLDEN") == "write":
@@ -55,7 +55,7 @@ def stored(system: str, write: Callable[[], Texts]) -> Texts:
     return every[system]
 
 
-def packed(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
@@ -88,38 +88,38 @@ def check_is_out(make: Callable[[str], Any], owner_is_of_table: bool = True) -> 
     assert not sink.has_part("another insert", TICK, OWNER)
     assert sink.resume([INSERT], RESUMED) == []
     sink.check(INSERT, TICK, IDENTITY)
-    assert refused(lambda: sink.check(INSERT, TICK, OTHER_IDENTITY)) == "sink-of-another-tick"
-    assert refused(lambda: sink.resume([INSERT], Resumed(TICK - 1))) == "sink-ahead"
+    assert catch_error_code(lambda: sink.check(INSERT, TICK, OTHER_IDENTITY)) == "sink-of-another-tick"
+    assert catch_error_code(lambda: sink.resume([INSERT], Resumed(TICK - 1))) == "sink-ahead"
     sink.close()
     if owner_is_of_table:
-        assert refused(lambda: make(OTHER)) == "sink-of-another-run"
+        assert catch_error_code(lambda: make(OTHER)) == "sink-of-another-run"
     else:
         assert not make(OTHER).has_part(INSERT, TICK, OTHER)
 
 
-def refused(call: Callable[[], Any]) -> str:
+def catch_error_code(call: Callable[[], Any]) -> str:
     with pytest.raises(EngineError) as raised:
         call()
     return raised.value.code
 
 
 def test_files(tmp_path):
-    def made(owner: str, folder: Path = tmp_path / "out") -> Any:
+    def make_file_sink(owner: str, folder: Path = tmp_path / "out") -> Any:
         sink = make_sink(Sink("out", "file", {"path": str(folder)}))
         sink.prepare(COLUMNS, owner)
         return sink
 
     def write() -> Texts:
-        sink = made(OWNER, tmp_path / "written")
+        sink = make_file_sink(OWNER, tmp_path / "written")
         sink.write(Frame([{"k": "one", "v": 1}]), INSERT, TICK, "attempt")
         assert sink.publish(INSERT, TICK, "attempt", IDENTITY)
         sink.close()
         return texts_in(tmp_path / "written")
 
-    texts = stored("file", write)
+    texts = load_stored_texts("file", write)
     assert write() == texts
     lay_out(texts, tmp_path / "out")
-    check_is_out(made)
+    check_is_out(make_file_sink)
 
 
 def test_objects(monkeypatch):
@@ -128,40 +128,40 @@ def test_objects(monkeypatch):
     client = MemoryStore()
     monkeypatch.setattr(ObjectLocation, "client", lambda place: client)
 
-    def made(owner: str) -> Any:
+    def make_object_sink(owner: str) -> Any:
         sink = make_sink(Sink("out", "file", {"path": "s3://bucket/out", "region": "x"}))
         sink.prepare(COLUMNS, owner)
         return sink
 
     def write() -> Texts:
-        sink = made(OWNER)
-        staged(sink, INSERT, TICK, "attempt", ROWS, keyed=False)
+        sink = make_object_sink(OWNER)
+        stage_in_two_tasks(sink, INSERT, TICK, "attempt", ROWS, keyed=False)
         assert sink.publish(INSERT, TICK, "attempt", IDENTITY)
         names = [str(entry["path"]) for entries in client.list() for entry in entries]
         there = sorted(name for name in names if not name.startswith("_attempts/"))
-        return {name: packed(bytes(client.get(name).bytes())) for name in there}
+        return {name: encode_base64(bytes(client.get(name).bytes())) for name in there}
 
-    texts = stored("objects", write)
+    texts = load_stored_texts("objects", write)
     client = MemoryStore()
     assert set(write()) == set(texts)
     client = MemoryStore()
     for name, text in texts.items():
         client.put(name, base64.b64decode(text))
-    check_is_out(made)
+    check_is_out(make_object_sink)
 
 
 @pytest.mark.parametrize("kind", [Delta, Iceberg])
 def test_tables(kind, tmp_path):
-    def made(owner: str, table: Any) -> Any:
+    def make_table_sink(owner: str, table: Any) -> Any:
         sink = make_sink(Sink("out", table.connector, table.options, COLUMNS))
         sink.prepare(COLUMNS, owner)
         return sink
 
     def write(folder: str = "written") -> Texts:
         table = kind(tmp_path / folder)
-        sink = made(OWNER, table)
+        sink = make_table_sink(OWNER, table)
         sink.resume([INSERT], Resumed(TICK - 1))
-        staged(sink, INSERT, TICK, "attempt", ROWS, keyed=False)
+        stage_in_two_tasks(sink, INSERT, TICK, "attempt", ROWS, keyed=False)
         assert sink.publish(INSERT, TICK, "attempt", IDENTITY)
         if kind is Iceberg:
             summary = table.table().current_snapshot().summary.additional_properties
@@ -169,18 +169,18 @@ def test_tables(kind, tmp_path):
             return {name: text for name, text in every.items() if "watersmeet." in name}
         return {n: t.replace(str(table.path), "/table") for n, t in texts_in(table.path).items() if t}
 
-    texts = stored(kind.connector, write)
+    texts = load_stored_texts(kind.connector, write)
     table = kind(tmp_path / "stored")
     if kind is Iceberg:
         now = write("again")
         assert {name for name in now if now[name] != texts.get(name)} == set(filter(is_random, texts))
-        made(OWNER, table).close()
+        make_table_sink(OWNER, table).close()
         with table.table().transaction() as transaction:
             transaction.set_properties({n: t for n, t in texts.items() if not n.startswith("snapshot: ")})
     else:
         lay_out(texts, table.path)
-    assert made(OWNER, table).table.tick_identity(Writer(OWNER, INSERT), TICK) == IDENTITY
-    check_is_out(lambda owner: made(owner, table), owner_is_of_table=False)
+    assert make_table_sink(OWNER, table).table.tick_identity(Writer(OWNER, INSERT), TICK) == IDENTITY
+    check_is_out(lambda owner: make_table_sink(owner, table), owner_is_of_table=False)
 
 
 def is_random(name: str) -> bool:
@@ -190,25 +190,25 @@ def is_random(name: str) -> bool:
 def test_functions(tmp_path):
     number = count()
 
-    def made(owner: str, folder: Path = tmp_path / "state") -> Any:
-        return function_frames.prepared(function_frames.sink_of("keep"), folder, owner)
+    def make_function_sink(owner: str, folder: Path = tmp_path / "state") -> Any:
+        return function_frames.prepare_sink(function_frames.sink_of("keep"), folder, owner)
 
     def write() -> Texts:
         folder = tmp_path / f"written {next(number)}"
-        sink = made(OWNER, folder)
+        sink = make_function_sink(OWNER, folder)
         attempt = function_frames.stage(sink, TICK, [("k1", "v1"), ("k2", None)], 1, INSERT)
         sink.publish(INSERT, TICK, attempt, IDENTITY)
         (record,) = (folder / "parts").iterdir()
         ((rows, _),) = json.loads(record.read_text())["parts"]
-        return {f"parts/{record.name}": record.read_text(), rows: packed((folder / rows).read_bytes())}
+        return {f"parts/{record.name}": record.read_text(), rows: encode_base64((folder / rows).read_bytes())}
 
-    texts = stored("function", write)
+    texts = load_stored_texts("function", write)
     assert next(iter(write())) == next(iter(texts)), "the name of the record"
     lay_out(texts, tmp_path / "state")
     given_functions.CALLS.clear()
-    sink = made(OWNER)
+    sink = make_function_sink(OWNER)
     assert sink.has_part(INSERT, TICK)
-    assert refused(lambda: sink.check(INSERT, TICK, OTHER_IDENTITY)) == "sink-of-another-tick"
+    assert catch_error_code(lambda: sink.check(INSERT, TICK, OTHER_IDENTITY)) == "sink-of-another-tick"
     attempt = function_frames.stage(sink, TICK, [("other", "rows")], 1, INSERT)
     assert sink.publish(INSERT, TICK, attempt, IDENTITY)
     ((part, rows),) = given_functions.CALLS
@@ -259,7 +259,7 @@ def test_kafka():
             "transactional.id": sink._made(OWNER)._run.transactional_id,
         }
 
-    texts = stored("kafka", write)
+    texts = load_stored_texts("kafka", write)
     assert write() == texts
     marks = control(OWNER, texts["records"]).read(1)
     assert marks.ticks == {INSERT: (TICK, IDENTITY)}
@@ -306,7 +306,7 @@ def test_postgres():
             rows[table] = [list(row) for row in cursor.fetchall()]
         return {"made": made, "rows": rows, "lock": ledger.lock, "staging": ledger.staging}
 
-    texts = stored("postgres", write)
+    texts = load_stored_texts("postgres", write)
     assert write() == texts
     cursor = Cursor()
     for sql in texts["made"]:
@@ -321,7 +321,10 @@ def test_postgres():
     assert ledger.last_ticks(cursor, INSERT, TICK) == (None, IDENTITY)
     assert ledger.fence(cursor, OWNER, "a" * 32) == 42
     assert not ledger.take(cursor, OWNER, "b" * 32, "1/2/3", accepts=False)
-    assert refused(lambda: ledger.take(cursor, OWNER, "b" * 32, "1/2/4", accepts=False)) == "sink-replaced"
-    assert refused(lambda: ledger.take(cursor, OTHER, "b" * 32, "1/2/3", accepts=False)) == (
+    assert (
+        catch_error_code(lambda: ledger.take(cursor, OWNER, "b" * 32, "1/2/4", accepts=False))
+        == "sink-replaced"
+    )
+    assert catch_error_code(lambda: ledger.take(cursor, OTHER, "b" * 32, "1/2/3", accepts=False)) == (
         "sink-of-another-run"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.test_files import BAG, ORIGIN, ROWS, Frame, prepared, run_tick, visible
+from tests.sinks.test_files import BAG, ORIGIN, ROWS, Frame, prepare_sink, run_tick, visible
 from watersmeet.errors import EngineError
 from watersmeet.sinks import directory
 from watersmeet.sinks.part_mark import Resumed
@@ -19,24 +19,24 @@ from watersmeet.sinks.part_mark import Resumed
 KNOWN = {"delivered": (2, ORIGIN)}
 
 
-def refused(call):
+def catch_engine_error(call):
     with pytest.raises(EngineError) as raised:
         call()
     assert raised.value.hint
     return raised.value
 
 
-def resumed_at(path, committed, **more):
+def resume_after_tick(path, committed, **more):
     """The sink as a run finds it that goes on after this tick."""
-    sink = prepared(path, owner="state-1")
+    sink = prepare_sink(path, owner="state-1")
     try:
         return sink.resume(["delivered"], Resumed(committed, **more))
     finally:
         sink.close()
 
 
-def ran_to(path, last):
-    sink = prepared(path, owner="state-1")
+def publish_ticks(path, last):
+    sink = prepare_sink(path, owner="state-1")
     for tick in range(1, last + 1):
         sink.write(Frame([{"k": "a", "v": tick}]), "delivered", tick, "a1")
         assert sink.publish("delivered", tick, "a1", ORIGIN)
@@ -45,23 +45,23 @@ def ran_to(path, last):
 
 def test_parts_of_ticks_that_the_state_has_not_come_to_are_refused(tmp_path):
     """As after restoring a copy of the checkpoint: its next tick 3 would be taken for the one there."""
-    ran_to(tmp_path, 4)
+    publish_ticks(tmp_path, 4)
     before = visible(tmp_path)
-    error = refused(lambda: resumed_at(tmp_path, 2, last_parts=KNOWN))
+    error = catch_engine_error(lambda: resume_after_tick(tmp_path, 2, last_parts=KNOWN))
     assert error.code == "sink-ahead"
     assert "tick 3" in error.message
     assert "tick 4" in error.message
     assert "--replace-newer-files" in error.hint
-    error = refused(lambda: resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True))
+    error = catch_engine_error(lambda: resume_after_tick(tmp_path, 2, last_parts=KNOWN, pending=True))
     assert '"delivered" tick 4' in error.message
     assert visible(tmp_path) == before
-    resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}, set_aside=True)
-    resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True)
+    resume_after_tick(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}, set_aside=True)
+    resume_after_tick(tmp_path, 2, last_parts=KNOWN, pending=True)
 
 
-def test_they_are_set_aside_when_that_is_asked_for_and_nothing_is_destroyed(tmp_path):
-    ran_to(tmp_path, 4)
-    (said,) = resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True)
+def test_later_parts_are_moved_away_and_not_deleted_on_request(tmp_path):
+    publish_ticks(tmp_path, 4)
+    (said,) = resume_after_tick(tmp_path, 2, last_parts=KNOWN, set_aside=True)
     assert "parts of" in said
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
     moved = [path.name for path in tmp_path.glob("_set_aside/*/*")]
@@ -71,12 +71,12 @@ def test_they_are_set_aside_when_that_is_asked_for_and_nothing_is_destroyed(tmp_
         "delivered-000000000004",
         "delivered-000000000004-00000.parquet",
     ]
-    assert resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True) == []
+    assert resume_after_tick(tmp_path, 2, last_parts=KNOWN, set_aside=True) == []
 
 
 def test_a_part_of_the_pending_tick_is_set_aside_as_well(tmp_path):
-    ran_to(tmp_path, 3)
-    resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True, set_aside=True)
+    publish_ticks(tmp_path, 3)
+    resume_after_tick(tmp_path, 2, last_parts=KNOWN, pending=True, set_aside=True)
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
 
 
@@ -85,22 +85,25 @@ def test_a_part_of_the_pending_tick_is_set_aside_as_well(tmp_path):
 )
 def test_parts_of_another_history_are_refused(tmp_path, known):
     """Of the same state, restored twice: the ticks count the same, the rows are others."""
-    ran_to(tmp_path, 2)
-    assert refused(lambda: resumed_at(tmp_path, 3, last_parts=known)).code == "sink-of-another-history"
+    publish_ticks(tmp_path, 2)
+    assert (
+        catch_engine_error(lambda: resume_after_tick(tmp_path, 3, last_parts=known)).code
+        == "sink-of-another-history"
+    )
 
 
 def test_whoever_reads_the_parts_may_move_them_away(tmp_path):
-    ran_to(tmp_path, 3)
+    publish_ticks(tmp_path, 3)
     (tmp_path / "delivered-000000000003-00000.parquet").unlink()
-    assert resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
+    assert resume_after_tick(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
     shutil.rmtree(tmp_path / "_ticks" / "delivered-000000000003")
-    assert resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
+    assert resume_after_tick(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
 
 
 @pytest.mark.parametrize("damage", ["other", "missing", "flipped"])
-def test_a_part_of_another_tick_of_this_number_is_refused_not_taken(tmp_path, damage):
+def test_part_of_another_tick_with_the_same_number_is_rejected(tmp_path, damage):
     """The part of a run before a restore must not stand for a larger backlog."""
-    first = prepared(tmp_path, owner="state-1")
+    first = prepare_sink(tmp_path, owner="state-1")
     run_tick(first, "a1")
     first.close()
     mark = tmp_path / "_ticks" / "delivered-000000000007" / "_tick"
@@ -111,40 +114,40 @@ def test_a_part_of_another_tick_of_this_number_is_refused_not_taken(tmp_path, da
         mark.unlink()
     else:
         mark.write_text(mark.read_text().replace("b", "c", 1))
-    sink = prepared(tmp_path, owner="state-1")
+    sink = prepare_sink(tmp_path, owner="state-1")
     sink.write(Frame(*ROWS, ROWS[0]), "delivered", 7, "a2")
     for call in (
         lambda: sink.check("delivered", 7, origin),
         lambda: sink.publish("delivered", 7, "a2", origin),
     ):
-        error = refused(call)
+        error = catch_engine_error(call)
         assert error.code == "sink-of-another-tick"
         assert damage != "other" or "other offsets." in error.message
     assert visible(tmp_path) == BAG
 
 
 def test_empty_directory_may_change_its_owner_when_nobody_is_there(tmp_path):
-    first = prepared(tmp_path, owner="state-1")
-    assert refused(lambda: prepared(tmp_path, owner="state-2")).code == "sink-in-use"
+    first = prepare_sink(tmp_path, owner="state-1")
+    assert catch_engine_error(lambda: prepare_sink(tmp_path, owner="state-2")).code == "sink-in-use"
     first.close()
-    run_tick(prepared(tmp_path, owner="state-2"), "a1")
+    run_tick(prepare_sink(tmp_path, owner="state-2"), "a1")
     assert visible(tmp_path) == BAG
 
 
-def test_a_directory_that_was_taken_while_the_job_ran_is_not_written_to(tmp_path):
-    sink = prepared(tmp_path, owner="state-1")
+def test_directory_claimed_by_another_job_is_not_written(tmp_path):
+    sink = prepare_sink(tmp_path, owner="state-1")
     (tmp_path / "_owner").write_text("state-2\n")
     sink.write(Frame(*ROWS), "delivered", 7, "a1")
-    assert refused(lambda: sink.publish("delivered", 7, "a1", ORIGIN)).code == "sink-taken"
+    assert catch_engine_error(lambda: sink.publish("delivered", 7, "a1", ORIGIN)).code == "sink-taken"
     assert not visible(tmp_path)
 
 
 def test_two_sinks_of_one_job_may_share_a_directory(tmp_path):
-    one, other = prepared(tmp_path, owner="state-1"), prepared(tmp_path, owner="state-1")
+    one, other = prepare_sink(tmp_path, owner="state-1"), prepare_sink(tmp_path, owner="state-1")
     one.close()
-    assert refused(lambda: prepared(tmp_path, owner="state-2")).code == "sink-in-use"
+    assert catch_engine_error(lambda: prepare_sink(tmp_path, owner="state-2")).code == "sink-in-use"
     other.close()
-    prepared(tmp_path, owner="state-2").close()
+    prepare_sink(tmp_path, owner="state-2").close()
 
 
 @pytest.mark.parametrize("without", ["locks", "links"])
@@ -154,11 +157,14 @@ def test_a_file_system_that_lacks_something_still_keeps_two_jobs_apart(tmp_path,
 
     module, name = (directory.fcntl, "flock") if without == "locks" else (directory.os, "link")
     monkeypatch.setattr(module, name, lacking)
-    first = prepared(tmp_path, owner="state-1")
-    assert refused(lambda: prepared(tmp_path, owner="state-2")).code in ("sink-of-another-run", "sink-in-use")
+    first = prepare_sink(tmp_path, owner="state-1")
+    assert catch_engine_error(lambda: prepare_sink(tmp_path, owner="state-2")).code in (
+        "sink-of-another-run",
+        "sink-in-use",
+    )
     run_tick(first, "a1")
     first.close()
-    run_tick(prepared(tmp_path, owner="state-1"), "a2")
+    run_tick(prepare_sink(tmp_path, owner="state-1"), "a2")
     assert visible(tmp_path) == BAG
     assert sorted(os.listdir(tmp_path)) == [
         "_owner",
@@ -236,6 +242,6 @@ def test_a_directory_is_free_again_when_its_run_was_killed(tmp_path):
     racer = Racer("state-1", tmp_path)
     racer.tell("out")
     assert racer.heard() == "in"
-    assert refused(lambda: prepared(tmp_path / "out", owner="state-2")).code == "sink-in-use"
+    assert catch_engine_error(lambda: prepare_sink(tmp_path / "out", owner="state-2")).code == "sink-in-use"
     racer.kill()
-    prepared(tmp_path / "out", owner="state-2").close()
+    prepare_sink(tmp_path / "out", owner="state-2").close()

@@ -55,7 +55,7 @@ def test_what_grows_is_seen():
     assert not figure("MB", [Look(at, "files", 0, 50 + at) for at in range(900)], 900).holds
 
 
-def test_what_cannot_be_compared_is_said():
+def test_too_few_samples_are_reported_as_not_compared():
     seen = figure("MB", [each for each in looks(lambda *_: 1) if each.at_s < 500], 900)
     assert seen.holds
     assert "not compared" in str(seen)

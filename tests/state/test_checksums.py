@@ -68,7 +68,7 @@ def inodes_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("inodes_are_used_again")
-def test_another_copy_with_the_same_inode_is_compared_and_not_kept(tmp_path: Path) -> None:
+def test_replaced_copy_with_the_same_inode_fails_its_checksum(tmp_path: Path) -> None:
     store = Remote(Cache("s3://b", root=str(tmp_path)))
     for _ in range(3):
         read(store)
@@ -90,12 +90,12 @@ def test_a_copy_that_is_evicted_while_it_is_read_is_compared(tmp_path: Path) -> 
         read(store)
     store.content = OTHER
 
-    def evicted_meanwhile() -> pa.Buffer:
+    def evict_then_read() -> pa.Buffer:
         store.cache.drop(NAME)
         return store.read(NAME)
 
     with pytest.raises(StateError, match="it is not what was written"):
-        read_verified(store, NAME, evicted_meanwhile, CHECKSUM, "run")
+        read_verified(store, NAME, evict_then_read, CHECKSUM, "run")
 
 
 @pytest.mark.usefixtures("inodes_are_used_again")

@@ -66,7 +66,7 @@ def test_a_commit_waits_for_one_request(store):
 
 
 @pytest.mark.parametrize("passed_by", ["garbage", "somebody who went back", "somebody who went back and on"])
-def test_one_that_was_passed_is_told_each_time_and_takes_away_what_it_created(store, passed_by):
+def test_fenced_commit_fails_every_check_and_removes_its_manifest(store, passed_by):
     writers = [""]
     for tick in (1, 2, 3):
         writers.append(commit(store, manifest(tick, writers[-1])).writer)
@@ -89,7 +89,7 @@ def test_one_that_was_passed_is_told_each_time_and_takes_away_what_it_created(st
     assert manifest_names(store) == there
 
 
-def test_what_the_store_does_not_say_is_not_taken_for_an_answer(store, monkeypatch):
+def test_unavailable_store_does_not_confirm_a_commit(store, monkeypatch):
     first = commit(store, manifest(1))
     commits = Commits(store)
 
@@ -170,9 +170,9 @@ def test_a_tick_of_this_process_that_has_come_back_is_known_to_stay(store):
         job.tick(rows(number))
     create = store.create
 
-    def created(name, data):
+    def delete_then_create(name, data):
         store.delete(manifest_name(3))
         return create(name, data)
 
-    store.create = created
+    store.create = delete_then_create
     assert is_fenced(lambda: job.tick(rows(3)))

@@ -27,7 +27,7 @@ def history(seed, ticks=40):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("count", [2, 3, 7, 100])
-def test_kept_are_the_newest_ones_with_all_that_they_name(seed, count):
+def test_newest_manifests_and_their_files_are_retained(seed, count):
     """Over restarts, too, of which each begins with what the last one left."""
     rng, store, kept, before = random.Random(seed), MemoryStore(), None, []
     for each in history(seed):
@@ -44,7 +44,7 @@ def test_kept_are_the_newest_ones_with_all_that_they_name(seed, count):
         assert [load(store, name) for name in manifest_names(store)] == before[-count:]
 
 
-def test_fewer_are_kept_once_fewer_are_asked_for_and_more_as_they_come():
+def test_retention_follows_the_requested_tick_count():
     store, counts = MemoryStore(), []
     for each, count in zip(history(1, 12), [5] * 6 + [2] * 2 + [4] * 4, strict=True):
         commit(store, each)
@@ -65,18 +65,18 @@ def test_what_is_left_goes_with_the_next_tick(why, tmp_path, monkeypatch):
         store.write("runs/orphan", b"x")
         stored = commit(store, second)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "unlink", refused)
+            patch.setattr(os, "unlink", deny_unlink)
             assert kept.commit(stored) == 1
         second = third
     assert kept.commit(commit(store, second)) == 0
     assert "runs/orphan" not in store.names("runs")
 
 
-def refused(path):
+def deny_unlink(path):
     raise PermissionError(13, "held open elsewhere", path)
 
 
-def test_one_that_cannot_be_read_is_not_kept():
+def test_unreadable_manifest_is_not_retained():
     store = MemoryStore()
     for each in history(2, 3):
         commit(store, each)

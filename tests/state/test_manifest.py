@@ -36,7 +36,7 @@ def live(name, *mark_files):
     return LiveRun(run=run, released=1, marks={"matched": segments} if segments else {})
 
 
-def stored(written):
+def serialize_manifest(written):
     return add_checksum(manifest_name(written.tick), written.model_dump_json())
 
 
@@ -87,7 +87,7 @@ def test_there_is_none_before_the_first_tick():
 def test_the_newest_is_loaded_also_beyond_nine():
     store = MemoryStore()
     for tick in (9, 10, 11, 2):
-        store.create(manifest_name(tick), stored(manifest(tick)))
+        store.create(manifest_name(tick), serialize_manifest(manifest(tick)))
     newest = load_newest(store)
     assert newest is not None
     assert newest.tick == 11
@@ -102,7 +102,7 @@ def test_a_second_process_cannot_commit_the_same_tick():
     assert load_newest(store) == first
 
 
-def test_nor_can_one_that_is_many_ticks_behind():
+def test_stale_writer_cannot_reuse_a_deleted_manifest_name():
     """By then the manifest of its tick has been deleted: its name is free again."""
     store = MemoryStore()
     commit(store, manifest(7))
@@ -137,7 +137,7 @@ def test_one_that_slept_since_its_manifest_was_created_leaves_it_to_who_went_on_
         commit(store, manifest(tick))
 
 
-def refused(store):
+def catch_state_error(store):
     with pytest.raises(StateError) as raised:
         load_newest(store)
     assert raised.value.hint
@@ -146,36 +146,38 @@ def refused(store):
 
 def test_any_changed_digit_is_damage():
     """A number that is another number parses as well as the right one."""
-    whole = stored(manifest(1, live("runs/a", "marks/m"), host={"batch": 7}, clock_us=1_700_000_000_000_000))
+    whole = serialize_manifest(
+        manifest(1, live("runs/a", "marks/m"), host={"batch": 7}, clock_us=1_700_000_000_000_000)
+    )
     digits = [place for place, byte in enumerate(whole) if chr(byte).isdigit()]
     assert len(digits) > 60
     for place in digits:
         store = MemoryStore()
         other = ord("1") if whole[place] == ord("9") else whole[place] + 1
         store.create(manifest_name(1), whole[:place] + bytes([other]) + whole[place + 1 :])
-        assert refused(store).code == "state-damaged"
+        assert catch_state_error(store).code == "state-damaged"
 
 
 def test_any_cut_and_any_flipped_bit_is_damage():
-    whole = stored(manifest(1, live("runs/a")))
+    whole = serialize_manifest(manifest(1, live("runs/a")))
     for place in range(len(whole)):
         for data in (whole[:place], whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]):
             store = MemoryStore()
             store.create(manifest_name(1), data)
-            assert refused(store).code == "state-damaged"
+            assert catch_state_error(store).code == "state-damaged"
 
 
 def test_a_manifest_under_the_name_of_another_is_damage():
     store = MemoryStore()
-    store.create(manifest_name(2), stored(manifest(1)))
-    assert refused(store).code == "state-damaged"
+    store.create(manifest_name(2), serialize_manifest(manifest(1)))
+    assert catch_state_error(store).code == "state-damaged"
 
 
-def test_an_older_manifest_is_not_taken_for_a_damaged_one():
+def test_damaged_newest_manifest_is_not_replaced_by_an_older_one():
     store = MemoryStore()
     commit(store, manifest(1))
-    store.create(manifest_name(2), stored(manifest(2))[:-1])
-    error = refused(store)
+    store.create(manifest_name(2), serialize_manifest(manifest(2))[:-1])
+    error = catch_state_error(store)
     assert "manifests/000000000002.json" in error.message
     assert "tick 1 is whole" in str(error.hint)
 
@@ -207,7 +209,7 @@ def test_what_cannot_be_deleted_is_counted_and_tried_again(tmp_path):
 def test_a_manifest_of_before_checksums_is_of_an_older_format():
     store = MemoryStore()
     store.create(manifest_name(1), manifest(1, state_version=4).model_dump_json().encode())
-    assert refused(store).code == "state-version"
+    assert catch_state_error(store).code == "state-version"
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"tick": 1}', b"\xff\xfe", b"[]", b'"a"', b"null"])
@@ -229,7 +231,7 @@ def test_a_newer_format_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])
-def test_deletion_spares_the_kept_manifests_and_all_that_they_name(kind, tmp_path):
+def test_garbage_collection_spares_files_of_retained_manifests(kind, tmp_path):
     store = MemoryStore() if kind == "memory" else LocalStore(tmp_path)
     names = [
         "runs/a",

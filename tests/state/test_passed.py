@@ -138,21 +138,21 @@ def test_who_was_passed_takes_away_nothing_but_its_own(what):
             others.tick()
         steps, asked = others.steps(what), -1
 
-        def meanwhile(at=at, steps=steps, upto=None):
+        def run_due_steps(at=at, steps=steps, upto=None):
             nonlocal asked
             asked += 1
             while steps and at[-len(steps)] <= (asked if upto is None else upto):
                 steps.pop(0)()
 
         mine, own = next_of(store, "a"), None
-        store.before = meanwhile
+        store.before = run_due_steps
         try:
             own = commit(store, mine)
         except StateError as error:
             if error.code != "state-fenced":
                 raise
         store.before = None
-        meanwhile(upto=ASKED)
+        run_due_steps(upto=ASKED)
         newest = load_newest(store)  # no history is forked
         ended["stays" if own else "fenced"] += 1
         if others.last is not None:

@@ -59,12 +59,12 @@ def test_what_is_written_together_is_on_disk_when_that_ends(tmp_path, monkeypatc
     store, synced = LocalStore(tmp_path), []
     fsync = os.fsync
 
-    def noted(handle):
+    def record_fsync(handle):
         synced.append(os.readlink(f"/proc/self/fd/{handle}"))
         fsync(handle)
 
     store.write("runs/first", b"x")
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     with store.together():
         with store.together():
             store.write("runs/a", b"abc")
@@ -181,7 +181,7 @@ def test_sweeping_removes_what_was_staged_however_new_and_nothing_else(tmp_path)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
-def test_what_is_kept_is_for_its_owner_alone(tmp_path, umask):
+def test_state_files_are_private_to_their_owner(tmp_path, umask):
     before = os.umask(umask)
     try:
         store = LocalStore(tmp_path / "made" / "state")

@@ -23,11 +23,11 @@ def state(value: int, *, ticks: int = 1) -> MemoryStore:
 def test_of_two_jobs_the_second_one_to_end_is_refused(ticks: int) -> None:
     target, other = MemoryStore(), state(2, ticks=ticks)
 
-    def meanwhile(manifest: Manifest) -> None:
+    def copy_other_state(manifest: Manifest) -> None:
         copy_newest(other, target, lambda told: None)
 
     with pytest.raises(StateError, match="already contains a state"):
-        copy_newest(state(1), target, meanwhile)
+        copy_newest(state(1), target, copy_other_state)
     there, wanted = load_newest(target), load_newest(other)
     assert there is not None
     assert wanted is not None
@@ -37,9 +37,9 @@ def test_of_two_jobs_the_second_one_to_end_is_refused(ticks: int) -> None:
 def test_the_same_state_may_be_copied_twice() -> None:
     target, source = MemoryStore(), state(1)
 
-    def meanwhile(manifest: Manifest) -> None:
+    def copy_same_state(manifest: Manifest) -> None:
         copy_newest(source, target, lambda told: None)
 
-    copied = copy_newest(source, target, meanwhile)
+    copied = copy_newest(source, target, copy_same_state)
     assert manifest_names(target) == manifest_names(source)[-1:]
     assert load_newest(target) == copied

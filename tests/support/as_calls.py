@@ -76,7 +76,7 @@ def _select(select: exp.Select, named: Named) -> Relation:
         relation = _item(item, named)
         for holder in (item, select):
             for join in holder.args.get("joins") or ():
-                relation = _joined(relation, join, named)
+                relation = _apply_join(relation, join, named)
     hint = select.args.get("hint")
     if hint is not None:
         relation = relation.hint(hint.expressions[0].name)
@@ -89,13 +89,13 @@ def _select(select: exp.Select, named: Named) -> Relation:
     group, having = select.args.get("group"), select.args.get("having")
     items = [text(item) for item in select.expressions]
     if group is not None or having is not None or window is not None:
-        return _grouped(select, relation, window)
+        return _apply_group_by(select, relation, window)
     if select.args.get("distinct"):
         return relation.select(*items).distinct()
     return relation.select(*items)
 
 
-def _grouped(select: exp.Select, relation: Relation, window: Window | None) -> Relation:
+def _apply_group_by(select: exp.Select, relation: Relation, window: Window | None) -> Relation:
     """By `Grouped.agg` where the list is the window's edges, the keys and then aggregates."""
     group, having = select.args.get("group"), select.args.get("having")
     keys = [text(key) for key in group.expressions] if group is not None else []
@@ -125,7 +125,7 @@ def _item(item: exp.Expression, named: Named) -> Relation:
         if isinstance(item.this, exp.Table | exp.Subquery):
             relation = _item(item.this, named)
             for join in item.this.args.get("joins") or ():
-                relation = _joined(relation, join, named)
+                relation = _apply_join(relation, join, named)
             return relation.alias(item.alias) if item.alias else relation
         relation = relation_of(item.this, named)
         return relation.alias(item.alias) if item.alias else relation
@@ -151,7 +151,7 @@ def _item(item: exp.Expression, named: Named) -> Relation:
     return relation.alias(item.alias) if item.alias else relation
 
 
-def _joined(relation: Relation, join: exp.Join, named: Named) -> Relation:
+def _apply_join(relation: Relation, join: exp.Join, named: Named) -> Relation:
     if join.method.upper() == "NATURAL":
         raise NoCall("NATURAL")
     how = _HOW[(join.method.upper(), join.side.upper(), join.kind.upper())]

@@ -32,10 +32,10 @@ def check_one(
     asked = QuestionPlan.of(Question(alias, [f"{ROW}={number}"], most=len(fates)), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     wanted = [fate for fate in fates if fate.row.get(ROW) == number]
-    assert list(map(_said, answer.fates)) == list(map(_said, wanted)), (alias, number)
+    assert list(map(_normalize_fate, answer.fates)) == list(map(_normalize_fate, wanted)), (alias, number)
 
 
-def _said(fate: Fate) -> dict[str, Any]:
+def _normalize_fate(fate: Fate) -> dict[str, Any]:
     """What is met in one tick is in no order."""
     said = asdict(fate)
     said["met"] = None if fate.more_met else sorted(map(repr, said["met"]))

@@ -69,12 +69,12 @@ def problems_of(case: dict[str, Any], store: ObjectStore) -> list[str]:
 def places_of(spark: Any) -> list[list[str]]:
     """In which executor each task is run, each time that they are, as (number, working directory)."""
 
-    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def label_task_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             names = [f"{number} in {os.getcwd()}" for number in batch.column(0).to_pylist()]
             yield pa.record_batch({"name": pa.array(names, pa.string())})
 
-    frame = TaskPlacement(spark).numbers(EXECUTORS).mapInArrow(named, "name STRING")
+    frame = TaskPlacement(spark).numbers(EXECUTORS).mapInArrow(label_task_numbers, "name STRING")
     return [sorted(row[0] for row in frame.collect()) for _ in range(EVALUATED)]
 
 

@@ -16,7 +16,7 @@ class Certificates:
     key: Path
 
 
-def made(folder: Path, name: str = "server") -> Certificates:
+def create_certificates(folder: Path, name: str = "server") -> Certificates:
     """Make an authority and a certificate by it."""
     folder.mkdir(parents=True, exist_ok=True)
     authority, authority_key = folder / f"{name}-ca.pem", folder / f"{name}-ca.key"

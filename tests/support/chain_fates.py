@@ -42,12 +42,12 @@ def chain_fates(case: dict[str, Any]) -> dict[Who, KnownOfChain]:
     judge, join_all = block.judge, block.join_rows
     tick = 0
 
-    def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
+    def record_verdict(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
         verdict: str = judge(source, branch, rows, values, diff)
         heard[source.alias, values[ROW]] = KnownOfChain(tick, verdict)
         return verdict
 
-    def joined(ended: bool) -> Any:
+    def join_and_record_output(ended: bool) -> Any:
         rows, rose = join_all(ended)
         for row, _ in rows:
             if all(f(row) is True for f in block.query.where):
@@ -57,7 +57,7 @@ def chain_fates(case: dict[str, Any]) -> dict[Who, KnownOfChain]:
                         heard[who].out[tick, frozenset(shown)] += 1
         return rows, rose
 
-    block.judge, block.join_rows = judged, joined
+    block.judge, block.join_rows = record_verdict, join_and_record_output
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             tick += 1

@@ -23,7 +23,7 @@ Others = frozenset[tuple[str, int | None]]
 """Per other input the number of its row, None where it is padded."""
 
 
-def declared_in(case: Mapping[str, Any]) -> dict[str, Any]:
+def collect_declarations(case: Mapping[str, Any]) -> dict[str, Any]:
     return {**case.get("streams", {}), **case.get("tables", {})}
 
 
@@ -31,7 +31,7 @@ def numbered_changes(case: dict[str, Any], *, apart: bool = False) -> dict[str, 
     """The case with a number in every row, the same for equal rows of a source, which come in one partition
     then, for the oracle tells them apart by it; ``apart``: for none."""
     case = copy.deepcopy(case)
-    for declared in declared_in(case).values():
+    for declared in collect_declarations(case).values():
         declared["columns"][ROW] = "BIGINT"
     case["query"] = (
         case["query"]
@@ -42,7 +42,7 @@ def numbered_changes(case: dict[str, Any], *, apart: bool = False) -> dict[str, 
     partitions: dict[int, str | None] = {}
     for step in case["steps"]:
         for given in step.get("rows", ()):
-            values = {c: given[1].get(c) for c in declared_in(case)[given[0]]["columns"] if c != ROW}
+            values = {c: given[1].get(c) for c in collect_declarations(case)[given[0]]["columns"] if c != ROW}
             text = json.dumps([len(numbers) if apart else given[0], values], sort_keys=True)
             number = numbers.setdefault(text, len(numbers))
             partition = partitions.setdefault(number, given[1].get("_partition"))
@@ -109,7 +109,7 @@ def changing_fates(case: dict[str, Any]) -> tuple[int, dict[tuple[str, int], Kno
     put_out = block.join_rows if block.joins else block.pass_through
     tick = 0
 
-    def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
+    def record_verdict(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
         verdict: str = judge(source, branch, rows, values, diff)
         known = heard.setdefault((source.alias, values[ROW]), KnownChanges())
         known.verdicts[tick] = verdict
@@ -117,7 +117,7 @@ def changing_fates(case: dict[str, Any]) -> tuple[int, dict[tuple[str, int], Kno
             known.diffs[tick] += diff
         return verdict
 
-    def joined(*ended: Any) -> Any:
+    def join_and_record_output(*ended: Any) -> Any:
         rows, rose = put_out(*ended)
         for row, diff in rows:
             if all(f(row) is True for f in block.query.where):
@@ -128,8 +128,8 @@ def changing_fates(case: dict[str, Any]) -> tuple[int, dict[tuple[str, int], Kno
                         heard[who].out.setdefault(others, Counter())[tick] += diff
         return rows, rose
 
-    block.judge = judged
-    setattr(block, "join_rows" if block.joins else "pass_through", joined)
+    block.judge = record_verdict
+    setattr(block, "join_rows" if block.joins else "pass_through", join_and_record_output)
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             tick += 1

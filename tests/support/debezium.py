@@ -90,7 +90,7 @@ def _events(table: Captured, done: str, rest: str, lsn: int) -> Iterator[Event]:
     if done == "INSERT":
         yield _event(table, "c", None, _row(rest), lsn)
     elif done == "DELETE":
-        yield from _deleted(table, _row(rest), lsn)
+        yield from _build_delete_events(table, _row(rest), lsn)
     else:
         parts = _OLD_AND_NEW.fullmatch(rest)
         before = None if parts is None else _row(parts[1])
@@ -99,13 +99,13 @@ def _events(table: Captured, done: str, rest: str, lsn: int) -> Iterator[Event]:
             if value == _UNTOUCHED:
                 after[name] = (before or {}).get(name, UNAVAILABLE)
         if before is not None and any(before[name] != after[name] for name in table.keys):
-            yield from _deleted(table, before, lsn)
+            yield from _build_delete_events(table, before, lsn)
             yield _event(table, "c", None, after, lsn)
         else:
             yield _event(table, "u", before, after, lsn)
 
 
-def _deleted(table: Captured, before: Row, lsn: int) -> Iterator[Event]:
+def _build_delete_events(table: Captured, before: Row, lsn: int) -> Iterator[Event]:
     event = _event(table, "d", before, None, lsn)
     yield event
     yield (*event[:2], None)

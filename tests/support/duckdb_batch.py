@@ -13,7 +13,7 @@ import duckdb
 Row = dict[str, Any]
 
 
-def connected() -> duckdb.DuckDBPyConnection:
+def connect_duckdb() -> duckdb.DuckDBPyConnection:
     """A database in memory, of one thread, whose joins compare all rows.
 
     DuckDB 2.0 gives rows of an ANTI JOIN by inequalities that have a match, unless it joins by nested loops:

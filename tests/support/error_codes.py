@@ -57,21 +57,21 @@ class Said:
 
     def fits(self, message: str) -> bool:
         """Whether ``message`` is such a text; one that ends with `…` may be cut short."""
-        return self._said_in(message) >= _LEAST * len(message.strip("… ."))
+        return self._count_matched_letters(message) >= _LEAST * len(message.strip("… ."))
 
-    def _said_in(self, message: str) -> int:
+    def _count_matched_letters(self, message: str) -> int:
         """How many letters of the pieces stand in it, one behind the other; 0 where not all do."""
         place, letters, is_cut = 0, 0, message.endswith("…")
         for piece in self.pieces:
             found = message.find(piece, place)
             if found < 0:
-                return letters + _begun(piece, message[place:].rstrip("…")) if is_cut else 0
+                return letters + _count_prefix_letters(piece, message[place:].rstrip("…")) if is_cut else 0
             place = found + len(piece)
             letters += len(piece.strip())
         return letters
 
 
-def _begun(piece: str, text: str) -> int:
+def _count_prefix_letters(piece: str, text: str) -> int:
     """With how many letters of the piece the text ends."""
     if text[-_FEWEST:] not in piece:
         return 0
@@ -109,7 +109,7 @@ def _takers() -> dict[str, set[int]]:
     return found
 
 
-def _given(call: ast.Call) -> Iterator[ast.expr]:
+def _find_code_arguments(call: ast.Call) -> Iterator[ast.expr]:
     """What a call gives as a code, or at a place where calls of that name may have one."""
     for keyword in call.keywords:
         if keyword.arg == "code":
@@ -137,7 +137,12 @@ def _calls() -> Iterator[ast.Call]:
 @cache
 def all_codes() -> frozenset[str]:
     """Every code that an error can have."""
-    spelled = {code for call in _calls() for value in _given(call) if (code := _code_of(value)) is not None}
+    spelled = {
+        code
+        for call in _calls()
+        for value in _find_code_arguments(call)
+        if (code := _code_of(value)) is not None
+    }
     made = {code for codes in COMPOSED.values() for code in codes}
     return frozenset(spelled | (kebab_texts() - NO_CODES) | made)
 
@@ -153,13 +158,13 @@ def kebab_texts() -> set[str]:
     }
 
 
-def composed() -> set[str]:
+def list_code_templates() -> set[str]:
     """How the source puts codes together."""
     given = (keyword.value for call in _calls() for keyword in call.keywords if keyword.arg == "code")
     return {ast.unparse(value) for value in given if isinstance(value, ast.JoinedStr)}
 
 
-def is_said(code: str, message: str) -> bool:
+def is_known_message(code: str, message: str) -> bool:
     """Whether the source says such a message with the code, or somewhere without one."""
     by_code = _messages()
     return any(said.fits(message) for beside in (code, None) for said in by_code.get(beside, ()))
@@ -171,19 +176,19 @@ def _messages() -> dict[str | None, frozenset[Said]]:
     found: dict[str | None, set[Said]] = {}
     beside = set()
     for call in _calls():
-        codes = [code for value in _given(call) if (code := _code_of(value)) is not None]
+        codes = [code for value in _find_code_arguments(call) if (code := _code_of(value)) is not None]
         for part in (part for argument in call.args if codes for part in ast.walk(argument)):
             beside.add(id(part))
             for code in codes:
-                found.setdefault(code, set()).update(_said(part))
+                found.setdefault(code, set()).update(_extract_message_pattern(part))
     for nodes in _nodes().values():
         for node in nodes:
             if id(node) not in beside:
-                found.setdefault(None, set()).update(_said(node))
+                found.setdefault(None, set()).update(_extract_message_pattern(node))
     return {code: frozenset(texts) for code, texts in found.items()}
 
 
-def _said(node: ast.AST) -> list[Said]:
+def _extract_message_pattern(node: ast.AST) -> list[Said]:
     if not isinstance(node, ast.Constant | ast.JoinedStr):
         return []
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]

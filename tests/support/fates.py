@@ -17,7 +17,7 @@ Who = tuple[str, int]
 """Input, number of the row."""
 
 
-def numbered(case: dict[str, Any]) -> dict[str, Any]:
+def number_rows(case: dict[str, Any]) -> dict[str, Any]:
     """The case with a number in every row, beside its columns."""
     case = copy.deepcopy(case)
     for declared in case["streams"].values():
@@ -86,12 +86,12 @@ def fates(case: dict[str, Any]) -> dict[Who, Known]:
     join.heard, join.oracle, oracle.tick = heard, oracle, 0
     judge = block.judge
 
-    def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
+    def record_verdict(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
         verdict: str = judge(source, branch, rows, values, diff)
         heard[source.alias, values[ROW]] = Known(oracle.tick, verdict)
         return verdict
 
-    block.judge = judged
+    block.judge = record_verdict
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             oracle.tick += 1

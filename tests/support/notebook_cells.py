@@ -30,16 +30,16 @@ def code_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def texts_of(cell: Mapping[str, Any]) -> tuple[str, str]:
     """What a cell has printed, and its value, as stored."""
-    printed = "".join(_joined(out["text"]) for out in cell["outputs"] if out["output_type"] == "stream")
+    printed = "".join(_join_text(out["text"]) for out in cell["outputs"] if out["output_type"] == "stream")
     values = [out["data"]["text/plain"] for out in cell["outputs"] if out["output_type"] == "execute_result"]
-    return printed, "".join(_joined(value) for value in values)
+    return printed, "".join(_join_text(value) for value in values)
 
 
 def run(notebook: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Run the cells one after the other: of each what it prints, and its value."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(code_cells(notebook), 1):
-        tree = ast.parse(_joined(cell["source"]))
+        tree = ast.parse(_join_text(cell["source"]))
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = compile(ast.Expression(tree.body[-1].value), f"cell {number}", "eval")
@@ -51,7 +51,7 @@ def run(notebook: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield printed.getvalue(), "" if value is None else repr(value)
 
 
-def _joined(text: str | list[str]) -> str:
+def _join_text(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(text)
 
 

@@ -12,7 +12,7 @@ FIRST_S = 1_000_000_000
 """The moment of number 0, since 1970."""
 
 
-def put_rows(path: Path, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_rows_file(path: Path, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
     """A file of JSON, a row in each line. ``number``: its place among the files that a source reads."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     os.utime(path, (FIRST_S + number, FIRST_S + number))

@@ -20,7 +20,7 @@ PHASES: dict[str, type] = {
 
 
 @contextmanager
-def replaced(phase: str, method: Callable[..., Any]) -> Iterator[None]:
+def replace_phase(phase: str, method: Callable[..., Any]) -> Iterator[None]:
     """Within, ``method`` runs in the place of the phase's."""
     with patch.object(PHASES[phase], phase, method):
         yield

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.certificates import made
+from tests.support.certificates import create_certificates
 from watersmeet.errors import WatersmeetError
 
 BINARIES_VARIABLE = "WATERSMEET_POSTGRES_BIN"
@@ -103,7 +103,7 @@ class Postgres:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take_tls_alone(self) -> None:
-        given = made(self._folder / "certificates")
+        given = create_certificates(self._folder / "certificates")
         self.authority = self._folder / "authority.pem"
         shutil.copy(given.authority, self.authority)
         data = Path(self._data)

@@ -53,7 +53,7 @@ def random_case(seed: int, **profile: Any) -> dict[str, Any]:
         draw_bands(draft)
     rng.shuffle(draft.conditions)
     options: dict[str, Any] = {}
-    mixed = draft.times.mixed
+    mixed = draft.times.has_mixed_kinds
     rule = profile.get("rule") or rng.choice(["tight", "limit", None])
     if rule and not (mixed and draft.times.temporal):
         options["watermark_rule"] = rule
@@ -125,7 +125,7 @@ def _draw_bounds(draft: Draft) -> None:
         y = (f"{b}.{right}", draft.times.kinds[1])
         if rng.random() < 0.5:
             x, y = y, x
-        if draft.times.temporal and draft.times.mixed and draft.chance(0.5):
+        if draft.times.temporal and draft.times.has_mixed_kinds and draft.chance(0.5):
             x, y = ((f"CAST({c} AS DATE)" if k == "TIMESTAMP" else c, "DATE") for c, k in (x, y))
         elif set(draft.times.kinds) == {"TIMESTAMP"} and draft.chance(0.06):
             x, y = ((f"CAST({c} AS DATE)", "DATE") for c, k in (x, y))

@@ -37,7 +37,7 @@ def _interval(draft: Draft, size: int) -> str:
     return f"INTERVAL '{size}' MICROSECONDS"
 
 
-def _shifted(draft: Draft, operand: str, c: int, kind: str) -> str:
+def _shift_operand(draft: Draft, operand: str, c: int, kind: str) -> str:
     if c == 0 and draft.chance(0.7):
         return operand
     sign, text = _distance(draft, c, kind)
@@ -55,24 +55,26 @@ def bound(draft: Draft, upper: Operand, lower: Operand, c: int, strict: bool) ->
         forms += ["left"]
     form = draft.rng.choice(forms)
     if form == "right":
-        other = _shifted(draft, b, -c, b_kind)
+        other = _shift_operand(draft, b, -c, b_kind)
         return f"NOT {a} {'<=' if strict else '<'} {other}" if draft.chance(0.15) else f"{a} {more} {other}"
     if form == "mirrored":
-        return f"{_shifted(draft, b, -c, b_kind)} {less} {a}"
+        return f"{_shift_operand(draft, b, -c, b_kind)} {less} {a}"
     if form == "left":
-        return f"{_shifted(draft, a, c, a_kind)} {more} {b}"
+        return f"{_shift_operand(draft, a, c, a_kind)} {more} {b}"
     if form == "both":
         extra = draft.rng.choice([1, 5, -2]) * (
             whole_unit(draft) if draft.times.temporal else draft.times.step
         )
-        return f"{_shifted(draft, a, extra, a_kind)} {more} {_shifted(draft, b, extra - c, b_kind)}"
+        return (
+            f"{_shift_operand(draft, a, extra, a_kind)} {more} {_shift_operand(draft, b, extra - c, b_kind)}"
+        )
     if not draft.times.temporal:
         return f"{a} - {b} {more} {-c}" if form == "difference" else f"{b} - {a} {less} {c}"
     if form == "difference" and c <= 0:
         return f"{a} - {b} {more} {_interval(draft, -c)}"
     if c >= 0:
         return f"{b} - {a} {less} {_interval(draft, c)}"
-    return f"{a} {more} {_shifted(draft, b, -c, b_kind)}"
+    return f"{a} {more} {_shift_operand(draft, b, -c, b_kind)}"
 
 
 def interval_conditions(draft: Draft, x: Operand, y: Operand) -> list[str]:
@@ -100,12 +102,15 @@ def interval_conditions(draft: Draft, x: Operand, y: Operand) -> list[str]:
     if form == "equal":
         if draft.times.temporal or draft.times.extreme or draft.chance(0.6):
             c1 = 0 if draft.times.extreme else c1
-            return [f"{x[0]} = {_shifted(draft, y[0], -c1, y[1])}"]
+            return [f"{x[0]} = {_shift_operand(draft, y[0], -c1, y[1])}"]
         return [f"{x[0]} - {y[0]} = {-c1}"]
     if form == "difference" and not draft.times.temporal and not draft.times.extreme:
         return [f"{x[0]} - {y[0]} BETWEEN {-c1} AND {c2}"]
     if form == "between":
-        return [f"{x[0]} BETWEEN {_shifted(draft, y[0], -c1, y[1])} AND {_shifted(draft, y[0], c2, y[1])}"]
+        return [
+            f"{x[0]} BETWEEN {_shift_operand(draft, y[0], -c1, y[1])}"
+            f" AND {_shift_operand(draft, y[0], c2, y[1])}"
+        ]
     found = [bound(draft, x, y, c1, draft.chance(0.25)), bound(draft, y, x, c2, draft.chance(0.25))]
     if form == "more":
         found.append(bound(draft, x, y, c1 + rng.choice([0, 2, 7]) * unit, draft.chance(0.5)))

@@ -46,7 +46,7 @@ class Times:
         return self.kinds[0] in ("TIMESTAMP", "DATE")
 
     @property
-    def mixed(self) -> bool:
+    def has_mixed_kinds(self) -> bool:
         return len(set(self.kinds)) > 1
 
 

@@ -12,7 +12,7 @@ from watersmeet.testing.cases import Case
 _WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN", "broadcast")
 
 
-def hinted(case: Case, number: int) -> Case | None:
+def add_random_hint(case: Case, number: int) -> Case | None:
     """The case with a hint after its first SELECT; None if it cannot be run, or nothing in it be hinted."""
     rng = random.Random(f"hints {number}")
     head, select, rest = case["query"].partition("SELECT ")

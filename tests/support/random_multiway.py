@@ -99,7 +99,7 @@ def _draw_options(draft: Draft, profile: dict[str, Any]) -> dict[str, Any]:
     rng = draft.rng
     options: dict[str, Any] = {}
     rule = profile.get("rule") or rng.choice(["tight", "limit", None])
-    if rule and not (draft.times.mixed and draft.times.temporal):
+    if rule and not (draft.times.has_mixed_kinds and draft.times.temporal):
         options["watermark_rule"] = rule
     if draft.chance(0.15) and not draft.times.extreme:
         options["allowed_lateness"] = rng.choice([1, 3, 10]) * whole_unit(draft)
@@ -192,11 +192,11 @@ def _nodes(side: Node | int) -> list[Node]:
     return [] if isinstance(side, int) else [*_nodes(side.left), *_nodes(side.right), side]
 
 
-def _padded(side: Node | int) -> set[int]:
+def _find_padded_inputs(side: Node | int) -> set[int]:
     """The inputs that a side may have padded."""
     if isinstance(side, int):
         return set()
-    found = _padded(side.left) | _padded(side.right)
+    found = _find_padded_inputs(side.left) | _find_padded_inputs(side.right)
     if side.kind in ("RIGHT", "FULL"):
         found |= set(_inputs(side.left))
     if side.kind in ("LEFT", "FULL", "ASOF LEFT"):
@@ -272,7 +272,7 @@ def _owners(node: Node, name: str) -> tuple[int, int]:
 def _pick(draft: Draft, side: Node | int) -> int:
     """An input of a side; mostly one whose time is known in all its rows, and bounded in the join beneath."""
     members = _inputs(side)
-    sure = [i for i in members if i not in _padded(side)]
+    sure = [i for i in members if i not in _find_padded_inputs(side)]
     if isinstance(side, Node) and not side.using:
         text = " ".join(side.conditions)
         near = [i for i in sure if f"{draft.aliases[i]}.t" in text]

@@ -15,7 +15,7 @@ STREAMS = "abcd"
 def random_order_case(number: int) -> dict[str, Any]:
     """The case of that number: the same in every run. ``windowed``: rows may come in another step."""
     rng = random.Random(f"orders-{number}")
-    shape = rng.choice([_top, _union, _union, _beneath, _windows, _windows_joined])
+    shape = rng.choice([_top, _union, _union, _draw_nested_join, _windows, _windows_joined])
     lag = rng.choice([0, 2, 5])
     query = shape(rng)
     return {
@@ -34,7 +34,7 @@ def random_order_case(number: int) -> dict[str, Any]:
     }
 
 
-def _unlinked(rng: random.Random) -> str:
+def _draw_unlinked_join(rng: random.Random) -> str:
     """Three inputs or four, each linked to one that does not stand beside it."""
     names = rng.sample(STREAMS, rng.choice([3, 3, 4]))
     if rng.random() < 0.3:
@@ -60,11 +60,14 @@ def _unlinked(rng: random.Random) -> str:
 
 
 def _top(rng: random.Random) -> str:
-    return _unlinked(rng)
+    return _draw_unlinked_join(rng)
 
 
 def _union(rng: random.Random) -> str:
-    branches = [_unlinked(rng), rng.choice([_unlinked(rng), f"SELECT t, k, v FROM {rng.choice(STREAMS)}"])]
+    branches = [
+        _draw_unlinked_join(rng),
+        rng.choice([_draw_unlinked_join(rng), f"SELECT t, k, v FROM {rng.choice(STREAMS)}"]),
+    ]
     rng.shuffle(branches)
     united = " UNION ALL ".join(branches)
     if rng.random() < 0.5:
@@ -76,9 +79,9 @@ def _union(rng: random.Random) -> str:
     )
 
 
-def _beneath(rng: random.Random) -> str:
+def _draw_nested_join(rng: random.Random) -> str:
     return (
-        f"SELECT x.t, x.v, y.v AS yv FROM {rng.choice(STREAMS)} y JOIN ({_unlinked(rng)}) x"
+        f"SELECT x.t, x.v, y.v AS yv FROM {rng.choice(STREAMS)} y JOIN ({_draw_unlinked_join(rng)}) x"
         " ON x.k = y.k AND x.t BETWEEN y.t - 3 AND y.t + 1"
     )
 
@@ -87,7 +90,7 @@ def _windows(rng: random.Random) -> str:
     keyed = ", k" if rng.random() < 0.7 else ""
     return (
         f"SELECT window_end{keyed}, count(*) AS n, sum(v) AS s"
-        f" FROM TABLE(TUMBLE(({_unlinked(rng)}), DESCRIPTOR(t), {rng.choice([3, 10])}))"
+        f" FROM TABLE(TUMBLE(({_draw_unlinked_join(rng)}), DESCRIPTOR(t), {rng.choice([3, 10])}))"
         f" GROUP BY window_start, window_end{keyed}"
     )
 

@@ -21,7 +21,7 @@ from tests.support.random_groups import (
 def random_rank_query(seed: int) -> GroupCase:
     draw = random.Random(seed)
     relation, names = random_relation(draw)
-    inner, judged, columns = _numbered(draw, relation, names)
+    inner, judged, columns = _draw_row_number_select(draw, relation, names)
     outer = _outer(draw, columns)
     return GroupCase(outer.format(ranked=inner), outer.format(ranked=judged), random_group_case(seed).steps)
 
@@ -37,7 +37,7 @@ def random_rank_case(seed: int) -> dict[str, Any]:
             ("a LEFT JOIN b ON a.v = b.v", [f"{t}.{name}" for t in "ab" for name in COLUMNS]),
         ]
     )
-    inner, _, columns = _numbered(draw, relation, names)
+    inner, _, columns = _draw_row_number_select(draw, relation, names)
     query = _alone(draw, columns).format(ranked=inner)
     used = [name for name in TABLES if f"{name}." in query]
     steps: list[dict[str, Any]] = []
@@ -61,7 +61,9 @@ def _plain(value: Any) -> Any:
     return 7.5 if value is not None and (value != value or abs(value) == float("inf")) else value
 
 
-def _numbered(draw: random.Random, relation: str, names: list[str]) -> tuple[str, str, list[str]]:
+def _draw_row_number_select(
+    draw: random.Random, relation: str, names: list[str]
+) -> tuple[str, str, list[str]]:
     """A SELECT with ROW_NUMBER, the same for DuckDB, and its columns but the number."""
     chosen = draw.sample(names, min(len(names), draw.randint(1, 4)))
     columns = [f"c{n}{name[-1]}" for n, name in enumerate(chosen)]

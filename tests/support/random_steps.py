@@ -33,7 +33,7 @@ def declare_streams(
         }
         if lag is not None and draft.chance(0.15):
             stream["idle_timeout"] = rng.choice([2, 5])
-            if draft.chance(0.4) and not draft.times.mixed:
+            if draft.chance(0.4) and not draft.times.has_mixed_kinds:
                 stream["on_idle"] = "follow"
         if lag is not None and draft.chance(0.15):
             stream["partitions"] = ["p0", "p1"]

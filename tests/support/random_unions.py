@@ -142,7 +142,7 @@ def _branches(made: _Union, depth: int) -> str:
     count = draft.rng.choice([2, 2, 3])
     joins = {draft.rng.randrange(count)}
     found = [
-        _joined(made, depth) if n in joins or draft.chance(0.45) else _plain(made, first=n == 0)
+        _draw_join_branch(made, depth) if n in joins or draft.chance(0.45) else _plain(made, first=n == 0)
         for n in range(count)
     ]
     return " UNION ALL ".join(found)
@@ -152,10 +152,10 @@ def _plain(made: _Union, *, first: bool) -> str:
     draft, stream = made.draft, _stream(made)
     value = {"t": "t", "k": "k", "v": draft.rng.choice(["v", "v", "v + 1"]), "s": "t", "tag": "'plain'"}
     where = draft.rng.choice([" WHERE v > 1", " WHERE k = 'a'", " WHERE v IS NOT NULL"])
-    return f"SELECT {_named(made, value)} FROM {stream}" + (where if draft.chance(0.25) else "")
+    return f"SELECT {_format_select_list(made, value)} FROM {stream}" + (where if draft.chance(0.25) else "")
 
 
-def _joined(made: _Union, depth: int) -> str:
+def _draw_join_branch(made: _Union, depth: int) -> str:
     draft, rng = made.draft, made.draft.rng
     first, second = made.name(), made.name()
     left = (
@@ -179,8 +179,10 @@ def _joined(made: _Union, depth: int) -> str:
         "tag": "'joined'",
     }
     where = rng.choice([one_sided(draft, a), f"{b}.v IS NULL", f"coalesce({a}.v, {b}.v, 0) < 3"])
-    return f"SELECT {_named(made, value)} FROM {text}" + (f" WHERE {where}" if draft.chance(0.25) else "")
+    return f"SELECT {_format_select_list(made, value)} FROM {text}" + (
+        f" WHERE {where}" if draft.chance(0.25) else ""
+    )
 
 
-def _named(made: _Union, value: dict[str, str]) -> str:
+def _format_select_list(made: _Union, value: dict[str, str]) -> str:
     return ", ".join(f"{value[c]} AS {c}" for c in made.columns)

@@ -66,7 +66,7 @@ class FileJob(RecordedJob):
             self._read.append(FileRead(place, step, path.as_uri(), 0, info.st_size, info.st_mtime_ns))
             self._steps[name] += 1
             rows[name] = [record for record in records if not isinstance(record, str)]
-        self.read_as_told(rows, clock_us)
+        self.run_read_tick(rows, clock_us)
 
     def read_in_steps(self, name: str, files: Sequence[tuple[int, str, int, Sequence[Any]]]) -> None:
         """A tick that reads files of one source, all their records being rows: of each how many steps of
@@ -83,9 +83,9 @@ class FileJob(RecordedJob):
             self._read.append(FileRead(*listed))
             self._steps[name] = max(self._steps[name], step + after + 1)
         in_order = sorted(files, key=lambda own: (own[2], own[1].rpartition("/")[2]))
-        self.read_as_told({name: [record for *_, records in in_order for record in records]}, CLOCK_US)
+        self.run_read_tick({name: [record for *_, records in in_order for record in records]}, CLOCK_US)
 
-    def read_as_told(self, rows: Mapping[str, list[Any]], clock_us: int) -> None:
+    def run_read_tick(self, rows: Mapping[str, list[Any]], clock_us: int) -> None:
         """A tick with these rows, and how far all has been read by then."""
         self.tick(clock_us, rows)
 

@@ -37,7 +37,7 @@ class Crash(Exception):
     """The job is gone, after its tasks ran and before anything was committed."""
 
 
-def planned(
+def plan_shedding_join(
     kind: str, at_limit: str, *, keyed: bool = True, hint: str = "", limits: str = f"SET max_rows = {MOST};"
 ) -> Any:
     """``limits``: settings."""
@@ -177,7 +177,7 @@ def shed_in(files: Any) -> list[tuple[str, int]]:
     return sorted((alias, row["i"]) for alias, row in files)
 
 
-def tried(
+def run_tick_with_crash(
     plan: Any,
     at_limit: str,
     store: MemoryStore,
@@ -240,7 +240,7 @@ def check(
     none: dict[str, list[Row]] = {"l": [], "r": []}
     for number, rows in enumerate([*given, none]):
         end = number == len(given)
-        job, output, seen = tried(plan, at_limit, store, random, rows, end=end, crashes=crashes)
+        job, output, seen = run_tick_with_crash(plan, at_limit, store, random, rows, end=end, crashes=crashes)
         expected = plain.tick(rows, end=end)
         assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
         shed = shed_in(output.shed)

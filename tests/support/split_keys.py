@@ -40,7 +40,7 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
             for bucket, place, count in zip(buckets.tolist(), first.tolist(), rows.tolist(), strict=True)
         )
 
-    def told(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[repartition.HotKey, ...]:
+    def record_hot_keys(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[repartition.HotKey, ...]:
         found = repartition.hot_keys(shape, work, partitions)
         splits.keys += found
         return found
@@ -48,7 +48,7 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
     monkeypatch.setattr(writer, "heavy_keys_in", all_keys)
     monkeypatch.setattr(repartition, "MIN_SPLIT_SHARE", 0.0)
     monkeypatch.setattr(repartition, "MIN_SPLIT_WORK", 0.0)
-    monkeypatch.setattr(join, "hot_keys", told)
+    monkeypatch.setattr(join, "hot_keys", record_hot_keys)
     return splits
 
 

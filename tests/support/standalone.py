@@ -32,7 +32,7 @@ class Cluster:
         self._environment["SPARK_WORKER_OPTS"] = "-Dspark.decommission.enabled=true"  # by SIGPWR
         self._processes: list[subprocess.Popen[bytes]] = []
         log = self._start("master", "master.Master", "--host", _HOST, "--port", "0", "--webui-port", "0")
-        self.url = _said(log, r"(spark://127\.0\.0\.1:\d+)")
+        self.url = _wait_for_log_match(log, r"(spark://127\.0\.0\.1:\d+)")
 
     def add_worker(self, *, cores: int = 1, memory: str = "1g") -> subprocess.Popen[bytes]:
         """A worker on which an executor may run, once it is registered."""
@@ -42,7 +42,7 @@ class Cluster:
             name, "worker.Worker", "--host", _HOST, "--webui-port", "0", "--cores", str(cores),
             "--memory", memory, "--work-dir", str(work), self.url,
         )  # fmt: skip
-        _said(log, "(Successfully registered)")
+        _wait_for_log_match(log, "(Successfully registered)")
         return self._processes[-1]
 
     def executors(self) -> list[psutil.Process]:
@@ -102,7 +102,7 @@ def _command(process: psutil.Process) -> list[str]:
         return []
 
 
-def _said(log: Path, pattern: str, timeout_s: float = 60) -> str:
+def _wait_for_log_match(log: Path, pattern: str, timeout_s: float = 60) -> str:
     until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         match = re.search(pattern, log.read_text(errors="replace"))

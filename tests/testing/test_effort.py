@@ -30,7 +30,7 @@ def config(chosen_slice: str | None = None) -> Any:
     return SimpleNamespace(hook=hook, getoption=lambda name: chosen_slice)
 
 
-def selected(monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | None = None) -> list[str]:
+def select_test_ids(monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | None = None) -> list[str]:
     monkeypatch.setattr(effort, "EFFORT", name)
     items: list[Any] = [Item(number) for number in range(300)]
     effort.check_options(config(chosen_slice))
@@ -39,12 +39,12 @@ def selected(monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | Non
 
 
 def test_quick_effort_leaves_marked_tests_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert selected(monkeypatch, "quick") == [Item(n).nodeid for n in range(300) if n % 3]
-    assert len(selected(monkeypatch, "full")) == 300
+    assert select_test_ids(monkeypatch, "quick") == [Item(n).nodeid for n in range(300) if n % 3]
+    assert len(select_test_ids(monkeypatch, "full")) == 300
 
 
 def test_slices_run_each_test_that_full_effort_adds_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [selected(monkeypatch, "full", f"{number}/{SLICES}") for number in range(SLICES)]
+    parts = [select_test_ids(monkeypatch, "full", f"{number}/{SLICES}") for number in range(SLICES)]
     added = [Item(n).nodeid for n in range(300) if n % 3 == 0 or n % 5 == 0 or n % 7 == 0]
     assert sorted(name for part in parts for name in part) == sorted(added)
     assert max(map(len, parts)) < len(added) / 4
@@ -74,4 +74,4 @@ def test_wrong_options_are_rejected(
     monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | None, problem: str
 ) -> None:
     with pytest.raises(pytest.UsageError, match=problem):
-        selected(monkeypatch, name, chosen_slice)
+        select_test_ids(monkeypatch, name, chosen_slice)

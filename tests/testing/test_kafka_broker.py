@@ -26,7 +26,7 @@ def test_records_come_back_by_partition_and_offset(kafka_broker):
 
 
 @pytest.mark.kafka
-def test_an_empty_topic_has_no_records_and_a_deleted_one_is_gone(kafka_broker):
+def test_empty_topic_has_no_records_and_a_deleted_one_is_missing(kafka_broker):
     from confluent_kafka import KafkaException
 
     kafka_broker.create_topic("kit-empty", partitions=2)

@@ -37,7 +37,7 @@ def started(how: str, *settings: str, **variables: str) -> subprocess.Popen[str]
     )
 
 
-def told(process: subprocess.Popen[str]) -> list[str]:
+def read_jvm_report(process: subprocess.Popen[str]) -> list[str]:
     """Its JVM, its setting, its variable."""
     assert process.stdout is not None
     return process.stdout.readline().split()
@@ -45,19 +45,19 @@ def told(process: subprocess.Popen[str]) -> list[str]:
 
 def test_one_after_the_other_has_it_as_new():
     with started("ends", "spark.given=1") as first:
-        (jvm, *rest) = told(first)
+        (jvm, *rest) = read_jvm_report(first)
     assert rest == ["1", "None"]
     with started("stays") as second:
         try:
-            assert told(second) == [jvm, "none", "None"], "the same, and nothing of what was set"
+            assert read_jvm_report(second) == [jvm, "none", "None"], "the same, and nothing of what was set"
             with started("ends", GIVEN="x") as other:
-                beside, *rest = told(other)
+                beside, *rest = read_jvm_report(other)
             assert rest == ["none", "x"]
             assert beside != jvm, "of another environment, and that one is lent"
         finally:
             second.send_signal(signal.SIGKILL)
     with started("ends", "spark.given=4") as last:
-        again, *rest = told(last)
+        again, *rest = read_jvm_report(last)
     assert rest == ["4", "None"]
     assert again == jvm, "its tasks were ended, and its context stopped"
     assert {run.returncode for run in (first, other, last)} == {0}

@@ -91,7 +91,7 @@ def test_code_that_has_run_loses_its_probes_and_the_rest_keeps_them(tmp_path):
     assert left == ["partly"]
 
 
-def test_code_that_is_kept_is_that_of_the_source(tmp_path, monkeypatch):
+def test_cached_code_matches_its_source(tmp_path, monkeypatch):
     monkeypatch.setattr(probes, "KEPT", tmp_path / "kept")
     (tmp_path / "kept").mkdir()
     source = tmp_path / "module.py"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 CASES = 400
 
 
-def accepted(count: int, **profile: Any) -> list[dict[str, Any]]:
+def generate_accepted_cases(count: int, **profile: Any) -> list[dict[str, Any]]:
     found = []
     for seed in range(count):
         case = random_multiway_case(seed, **profile)
@@ -34,7 +34,7 @@ def accepted(count: int, **profile: Any) -> list[dict[str, Any]]:
 @cache
 def plain() -> list[dict[str, Any]]:
     """Drawn and read once; nobody changes them."""
-    return accepted(CASES)
+    return generate_accepted_cases(CASES)
 
 
 def test_same_seed_same_case() -> None:
@@ -127,7 +127,9 @@ def test_rows_of_semi_and_anti_joins() -> None:
     """Of two inputs and of more; nothing of a right side is named above, or the oracle would refuse."""
     for inputs in (2, 3, 4):
         seen: Counter[str] = Counter()
-        for case in accepted(CASES // 4, inputs=inputs, kinds=["SEMI", "ANTI", "INNER", "LEFT"]):
+        for case in generate_accepted_cases(
+            CASES // 4, inputs=inputs, kinds=["SEMI", "ANTI", "INNER", "LEFT"]
+        ):
             plan = read_query(case)
             for number, join in enumerate(plan.joins):
                 above = [j.kind for j in plan.joins[number + 1 :] if number in j.feeds]

@@ -87,7 +87,7 @@ def wrote(rows: DataFrame, tick: int) -> None:
     rows.write.mode("overwrite").parquet(f"out/{tick}")
 
 
-def noted(rows: DataFrame, tick: int, *, job: str, insert: str) -> None:
+def print_batch_size(rows: DataFrame, tick: int, *, job: str, insert: str) -> None:
     print(job, insert, tick, rows.count())
 
 
@@ -96,7 +96,7 @@ def by_spark(joined: ws.Relation) -> list[ws.Output]:
         joined.to_sink(format="delta", options={"path": "lake/delivered"}, name="delivered"),
         joined.to_table("catalog.db.delivered", emit="final"),
         joined.foreach_batch(wrote, primary_key=["order_id"]),
-        joined.foreach_batch(noted),
+        joined.foreach_batch(print_batch_size),
     ]
     return [assert_type(output, ws.Output) for output in outputs]
 
@@ -169,13 +169,13 @@ def as_data() -> ws.JoinSpec:
     )
 
 
-async def asked(row: dict[str, Any]) -> Mapping[str, Any]:
+async def look_up_city(row: dict[str, Any]) -> Mapping[str, Any]:
     await asyncio.sleep(0)
     return {"city": row["id"]}
 
 
 async def in_this_process() -> None:
-    city = assert_type(local.map_async(asked, answers={"city": "STRING"}), local.AsyncMap)
+    city = assert_type(local.map_async(look_up_city, answers={"city": "STRING"}), local.AsyncMap)
     job = assert_type(local.job(as_data(), store="state"), ws.LocalJob)
     job.advance("left", "at", datetime(2022, 3, 1, tzinfo=UTC))
     batches = [

@@ -54,12 +54,12 @@ class Spark:
         self._session = session
         self._state = session._jsparkSession.sessionState()
 
-    def analysed(self, text: str) -> Any:
+    def analyze_query(self, text: str) -> Any:
         return self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
 
     def expressions(self, texts: Sequence[str]) -> Iterator[Any]:
         """Each as it was resolved; None: Spark refuses it."""
-        nodes = self.analysed(
+        nodes = self.analyze_query(
             f"SELECT {', '.join(f'{text} AS e' for text in texts)} FROM of_types"
         ).expressions()
         assert nodes.size() == len(texts)
@@ -82,7 +82,7 @@ def types(request) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def asked(spark, types) -> Spark:
+def spark_analyzer(spark, types) -> Spark:
     return Spark(spark, types)
 
 
@@ -105,15 +105,15 @@ def pairs(types: Sequence[str], form: str) -> list[str]:
     "form",
     ["coalesce({0}, {1})", pytest.param("CASE WHEN TRUE THEN {0} ELSE {1} END", marks=pytest.mark.full)],
 )
-def test_what_is_chosen_from(asked, types, form):
-    assert different(types, asked.types(pairs(types, form)), common_type) == []
+def test_what_is_chosen_from(spark_analyzer, types, form):
+    assert different(types, spark_analyzer.types(pairs(types, form)), common_type) == []
 
 
-def test_what_is_put_together(asked, types):
+def test_union_column_types_match_spark(spark_analyzer, types):
     found: list[SqlType | None] = []
     second = ", ".join(f"c{place}" for place in range(len(types)))
     for first in range(len(types)):
-        union = asked.analysed(
+        union = spark_analyzer.analyze_query(
             f"SELECT {', '.join(f'c{first} AS e{n}' for n in range(len(types)))} FROM of_types"
             f" UNION ALL SELECT {second} FROM of_types"
         )
@@ -125,12 +125,12 @@ def test_what_is_put_together(asked, types):
 
 
 @pytest.mark.parametrize("operator", ["=", pytest.param("<", marks=pytest.mark.full)])
-def test_what_is_compared(asked, types, operator):
+def test_what_is_compared(spark_analyzer, types, operator):
     """Nested types are another matter: less is compared of them."""
     plain = [type_ for type_ in types if type_ not in NESTED]
     assert plain == types[: len(plain)]
     found = []
-    for node in asked.expressions(pairs(plain, f"{{0}} {operator} {{1}}")):
+    for node in spark_analyzer.expressions(pairs(plain, f"{{0}} {operator} {{1}}")):
         both = set() if node is None else {type_of(node.left()), type_of(node.right())}
         assert len(both) < 2
         found.append(both.pop() if both else None)
@@ -138,8 +138,8 @@ def test_what_is_compared(asked, types, operator):
 
 
 @pytest.mark.parametrize("operator", ["+", pytest.param("-", marks=pytest.mark.full), "*", "/", "%", "DIV"])
-def test_what_is_computed(asked, types, operator):
-    found = asked.types(pairs(types, f"{{0}} {operator} {{1}}"))
+def test_what_is_computed(spark_analyzer, types, operator):
+    found = spark_analyzer.types(pairs(types, f"{{0}} {operator} {{1}}"))
     numbers = [
         each if sql_type(left).is_number and sql_type(right).is_number else None
         for (left, right), each in zip(product(types, repeat=2), found, strict=True)
@@ -159,7 +159,7 @@ def test_what_is_summed_up(spark, types, function, rule):
     assert wrong == []
 
 
-def test_what_is_handed_over(asked, spark, types):
+def test_what_is_handed_over(spark_analyzer, spark, types):
     from pyspark.sql.pandas.types import to_arrow_type
 
     for type_, field in zip(types, spark.table("of_types").schema, strict=True):

@@ -109,7 +109,7 @@ def test_no_column_is_declared_as_what_only_expressions_are(text):
         type_named(text)
 
 
-def test_nested_types_are_taken_apart():
+def test_nested_types_expose_their_parts():
     found = sql_type("STRUCT<`a``,>`: INT NOT NULL, b: STRING>")
     assert [(each.name, each.type) for each in found.fields] == [("a`,>", INT), ("b", STRING)]
     assert str(struct([Field("a`,>", INT)])) == "STRUCT<`a``,>`: INT>"

@@ -28,7 +28,7 @@ def test_nobody_waits_for_those_that_are_not_joined_with_it():
     assert set(find_sources_ahead([("a", "c"), ("b", "c")], of, SKEW)) == {"c"}
 
 
-def test_of_several_queries_the_greatest_distance_is_told():
+def test_source_drift_is_the_greatest_over_all_queries():
     of = standings(a=100, b=50, c=20, d=NEVER)
     assert find_sources_ahead([("a", "b"), ("a", "c")], of, SKEW)["a"] == SourceDrift("c", 80)
     assert find_sources_ahead([("a", "c"), ("a", "d"), ("a", "b")], of, SKEW)["a"] == SourceDrift("d", None)

@@ -70,7 +70,7 @@ def test_idle_ones_hold_nothing():
     assert source.tick(2 * SILENT, {}) == {}, "all are idle"
 
 
-def test_a_union_is_held_by_the_branch_that_is_behind():
+def test_slowest_branch_holds_the_union_watermark():
     union = Input(rules(), rules())
     assert union.tick(0, {"": 10}, {}) == {"u/": None}
     assert union.tick(0, {}, {"": 4}) == {}
@@ -81,12 +81,12 @@ def test_a_union_is_held_by_the_branch_that_is_behind():
 def test_who_has_nothing_to_be_read_at_the_start():
     source = Input(rules("p", "q", "r"))
 
-    def found(**unread):
+    def list_silent_partitions(**unread):
         return [each.partition for each in find_unheard_partitions(source.state, source.rules, ["s"], unread)]
 
-    assert found(s=("p",)) == ["q", "r"]
-    assert found() == [], "nothing is known of the source"
+    assert list_silent_partitions(s=("p",)) == ["q", "r"]
+    assert list_silent_partitions() == [], "nothing is known of the source"
     source.tick(0, {"p": 1, "q": 1})
-    assert found(s=()) == ["r"]
+    assert list_silent_partitions(s=()) == ["r"]
     source.tick(0, {}, idle=("r",))
-    assert found(s=()) == []
+    assert list_silent_partitions(s=()) == []

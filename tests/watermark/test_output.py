@@ -20,7 +20,7 @@ from watersmeet.watermark.tracker import output_watermarks, risen_watermarks
         (NEVER, None, None),
     ],
 )
-def test_tight_is_held_by_the_retained_rows_alone(watermark, least, expected):
+def test_tight_rule_is_bound_only_by_retained_rows(watermark, least, expected):
     retained = {} if least is None else {"l.t": least}
     found = output_watermarks({"l.t": watermark}, {"l.t": 1}, retained, {}, tight=True)
     assert found == ({} if expected is None else {"l.t": expected})
@@ -30,7 +30,7 @@ def test_tight_is_held_by_the_retained_rows_alone(watermark, least, expected):
     ("watermark", "limit", "expected"),
     [(10, 7, 7), (10, 12, 10), (10, NEVER, None), (10, None, None), (ENDED, 9, 9)],
 )
-def test_limit_is_held_by_the_limit_and_needs_a_bound(watermark, limit, expected):
+def test_limit_rule_uses_the_eviction_limit_and_needs_a_bound(watermark, limit, expected):
     limits = {} if limit is None else {"l.t": limit}
     found = output_watermarks({"l.t": watermark}, limits, {"l.t": 2}, {}, tight=False)
     assert found == ({} if expected is None else {"l.t": expected})
@@ -53,6 +53,6 @@ def test_the_golden_of_one_to_four():
     }
 
 
-def test_only_those_that_rose_are_put_out():
+def test_only_risen_watermarks_are_emitted():
     assert risen_watermarks({"a": 5, "b": 5}, {"a": 5, "b": 6, "c": -3}) == {"b": 6, "c": -3}
     assert risen_watermarks({"a": 5}, {"a": ENDED}) == {"a": ENDED}

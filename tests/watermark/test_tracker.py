@@ -137,7 +137,7 @@ def test_when_the_last_one_goes_idle_the_highest_counts():
     run([(0, rows(p=10, q=4), 4), (5, None, 10)], idle_timeout_us=5 * S)
 
 
-def test_the_highest_is_not_taken_twice_and_never_goes_back():
+def test_watermark_of_idle_partitions_does_not_reverse():
     run([(0, rows(p=10, q=4), 4), (5, None, 10), (9, rows(q=6), 10), (20, None, 10)], idle_timeout_us=5 * S)
 
 
@@ -296,7 +296,7 @@ def test_the_least_over_all_event_times_of_the_active_ones_is_followed():
 # restart
 
 
-def test_after_a_restart_the_idle_time_of_active_partitions_starts_anew():
+def test_restart_resets_idle_time_of_active_partitions():
     source = Input(rules(idle_timeout_us=5 * S))
     source.tick(0, rows(p=10, q=4))
     wake(source.inputs.values(), 100 * S)
@@ -337,14 +337,14 @@ def test_who_would_go_idle_is_known_before():
     source = Input(rules(idle_timeout_us=5 * S), rules())
     source.tick(0, rows(p=10, q=4), rows(p=1))
 
-    def asked(clock, **greatest):
+    def find_idle_branches(clock, **greatest):
         return branches_going_idle(source.inputs, source.rules, {("a", 0): rows(**greatest)}, clock * S)
 
-    assert asked(4) == []
-    assert asked(5, p=11) == [("a", 0)]
-    assert asked(5, p=11, q=11) == []
+    assert find_idle_branches(4) == []
+    assert find_idle_branches(5, p=11) == [("a", 0)]
+    assert find_idle_branches(5, p=11, q=11) == []
     source.tick(5, rows(p=20), rows(p=20))
-    assert asked(9, p=30) == [], "q is idle already"
+    assert find_idle_branches(9, p=30) == [], "q is idle already"
 
 
 def test_what_an_earlier_attempt_decided_counts():

@@ -16,7 +16,7 @@ from watersmeet.whatif.ingest_rules import count_ingested, is_direct, marks_of, 
 from watersmeet.whatif.lags import disorder_of, least_lags
 from watersmeet.whatif.sample import SampleSource, sample_of
 from watersmeet.whatif.settings import Setting, apply_setting
-from watersmeet.whatif.trial import Trials, played
+from watersmeet.whatif.trial import Trials, replay_sample
 
 CASES = at_effort(quick=14, full=56)
 S = 1_000_000
@@ -158,7 +158,7 @@ def test_late_retained_and_lost_are_those_of_the_engine():
         (query,) = plan.queries
         if not is_direct(query):
             continue
-        told = played(plan, sample)[query.name]
+        told = replay_sample(plan, sample)[query.name]
         late, null_time, kept = worked_out(query, sample)
         where = f"seed {seed}: {query.sql} {setting}"
         assert late == {alias: told.counts[alias].get("late", 0) for alias in late}, where
@@ -199,7 +199,7 @@ def test_a_suggested_lag_is_the_least_that_does(share):
         lag = least_lags(disorder_of(job, sample), share)["plain"]
 
         def late_with(lag, job=job, sample=sample):
-            counts = played(plan_job(apply_setting(job, Setting(lags={"plain": lag}))), sample)[
+            counts = replay_sample(plan_job(apply_setting(job, Setting(lags={"plain": lag}))), sample)[
                 "console"
             ].counts["a"]
             return counts.get("late", 0) / counts["in"]

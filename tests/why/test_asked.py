@@ -36,7 +36,7 @@ ROWS = [
 ]
 
 
-def ran(
+def run_case(
     query: str, rows: Any = ROWS, options: Mapping[str, Any] | None = None, **declared: Any
 ) -> RecordedCase:
     streams = {name: stream() for name in "abc"} | declared
@@ -48,7 +48,7 @@ def ran(
     return run
 
 
-def asked(run: RecordedCase, question: Question, past: JobHistory | None = None) -> Answer:
+def answer_question(run: RecordedCase, question: Question, past: JobHistory | None = None) -> Answer:
     history = tick_history(run.past if past is None else past)
     (answer,) = answers(QuestionPlan.of(question, run.job, run.plan), run.job, history, run.reread)
     return answer
@@ -77,24 +77,28 @@ JOIN = "SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEE
         ),
     ],
 )
-def test_of_other_queries_it_is_told_what_ingest_did(query: str, said: str) -> None:
-    run = ran(query)
-    (fate,) = asked(run, Question("a", ["k=x"])).fates
+def test_other_query_kinds_report_only_ingest_outcomes(query: str, said: str) -> None:
+    run = run_case(query)
+    (fate,) = answer_question(run, Question("a", ["k=x"])).fates
     assert fate.what == "on_time"
     assert said in fate.text
     assert (
-        asked(run, Question("a", ["k=z"])).fates[0].text.startswith("late by 5: a.t is 3, and rows below 8")
+        answer_question(run, Question("a", ["k=z"]))
+        .fates[0]
+        .text.startswith("late by 5: a.t is 3, and rows below 8")
     )
-    assert asked(run, Question("a", ["k=n"])).fates[0].what == "null_time"
+    assert answer_question(run, Question("a", ["k=n"])).fates[0].what == "null_time"
 
 
 def test_a_query_that_does_not_join() -> None:
-    run = ran("SELECT a.t AS t FROM a WHERE a.k <> 'y'")
-    assert asked(run, Question("a", ["k=x"])).fates[0].text == "on time in tick 1, and emitted in it"
-    assert asked(run, Question("a", ["k=y"])).fates[0].text == "filtered by a.k <> 'y': both are y"
+    run = run_case("SELECT a.t AS t FROM a WHERE a.k <> 'y'")
+    assert (
+        answer_question(run, Question("a", ["k=x"])).fates[0].text == "on time in tick 1, and emitted in it"
+    )
+    assert answer_question(run, Question("a", ["k=y"])).fates[0].text == "filtered by a.k <> 'y': both are y"
 
 
-def test_a_row_that_meets_a_table_as_of_its_tick_is_not_said_to_be_put_out() -> None:
+def test_row_matching_an_as_of_table_is_not_reported_as_emitted() -> None:
     case = {
         "case": "c",
         "streams": {"a": stream()},
@@ -104,7 +108,7 @@ def test_a_row_that_meets_a_table_as_of_its_tick_is_not_said_to_be_put_out() -> 
     }
     run = RecordedCase(case)
     assert run.problem is None, run.problem
-    (fate,) = asked(run, Question("a", ["k=q"])).fates
+    (fate,) = answer_question(run, Question("a", ["k=q"])).fates
     assert fate.what == "on_time"
     assert "is not told" in fate.text
 
@@ -125,43 +129,43 @@ def test_what_lets_a_row_match_nothing_is_named(on: str, row: Mapping[str, Any],
     more = {"columns": {"t": "BIGINT", "until": "BIGINT", "k": "STRING", "n": "INT"}}
     rows = [[["a", {"t": 10, "until": 20, "k": "x", "n": 1} | row], ["b", {"t": 11, "k": "x", "n": 1}]]]
     query = f"SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON {on} AND b.t BETWEEN a.t AND a.t + 3"
-    run = ran(query, rows, a=stream() | more, b=stream() | more)
-    (fate,) = asked(run, Question("a", [])).fates
+    run = run_case(query, rows, a=stream() | more, b=stream() | more)
+    (fate,) = answer_question(run, Question("a", [])).fates
     assert fate.text.endswith(f"at once, because it can match nothing: {said}")
 
 
-def test_rows_ahead_of_the_clock_are_told() -> None:
+def test_rows_ahead_of_the_clock_are_reported() -> None:
     columns = {"columns": {"t": "TIMESTAMP", "k": "STRING"}, "time": {"t": {"lag": 0}}}
-    run = ran(
+    run = run_case(
         "SELECT x.t AS t FROM a x JOIN a y ON x.k = y.k AND x.t = y.t",
         [[["a", {"t": "1970-01-01T00:00:05", "k": "x"}], ["a", {"t": "1970-01-02T00:00:00", "k": "y"}]]],
         a={**columns, "max_ahead": 10},
     )
-    assert asked(run, Question("x", ["y"])).fates[0].what == "ahead"
-    (fate,) = asked(run, Question("x", time="1970-01-01 00:00:05")).fates
+    assert answer_question(run, Question("x", ["y"])).fates[0].what == "ahead"
+    (fate,) = answer_question(run, Question("x", time="1970-01-01 00:00:05")).fates
     assert fate.what == "joined"
 
 
 def test_which_rows_were_shed_is_not_known() -> None:
     rows = [[["a", {"t": 10 + n, "k": f"k{n}"}] for n in range(9)]]
-    run = ran(JOIN, rows, {"max_rows": 3, "at_limit": "shed_oldest"})
-    (fate,) = asked(run, Question("a", ["k1"])).fates
+    run = run_case(JOIN, rows, {"max_rows": 3, "at_limit": "shed_oldest"})
+    (fate,) = answer_question(run, Question("a", ["k1"])).fates
     assert (fate.what, "were shed" in fate.text) == ("not_known", True)
 
 
-def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
-    run = ran(JOIN)
+def test_rolled_up_ticks_report_no_unknown_outcome() -> None:
+    run = run_case(JOIN)
     first = pc.less_equal(run.past.points.column("first_tick"), 2)
     old, new = run.past.points.filter(first), run.past.points.filter(pc.invert(first))
     past = JobHistory(pa.concat_tables([roll_up(old, 16), new]))
-    (fate,) = asked(run, Question("a", ["k=u"]), past).fates
+    (fate,) = answer_question(run, Question("a", ["k=u"]), past).fates
     assert (fate.what, str(fate.tick)) == ("retained", "in tick 3")
-    (fate,) = asked(run, Question("a", ["z"]), past).fates
+    (fate,) = answer_question(run, Question("a", ["z"]), past).fates
     assert (
         fate.text
         == "read by tick 2; whether it was late then is not known, for the history does not have each tick"
     )
-    (fate,) = asked(run, Question("b", ["k=v"]), past).fates
+    (fate,) = answer_question(run, Question("b", ["k=v"]), past).fates
     assert (fate.what, fate.until) == (
         "retained",
         "stays until the watermark of a.t is above 40 (it is 38)",
@@ -177,7 +181,7 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
         ("x", "step 2", "joined", "joined with b (t 11, k x) in tick 1"),
     ],
 )
-def test_rows_that_are_gone_leave_known_what_the_account_and_their_tick_say(
+def test_unreadable_rows_leave_counted_outcomes_known(
     partner: str, lost: str | None, what: str, said: str
 ) -> None:
     """``lost``: what of b cannot be read again; None: all of it, be it where it may."""
@@ -186,42 +190,42 @@ def test_rows_that_are_gone_leave_known_what_the_account_and_their_tick_say(
         [["b", {"t": 40, "k": "v"}]],
         [["b", {"t": 41, "k": "x"}], ["a", {"t": 50, "k": "r"}]],
     ]
-    run = ran(JOIN, rows)
+    run = run_case(JOIN, rows)
     b = run.reread["b"]
     gone = [own for own in b.portions if lost is None or own.place == lost]
     assert gone
     missing = tuple(Missing("gone", own.part, None if lost is None else own.position) for own in gone)
     run.reread["b"] = Reread(b.source, [own for own in b.portions if own not in gone], missing)
-    (fate,) = asked(run, Question("a", ["x"])).fates
+    (fate,) = answer_question(run, Question("a", ["x"])).fates
     assert (fate.what, str(fate.left)) == (what, "in tick 2")
     assert fate.text.startswith(said)
-    (fate,) = asked(run, Question("a", ["r"])).fates
+    (fate,) = answer_question(run, Question("a", ["r"])).fates
     assert fate.what == "not_known"  # it is there still
 
 
-def test_what_is_gone_of_the_tick_in_which_a_row_left_may_have_met_it() -> None:
+def test_unreadable_partner_in_the_release_tick_makes_fate_unknown() -> None:
     rows = [
         [["a", {"t": 10, "k": "x"}], ["a", {"t": 10, "k": "w"}], ["b", {"t": 11, "k": "w"}]],
         [["b", {"t": 40, "k": "v"}]],
     ]
-    run = ran(JOIN, rows)
+    run = run_case(JOIN, rows)
     b = run.reread["b"]
     missing = Missing("gone", b.portions[1].part, b.portions[1].position)
     run.reread["b"] = Reread(b.source, b.portions[:1], (missing,))
-    assert asked(run, Question("a", ["x"])).fates[0].what == "not_known"
-    (fate,) = asked(run, Question("a", ["w"])).fates
+    assert answer_question(run, Question("a", ["x"])).fates[0].what == "not_known"
+    (fate,) = answer_question(run, Question("a", ["w"])).fates
     assert (fate.what, len(fate.met)) == ("joined", 1)
 
 
 def test_records_of_files_that_no_tick_has_read_are_no_partners() -> None:
-    run = ran(JOIN, [*ROWS[:2], [["b", {"t": 40, "k": "v"}]]])
+    run = run_case(JOIN, [*ROWS[:2], [["b", {"t": 40, "k": "v"}]]])
     b = run.reread["b"]
     unread = Portion(b.portions[0].rows.slice(0, 0), "steps", UNREAD, "next", ("broken",))
     run.reread["b"] = Reread(b.source, [*b.portions, unread], (Missing("more", "steps", UNREAD),))
-    assert asked(run, Question("a", ["y"])).fates[0].what == "padded"
+    assert answer_question(run, Question("a", ["y"])).fates[0].what == "padded"
     of_a_tick = replace(b.portions[0], left_out=("broken",))
     run.reread["b"] = Reread(b.source, [of_a_tick, *b.portions[1:]])
-    assert asked(run, Question("a", ["y"])).fates[0].what == "not_known"
+    assert answer_question(run, Question("a", ["y"])).fates[0].what == "not_known"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ def test_records_of_files_that_no_tick_has_read_are_no_partners() -> None:
     ],
 )
 def test_records_are_broken_for_certain_where_none_of_their_tick_is_missing(missing: Any, what: str) -> None:
-    run = ran(JOIN)
+    run = run_case(JOIN)
     b = run.reread["b"]
     assert [portion.position for portion in b.portions] == [0, 1, 2]
     left_out = replace(b.portions[2], left_out=("k: odd",))
@@ -247,25 +251,25 @@ def test_records_are_broken_for_certain_where_none_of_their_tick_is_missing(miss
     counted = Points()
     counted.add(3, 3, Figures({}, {(subject_of("input", QUERY, "b"), "broken"): 1}))
     past = JobHistory(concat_points([run.past.points, counted.table()]))
-    (fate,) = asked(run, Question("b", ["k=odd"]), past).fates
+    (fate,) = answer_question(run, Question("b", ["k=odd"]), past).fates
     assert fate.what == what
 
 
 def test_an_older_history_does_not_say_which_tick_read_what() -> None:
-    run = ran(JOIN)
+    run = run_case(JOIN)
     is_read = pc.starts_with(run.past.points.column("figure").cast(pa.string()), "offset ")
     with pytest.raises(StateError) as refused:
-        asked(run, Question("a"), JobHistory(run.past.points.filter(pc.invert(is_read))))
+        answer_question(run, Question("a"), JobHistory(run.past.points.filter(pc.invert(is_read))))
     assert refused.value.code == "no-history"
 
 
 @pytest.mark.parametrize("keys", [["K=x"], ["x"], ["upper(k)=X"], ["UPPER(K)=X", "T=10"]])
 def test_names_are_in_whatever_case(keys: list[str]) -> None:
-    run = ran("SELECT A.T AS t FROM a A JOIN b ON upper(A.K) = b.k AND b.t BETWEEN A.t AND A.t + 3")
+    run = run_case("SELECT A.T AS t FROM a A JOIN b ON upper(A.K) = b.k AND b.t BETWEEN A.t AND A.t + 3")
     if keys == ["x"]:
         keys = ["X"]  # of the key, which is no column
     for alias in ("a", "A"):
-        answer = asked(run, Question(alias, keys, query="Q"))
+        answer = answer_question(run, Question(alias, keys, query="Q"))
         assert [fate.row["k"] for fate in answer.fates] == ["x"]
         assert answer.input == "A"
 
@@ -281,7 +285,7 @@ def test_names_are_in_whatever_case(keys: list[str]) -> None:
 )
 def test_names_that_are_not_there_are_refused(question: Question, code: str) -> None:
     with pytest.raises(SpecError) as refused:
-        asked(ran(JOIN), question)
+        answer_question(run_case(JOIN), question)
     assert refused.value.code == code
 
 
@@ -330,13 +334,13 @@ def test_rows_have_whatever_values() -> None:
     """Such as JSON has not."""
     columns = {"t": "BIGINT", "x": "DOUBLE", "at": "TIMESTAMP", "s": "STRING"}
     wide = {"columns": columns, "time": {"t": {"lag": 2}}}
-    run = ran(
+    run = run_case(
         "SELECT a.t AS t FROM a JOIN b ON a.x = b.x AND b.t BETWEEN a.t AND a.t + 3 AND b.at < a.at",
         [[["a", {"t": 1, "x": "NaN", "at": "2026-03-01T10:00:00"}], ["b", {"t": 9, "x": 1.5, "at": None}]]],
         a=wide,
         b=wide,
     )
-    (fate,) = asked(run, Question("a", ["x=nan"])).fates
+    (fate,) = answer_question(run, Question("a", ["x=nan"])).fates
     assert fate.row == {"t": 1, "x": "NaN", "at": "2026-03-01T10:00:00Z", "s": None}
     assert fate.what == "released_unmatched"
     json.dumps(asdict(fate), allow_nan=False)

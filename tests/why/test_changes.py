@@ -19,7 +19,7 @@ KEYED = {**PLACES, "primary_key": ["id"]}
 JOIN = "SELECT p.town AS town, o.id AS id FROM o LEFT JOIN p ON p.id = o.id"
 
 
-def ran(query: str, steps: Any, mode: str = "changelog", **tables: Any) -> RecordedCase:
+def run_case(query: str, steps: Any, mode: str = "changelog", **tables: Any) -> RecordedCase:
     declared = {"o": PLACES, "p": KEYED} | tables
     case = {
         "case": "c",
@@ -52,8 +52,8 @@ STEPS = [
 ]
 
 
-def test_an_update_and_a_delete_of_a_key_are_told() -> None:
-    first, second, gone, third, last = fates(ran(JOIN, STEPS), "p", "1")
+def test_update_and_delete_of_a_key_are_reported() -> None:
+    first, second, gone, third, last = fates(run_case(JOIN, STEPS), "p", "1")
     assert first.text == (
         "there from tick 1 until tick 2, in which (id 1, town Ash, n NULL) took its place; joined with o "
         "(id 1, town NULL, n NULL) in tick 1, retracted in tick 2"
@@ -65,12 +65,12 @@ def test_an_update_and_a_delete_of_a_key_are_told() -> None:
     assert gone.text == "took (id 1, town Ash, n NULL) away in tick 3, with 1 row of the output"
     assert third.text == "there after no tick: (id 1, town Oak, n NULL) came after it in tick 4"
     assert last.text == "there since tick 4; joined with o (id 1, town NULL, n NULL) in tick 4"
-    (nothing,) = fates(ran(JOIN, STEPS), "p", "7")
+    (nothing,) = fates(run_case(JOIN, STEPS), "p", "7")
     assert nothing.text == "a delete of what was not there in tick 3: not applied"
 
 
-def test_rows_that_an_equal_one_takes_away_are_told() -> None:
-    run = ran(JOIN, STEPS)
+def test_rows_removed_by_an_equal_delete_are_reported() -> None:
+    run = run_case(JOIN, STEPS)
     (joined,) = fates(run, "o", "1")
     assert [(met.row["p"] and met.row["p"]["town"], str(met.tick), str(met.until)) for met in joined.met] == [
         ("Oak", "in tick 4", "None"),
@@ -89,22 +89,24 @@ def test_rows_that_an_equal_one_takes_away_are_told() -> None:
 
 
 def test_equal_rows_are_counted() -> None:
-    run = ran(JOIN, [[row("o", 5, diff=3)], [row("o", 5, diff=-1)], [row("o", 5, diff=-4), row("o", 5)]])
+    run = run_case(JOIN, [[row("o", 5, diff=3)], [row("o", 5, diff=-1)], [row("o", 5, diff=-4), row("o", 5)]])
     came, one, more, again = fates(run, "o", "5")
     assert "(one of 3 equal rows, of 2 after tick 2); emitted unmatched" in came.text
     assert one.text == "took away an equal row in tick 2, and left 2"
     assert more.text == "1 of the 4 deletes of equal rows in tick 3 were of what was not there: not applied"
     assert again.text == "there after no tick: as many equal rows went in tick 3"
-    zero, came, went = fates(ran(JOIN, [[row("o", 5, diff=0)], [row("o", 5), row("o", 5, diff=-1)]]), "o")
+    zero, came, went = fates(
+        run_case(JOIN, [[row("o", 5, diff=0)], [row("o", 5), row("o", 5, diff=-1)]]), "o"
+    )
     assert zero.text == "says that nothing comes and nothing goes (in tick 1)"
     assert came.what == "never_there"
     assert went.text == "took away what came in tick 2, too"
 
 
-def test_what_kept_rows_from_each_other_is_told_of_those_that_were_there() -> None:
+def test_near_misses_report_lifetimes_and_failed_conditions() -> None:
     query = "SELECT p.town AS town FROM o JOIN p ON p.id = o.id AND p.n > o.n"
     steps = [[row("p", 1, "Rye", 5)], [row("p", 1, diff=-1), row("o", 1, n=2)], [row("p", 1, "Ash", 1)]]
-    (fate,) = fates(ran(query, steps), "o")
+    (fate,) = fates(run_case(query, steps), "o")
     assert fate.text == "there since tick 2; it met no row of p"
     assert [list(near.failed) for near in fate.near] == [
         ["was there from tick 1 on until tick 2, and not at the same time"],
@@ -114,7 +116,7 @@ def test_what_kept_rows_from_each_other_is_told_of_those_that_were_there() -> No
 
 def test_a_filter_above_a_key_takes_no_record_out_of_the_table() -> None:
     query = "SELECT p.town AS town FROM (SELECT * FROM p WHERE n > 1) p"
-    first, second = fates(ran(query, [[row("p", 1, "Rye", 5)], [row("p", 1, "Rye", 0)]]), "p")
+    first, second = fates(run_case(query, [[row("p", 1, "Rye", 5)], [row("p", 1, "Rye", 0)]]), "p")
     assert first.text.endswith("took its place; emitted in tick 1, retracted in tick 2")
     assert (second.what, second.text.endswith("; filtered by n > 1: 0 against 1")) == ("filtered", True)
 
@@ -127,7 +129,7 @@ def test_a_sequence_says_which_change_is_older() -> None:
         [row("p", 1, n=9, diff=-1)],
         [row("p", 1, "Elm", 8)],
     ]
-    _, stale, _, again = fates(ran(JOIN, steps, p=keyed), "p")
+    _, stale, _, again = fates(run_case(JOIN, steps, p=keyed), "p")
     assert (
         stale.text
         == "dropped in tick 2: an older change than one that its key has had, (id 1, town Rye, n 5)"
@@ -152,23 +154,23 @@ def test_a_delete_is_forgotten_in_the_tick_in_which_the_job_forgot_it() -> None:
 
 
 def test_of_rows_that_can_match_nothing_deletes_are_applied_as_they_come() -> None:
-    came, gone = fates(ran(JOIN, [[row("o", None)], [row("o", None, diff=-1)]]), "o")
+    came, gone = fates(run_case(JOIN, [[row("o", None)], [row("o", None, diff=-1)]]), "o")
     assert came.text.endswith("retracted in tick 2; it can match nothing: id is NULL")
     assert gone.what == "delete"
-    fate, _ = fates(ran(JOIN, [[row("o", None, diff=-1)], [row("o", None)]]), "o")
+    fate, _ = fates(run_case(JOIN, [[row("o", None, diff=-1)], [row("o", None)]]), "o")
     assert "deleted more often than they came" in fate.text
 
 
 def test_rows_of_a_view_are_equal_in_its_columns() -> None:
     steps = [[row("o", 5, "Rye")], [row("o", 5, "Ash", diff=-1)]]
-    came, gone = fates(ran("SELECT o.id AS id FROM o", steps), "o")
+    came, gone = fates(run_case("SELECT o.id AS id FROM o", steps), "o")
     assert (came.what, gone.what) == ("there", "delete_of_nothing")
     view = "SELECT v.id AS id FROM (SELECT id FROM o) v LEFT JOIN p ON p.id = v.id"
-    came, gone = fates(ran(view, steps), "v")
+    came, gone = fates(run_case(view, steps), "v")
     assert came.text.startswith("there from tick 1 until tick 2, in which it was deleted; emitted unmatched")
     assert gone.what == "delete"
     twice = "SELECT v.id AS id FROM (SELECT id FROM o) v JOIN o y ON y.id = v.id"
-    came, gone = fates(ran(twice, steps), "v")
+    came, gone = fates(run_case(twice, steps), "v")
     assert (came.what, "does not read" in came.text) == ("not_known", True)
 
 
@@ -182,22 +184,22 @@ def test_rows_of_a_view_are_equal_in_its_columns() -> None:
         ),
     ],
 )
-def test_what_becomes_of_rows_in_groups_is_not_told(query: str, said: str) -> None:
+def test_fate_of_grouped_rows_is_not_reported(query: str, said: str) -> None:
     alias = "p" if "FROM p GROUP BY p" in query else "o"
-    fate = fates(ran(query, STEPS), alias, "id=1")[0]
+    fate = fates(run_case(query, STEPS), alias, "id=1")[0]
     assert fate.text.startswith("there ")
     assert said in fate.text
 
 
-def test_a_table_with_a_key_can_be_asked_about() -> None:
-    run = ran(JOIN, STEPS)
+def test_keyed_table_accepts_questions() -> None:
+    run = run_case(JOIN, STEPS)
     assert [(own.input, own.keys, own.is_told) for own in inputs_of_job(run.job, run.plan)] == [
         ("o", ("id",), True),
         ("p", ("id",), True),
     ]
 
 
-def test_rows_that_only_come_are_told_with_what_was_taken_back() -> None:
+def test_append_only_rows_report_retracted_output() -> None:
     stream = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 0}}}
     run = RecordedCase(
         {
@@ -223,35 +225,35 @@ def test_rows_that_only_come_are_told_with_what_was_taken_back() -> None:
     assert dropped.what == "joined"
 
 
-def test_what_took_a_place_and_is_there_is_told() -> None:
-    _, second = fates(ran(JOIN, [[row("p", 1, "Rye")], [row("p", 1, "Ash")]]), "p")
+def test_replacement_row_reports_the_replaced_row() -> None:
+    _, second = fates(run_case(JOIN, [[row("p", 1, "Rye")], [row("p", 1, "Ash")]]), "p")
     assert second.text == "there since tick 2, in the place of (id 1, town Rye, n NULL); it met no row of o"
 
 
-def test_the_records_of_a_key_are_gone_through_once(monkeypatch: Any) -> None:
+def test_records_of_a_key_are_replayed_once(monkeypatch: Any) -> None:
     step, steps = tables.KeyStep, list[tables.KeyStep]()
 
-    def counted(*of: Any) -> tables.KeyStep:
+    def record_key_step(*of: Any) -> tables.KeyStep:
         steps.append(step(*of))
         return steps[-1]
 
-    monkeypatch.setattr(tables, "KeyStep", counted)
-    told = fates(ran(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
+    monkeypatch.setattr(tables, "KeyStep", record_key_step)
+    told = fates(run_case(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
     assert [fate.what for fate in told] == ["never_there"] * 8 + ["there"] * 2
     assert len(steps) == 9 + 1
 
 
-def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> None:
+def test_delete_reports_that_its_output_was_already_retracted() -> None:
     query = "SELECT p.town AS town FROM o JOIN p ON p.id = o.id"
     steps = [[row("o", 1), row("p", 1, "Rye")], [row("p", 1, diff=-1)], [row("o", 1, diff=-1)]]
-    _, gone = fates(ran(query, steps), "o")
+    _, gone = fates(run_case(query, steps), "o")
     assert gone.text == "took away an equal row in tick 3, of which nothing was still in the output"
-    _, gone = fates(ran(query, [[row("o", 1)], [row("o", 1, diff=-1)]]), "o")
+    _, gone = fates(run_case(query, [[row("o", 1)], [row("o", 1, diff=-1)]]), "o")
     assert gone.text == "took away an equal row in tick 2, of which nothing was emitted"
 
 
-def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
-    run = ran("SELECT p.town AS town FROM o LEFT JOIN p ON p.town = o.town", [[row("p", 1, "Rye")]])
+def test_unknown_key_name_is_reported_as_a_value() -> None:
+    run = run_case("SELECT p.town AS town FROM o LEFT JOIN p ON p.town = o.town", [[row("p", 1, "Rye")]])
     asked = QuestionPlan.of(Question("p", ("upper(town)=RYE",)), run.job, run.plan)
     (answer,) = answers(asked, run.job, tick_history(run.past), run.reread)
     assert answer.notes == (
@@ -260,8 +262,8 @@ def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
     )
 
 
-def test_of_what_has_no_event_time_none_is_asked_for() -> None:
-    run = ran(JOIN, STEPS)
+def test_time_question_needs_an_event_time() -> None:
+    run = run_case(JOIN, STEPS)
     with pytest.raises(SpecError, match='"p" has no event time'):
         QuestionPlan.of(Question("p", time="2024-01-01"), run.job, run.plan)
 
@@ -275,7 +277,7 @@ def test_a_column_may_have_any_name(name: str) -> None:
         [["p", {"id": 1, name: 5}, 1], ["o", {"id": 1, name: 7}, 1]],
         [["p", {"id": 1, name: 5}, -1]],
     ]
-    run = ran(JOIN.replace("p.town", "p.id"), steps, o=table, p=table)
+    run = run_case(JOIN.replace("p.town", "p.id"), steps, o=table, p=table)
     came, _ = fates(run, "p", "1")
     assert came.text == (
         f"there from tick 1 until tick 2, in which it was deleted; joined with o (id 1, {name} 7) in tick 1, "
@@ -302,7 +304,7 @@ def test_keys_of_joins_of_changing_inputs_need_no_names(
     steps = [
         [row("p", 1, "Rye"), row("o", 1, "Rye", 5), row("r", 7, n=5), row("p", 2, "Rye"), row("o", 3, "Rye")]
     ]
-    run = ran(query, steps, r=PLACES)
+    run = run_case(query, steps, r=PLACES)
     (told,) = [own for own in inputs_of_job(run.job, run.plan) if own.input == alias]
     assert told.keys == named
     (fate,) = fates(run, alias, *keys)
@@ -310,6 +312,8 @@ def test_keys_of_joins_of_changing_inputs_need_no_names(
     assert fate == same
 
 
-def test_a_key_that_is_null_is_told_of_a_join_of_changing_inputs() -> None:
-    (fate,) = fates(ran("SELECT p.id AS id FROM o JOIN p ON p.id = o.id", [[row("o", None)]]), "o", "NULL")
+def test_null_key_is_reported_for_a_join_of_changing_inputs() -> None:
+    (fate,) = fates(
+        run_case("SELECT p.id AS id FROM o JOIN p ON p.id = o.id", [[row("o", None)]]), "o", "NULL"
+    )
     assert fate.text.endswith("it can match nothing: id is NULL")

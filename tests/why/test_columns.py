@@ -24,11 +24,11 @@ def at_least(number: int) -> exp.GTE:
 def test_an_expression_is_compiled_once_over_the_same_inputs(monkeypatch):
     asked, compiled = [], expressions.compile_expression
 
-    def counted(expr, inputs):
+    def record_compilation(expr, inputs):
         asked.append(expr)
         return compiled(expr, inputs)
 
-    monkeypatch.setattr(expressions, "compile_expression", counted)
+    monkeypatch.setattr(expressions, "compile_expression", record_compilation)
     expr = at_least(5)
     for _ in range(3):
         assert value_of(expr, JoinInputs((OF_N,)), ROWS).to_pylist() == [False, True]
@@ -38,7 +38,7 @@ def test_an_expression_is_compiled_once_over_the_same_inputs(monkeypatch):
     assert len(asked) == 2
 
 
-def test_an_expression_in_the_place_of_one_that_is_gone_has_its_own_values():
+def test_expression_in_reused_memory_is_compiled_for_itself():
     """More of them than are kept, one after the other in the same memory."""
     for number in range(600):
         own = number % 30

@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.asked_alone import check_one
 from tests.support.chain_fates import Combined, KnownOfChain, chain_fates
 from tests.support.effort import at_effort
-from tests.support.fates import ROW, Who, numbered
+from tests.support.fates import ROW, Who, number_rows
 from tests.support.oracle.case import Refused, Unsupported
 from tests.support.partly_known import partly_known
 from tests.support.random_multiway import random_multiway_case
@@ -29,10 +29,10 @@ WANTED = ("joined", "padded", "retained", "released_unmatched", "late")
 CHAINS = {"inputs": 3, "semi": False, "time": "BIGINT"}
 
 
-def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Who, KnownOfChain]] | None:
+def run_answerable_case(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Who, KnownOfChain]] | None:
     """A case that can be answered for, if the seed gives one."""
     profile = dict(CHAINS) if seed % 3 else {"inputs": 3, "semi": True, "plan": "cascade"}
-    case = numbered(random_multiway_case(seed, **profile))
+    case = number_rows(random_multiway_case(seed, **profile))
     try:
         known = chain_fates(case)
     except (Refused, Unsupported):
@@ -41,13 +41,13 @@ def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Who, KnownOfCh
     return None if run.problem is not None or not known else (case, run, known)
 
 
-def told(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
+def answer_all_rows(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
     asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     return list(answer.fates)
 
 
-def combined(alias: str, fate: Fate, met: Met) -> Combined:
+def combine_row_numbers(alias: str, fate: Fate, met: Met) -> Combined:
     others = [(other, None if row is None else row[ROW]) for other, row in met.row.items()]
     return frozenset([(alias, fate.row[ROW]), *others])
 
@@ -61,7 +61,7 @@ def differences(alias: str, fate: Fate, known: KnownOfChain, *, leaves: bool) ->
     problems = []
     out, count = known.out, sum(known.out.values())
     if fate.what == "joined":
-        met = Counter((own.tick.number, combined(alias, fate, own)) for own in fate.met)
+        met = Counter((own.tick.number, combine_row_numbers(alias, fate, own)) for own in fate.met)
         if met - out or len(fate.met) + fate.more_met != count:
             problems.append(f"met {met} and {fate.more_met} more, not {out}")
     elif (fate.what in ("padded", "put_out")) != bool(count):
@@ -79,7 +79,7 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
     number = cases = 0
     while cases < CASES or (cases < at_effort(quick=10, full=64) and not all(map(seen.get, WANTED))):
         number += 1
-        ready = played(seed + number)
+        ready = run_answerable_case(seed + number)
         if ready is None:
             continue
         case, run, known = ready
@@ -87,7 +87,7 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
         history, (query,) = tick_history(run.past), run.plan.queries
         is_delta = bool(query.every(DeltaPlan))
         for alias in sorted({alias for alias, _ in known}):
-            fates = told(run, alias, history, run.reread)
+            fates = answer_all_rows(run, alias, history, run.reread)
             assert len(fates) == sum(own == alias for own, _ in known), (seed + number, alias)
             check_one(run, history, run.reread, alias, fates, random.Random(seed + number))
             for fate in fates:
@@ -104,15 +104,15 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
 
 def test_of_chains_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:
     seen: Counter[str] = Counter()
-    for number, (case, run, known), history, reread in partly_known(seed, 5, played, GAP_CASES):
+    for number, (case, run, known), history, reread in partly_known(seed, 5, run_answerable_case, GAP_CASES):
         if not history.tells_reading:
             continue
         for alias in sorted({alias for alias, _ in known}):
-            for fate in told(run, alias, history, reread):
+            for fate in answer_all_rows(run, alias, history, reread):
                 own = known[alias, fate.row[ROW]]
                 out = {what: tick for tick, what in own.out if tick <= history.ticks[-1]}
                 for met in fate.met:
-                    tick = out.get(combined(alias, fate, met))
+                    tick = out.get(combine_row_numbers(alias, fate, met))
                     wrong = tick is None or (
                         met.tick.number != tick if met.tick.exact else met.tick.number < tick
                     )

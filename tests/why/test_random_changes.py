@@ -48,7 +48,7 @@ OF_KEYS = (
 )
 
 
-def told(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
+def answer_all_rows(run: RecordedCase, alias: str, history: TickHistory, reread: Any) -> list[Fate]:
     asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)
     (answer,) = answers(asked, run.job, history, reread)
     return list(answer.fates)
@@ -111,7 +111,9 @@ def differences(
     return []
 
 
-def played(seed: int) -> tuple[dict[str, Any], RecordedCase, tuple[int, dict[Any, KnownChanges]]] | None:
+def run_answerable_case(
+    seed: int,
+) -> tuple[dict[str, Any], RecordedCase, tuple[int, dict[Any, KnownChanges]]] | None:
     """A case that can be answered for, if the seed gives one."""
     if seed % 4 == 0:
         drawn = random_case(seed)
@@ -159,7 +161,7 @@ def check(
     (query,) = run.plan.queries
     for side in query.sides:
         sources = [branch.source.name for _, branch in side.sources]
-        fates = told(run, side.name, tick_history(run.past), run.reread)
+        fates = answer_all_rows(run, side.name, tick_history(run.past), run.reread)
         records = [own for source in sources for own in rows_of(case, source)]
         assert len(fates) == len(records)
         check_one(run, tick_history(run.past), run.reread, side.name, fates, random.Random(number))
@@ -178,7 +180,7 @@ def test_every_record_of_a_changing_input_has_the_fate_that_the_oracle_knows(see
     cases = number = 0
     while cases < CASES:
         number += 1
-        ready = played(seed + number)
+        ready = run_answerable_case(seed + number)
         if ready is None:
             continue
         case, run, (ticks, known) = ready
@@ -211,7 +213,7 @@ def check_records(number: int, case: Any, run: RecordedCase, reread: Any, seen: 
     changes, records = as_changes(case)
     ticks, known = changing_fates(changes)
     for name, declared in case["tables"].items():
-        fates = told(run, name, tick_history(run.past), reread)
+        fates = answer_all_rows(run, name, tick_history(run.past), reread)
         places: Counter[int] = Counter()
         given = rows_of(case, name)
         assert len(fates) == len(given)
@@ -242,13 +244,15 @@ def test_every_record_of_a_primary_key_has_the_fate_that_counting_knows(seed: in
 
 def test_of_changes_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:
     seen: Counter[str] = Counter()
-    for number, (case, run, (_, known)), history, reread in partly_known(seed, 3, played, GAP_CASES):
+    for number, (case, run, (_, known)), history, reread in partly_known(
+        seed, 3, run_answerable_case, GAP_CASES
+    ):
         if not history.tells_reading:
             continue
         ticks = history.ticks[-1]
         for side in run.plan.queries[0].sides:
             added = not side.sources[0][1].source.changes
-            for fate in told(run, side.name, history, reread):
+            for fate in answer_all_rows(run, side.name, history, reread):
                 seen[fate.what] += 1
                 if fate.what in ("not_known", "not_read", "late", "null_time", "filtered", "ahead"):
                     continue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.fates import ROW, Known, fates, numbered
+from tests.support.fates import ROW, Known, fates, number_rows
 from tests.support.oracle.case import Refused, Unsupported
 from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
@@ -28,7 +28,7 @@ GAP_CASES = at_effort(quick=12, full=120)
 ALL = 1_000_000
 
 
-def fates_told(case: RecordedCase, alias: str) -> dict[int, Fate]:
+def answer_all_rows(case: RecordedCase, alias: str) -> dict[int, Fate]:
     """What is answered for all rows of an input."""
     asked = QuestionPlan.of(Question(alias, most=ALL), case.job, case.plan)
     (answer,) = answers(asked, case.job, tick_history(case.past), case.reread)
@@ -66,11 +66,11 @@ def differences(fate: Fate, known: Known, other: str) -> list[str]:
     return problems
 
 
-def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Any, Known]] | None:
+def run_answerable_case(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Any, Known]] | None:
     """A case that can be answered for, if the seed gives one."""
     kind = {0: "LEFT SEMI", 1: "LEFT ANTI"}.get(seed % 14)
     drawn = late_case(seed) if seed % 14 == 2 else random_case(seed, **({"kind": kind} if kind else {}))
-    case = numbered(drawn)
+    case = number_rows(drawn)
     if case.get("options", {}).get("output_mode") == "changelog" or "tables" in case:
         return None
     try:
@@ -91,7 +91,7 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
     while cases < least or (cases < 10 * least and not all(seen[what] for what in kinds)):
         number += 1
         at = seed + CHUNKS * number + chunk
-        ready = played(at)
+        ready = run_answerable_case(at)
         if ready is None:
             continue
         case, run, known = ready
@@ -100,7 +100,7 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
         every = [side.name for side in run.plan.queries[0].sides]
         for alias in aliases:
             (other,) = [own for own in every if own != alias]
-            got = fates_told(run, alias)
+            got = answer_all_rows(run, alias)
             wanted = {rid: own for (of, rid), own in known.items() if of == alias}
             assert got.keys() == wanted.keys(), (at, case)
             for rid, fate in got.items():
@@ -115,7 +115,7 @@ def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -
     compared, late = 0, Counter[bool]()
     while compared < CASES or not late[True]:
         seed += 14
-        ready = played(seed - seed % 14 + 2)
+        ready = run_answerable_case(seed - seed % 14 + 2)
         if ready is None:
             continue
         history, (query,) = tick_history(ready[1].past), ready[1].plan.queries
@@ -127,7 +127,7 @@ def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -
             compared += 1
         both = any(join.horizon is not None for join in query.every(JoinPlan))
         for side in query.sides:
-            for fate in fates_told(ready[1], side.name).values():
+            for fate in answer_all_rows(ready[1], side.name).values():
                 if fate.what == "late":
                     assert ("the least watermark of l.t and r.t" in fate.text) is both, (seed, fate)
                     late[both] += 1
@@ -163,7 +163,7 @@ def guesses(fate: Fate, known: Known, other: str) -> list[str]:
 
 def test_what_is_not_known_is_not_guessed(seed: int) -> None:
     seen: Counter[str] = Counter()
-    for number, (case, run, known), history, reread in partly_known(seed, 7, played, GAP_CASES):
+    for number, (case, run, known), history, reread in partly_known(seed, 7, run_answerable_case, GAP_CASES):
         every = [side.name for side in run.plan.queries[0].sides]
         for alias, other in (every, every[::-1]):
             asked = QuestionPlan.of(Question(alias, most=ALL), run.job, run.plan)

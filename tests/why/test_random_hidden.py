@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.asked_alone import check_one
 from tests.support.chain_fates import chain_fates
 from tests.support.effort import at_effort
-from tests.support.fates import ROW, numbered
+from tests.support.fates import ROW, number_rows
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
 from watersmeet.why.outcomes import answers
@@ -45,7 +45,7 @@ def random_case(seed: int) -> dict[str, Any]:
     kind = rng.choice(["LEFT SEMI", "LEFT ANTI"])
     query = f"SELECT a.v AS v FROM {rng.choice(LEFT)} {kind} JOIN c ON {rng.choice(ON)}"
     case = {"case": "hidden", "streams": dict.fromkeys("abc", stream), "query": query, "steps": steps}
-    return numbered(case)
+    return number_rows(case)
 
 
 def number_of(own: tuple[str, Any]) -> tuple[str, int | None]:

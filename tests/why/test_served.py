@@ -24,7 +24,7 @@ INSERT INTO out SELECT x.t FROM a x JOIN b ON upper(x.k) = b.k AND b.t BETWEEN x
 """
 
 
-def asked(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> dict[str, Any]:
+def build_request(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> dict[str, Any]:
     return {
         "question": question,
         "text": text,
@@ -36,8 +36,8 @@ def asked(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> di
     }
 
 
-def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_path: Path) -> None:
-    told = page_answers.answer_request(asked(tmp_path, None))["inputs"]
+def test_inputs_are_listed_with_their_key_names(tmp_path: Path) -> None:
+    told = page_answers.answer_request(build_request(tmp_path, None))["inputs"]
     assert [(one["query"], one["input"], one["keys"]) for one in told] == [
         ("out", "x", ["UPPER(k)"]),
         ("out", "b", ["k"]),
@@ -56,17 +56,17 @@ def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_pa
         (None, "SET trigger = '1s';", "there is nothing to run"),
     ],
 )
-def test_problems_are_told_in_the_words_of_the_command(
+def test_problems_use_the_messages_of_the_command(
     tmp_path: Path, question: Any, text: str, said: str
 ) -> None:
-    assert said in page_answers.answer_request(asked(tmp_path, question, text))["problem"]
+    assert said in page_answers.answer_request(build_request(tmp_path, question, text))["problem"]
 
 
 def test_what_is_quoted_of_rows_is_cut(monkeypatch: Any, tmp_path: Path) -> None:
     row = {"k": "x" * 1_000_000, "s": "a\x00\x1b[1m</script>", "n": None, "f": 1.5, "l": ["y" * 501]}
     fate = Fate(row, "a", "here", "late", "late")
     monkeypatch.setattr(page_answers, "answer_question", lambda *given: [Answer("q", "x", (1, 2), [fate])])
-    (answer,) = page_answers.answer_request(asked(tmp_path, {"input": "x"}))["answers"]
+    (answer,) = page_answers.answer_request(build_request(tmp_path, {"input": "x"}))["answers"]
     told = answer["rows"][0]["row"]
     assert told["k"] == "x" * 500 + "… (999,500 more characters)"
     assert told["l"] == ["y" * 500 + "… (1 more character)"]
@@ -81,7 +81,7 @@ def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any
     monkeypatch.setattr(signal, "alarm", lambda seconds: limits.update(seconds=seconds))
     monkeypatch.setattr(resource, "setrlimit", lambda what, most: limits.update({what: most}))
     monkeypatch.setattr(Path, "write_text", lambda path, text: limits.update({str(path): text}))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked(tmp_path, None))))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(build_request(tmp_path, None))))
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     page_answers.main()
@@ -93,7 +93,7 @@ def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any
         "/proc/self/oom_score_adj": "1000",
     }
     monkeypatch.setattr(page_answers, "answer_question", _no_memory)
-    assert page_answers.answer_request(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
+    assert page_answers.answer_request(build_request(tmp_path, {"input": "x"})) == {"no_memory": True}
 
 
 def _no_memory(*_: Any) -> list[Answer]:

@@ -37,10 +37,10 @@ def case_files(incomplete: str) -> list[str]:
 def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
     """Offers the words of an option that has few."""
 
-    def offered(incomplete: str) -> list[str]:
+    def list_completions(incomplete: str) -> list[str]:
         return [word.value for word in kind if word.value.startswith(incomplete)]
 
-    return offered
+    return list_completions
 
 
 def _find_files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:

@@ -62,15 +62,15 @@ class _GuardedStdout:
         return getattr(self._inner, name)
 
     def write(self, text: str) -> int:
-        return int(self._guarded(lambda: self._inner.write(text)) or 0)
+        return int(self._call_ignoring_hangup(lambda: self._inner.write(text)) or 0)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        self._guarded(lambda: self._inner.writelines(lines))
+        self._call_ignoring_hangup(lambda: self._inner.writelines(lines))
 
     def flush(self) -> None:
-        self._guarded(self._inner.flush)
+        self._call_ignoring_hangup(self._inner.flush)
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _call_ignoring_hangup(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except io.UnsupportedOperation:

@@ -52,13 +52,13 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
 def _print_steps(run: Run) -> Run:
     """Run a case and print what each step puts out."""
 
-    def printed(case: dict[str, Any], partitions: int) -> Lines:
+    def run_and_print(case: dict[str, Any], partitions: int) -> Lines:
         lines = run(case, partitions)
         for line in lines:
             print(json.dumps(line, ensure_ascii=False))
         return lines
 
-    return printed
+    return run_and_print
 
 
 def _trace_steps(engine: str) -> Run:
@@ -74,7 +74,7 @@ def _trace_steps(engine: str) -> Run:
 
     first = True
 
-    def traced(case: dict[str, Any], partitions: int) -> Lines:
+    def run_and_trace(case: dict[str, Any], partitions: int) -> Lines:
         nonlocal first
         tracer = Tracer()
         lines = replay_case(case, partitions=partitions, tracer=tracer)
@@ -82,7 +82,7 @@ def _trace_steps(engine: str) -> Run:
         first = False
         return lines
 
-    return traced
+    return run_and_trace
 
 
 def _engine(name: str) -> Run:

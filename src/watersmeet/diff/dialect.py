@@ -95,10 +95,10 @@ class SparkSql:
         return f"CAST({micros} AS {kind})"
 
     def expression(self, expr: exp.Expr, names: Names) -> str:
-        def named(node: exp.Expression) -> exp.Expression:
+        def rename_column(node: exp.Expression) -> exp.Expression:
             if not isinstance(node, exp.Column) or (node.table, node.name) not in names:
                 return node
             name = names[node.table, node.name].name
             return exp.Column(this=exp.Identifier(this=name.strip("`").replace("``", "`"), quoted=True))
 
-        return str(expr.transform(named).sql(dialect="spark"))
+        return str(expr.transform(rename_column).sql(dialect="spark"))

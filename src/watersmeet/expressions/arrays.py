@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from watersmeet.errors import EngineError
 from watersmeet.expressions import base
-from watersmeet.expressions.base import ArrowFunction, Raw, arrow, made, raw, where_known
+from watersmeet.expressions.base import ArrowFunction, Raw, arrow, build_array, raw, where_known
 from watersmeet.expressions.physical_types import (
     Offsets,
     elements,
@@ -39,7 +39,7 @@ from watersmeet.expressions.typed_tree import (
     one_type,
     optional,
     require,
-    widened,
+    widen_value,
 )
 from watersmeet.kernel.batches import concat_arrays
 from watersmeet.spec.model import Expr
@@ -171,7 +171,7 @@ def codes(array: pa.Array) -> Codes:
     if pa.types.is_struct(kind):
         own_codes = present(array).astype(np.int64)
         for own_field in fields(array):
-            own_codes = _ranked(own_codes, codes(own_field))
+            own_codes = _rank_pairs(own_codes, codes(own_field))
         return own_codes
     if pa.types.is_null(kind):
         return np.zeros(len(array), dtype=np.int64)
@@ -193,7 +193,7 @@ def codes(array: pa.Array) -> Codes:
 
 def _codes_of_lists(array: pa.Array) -> Codes:
     offsets, values = elements(array)
-    inner = _ranked(np.zeros(len(values), dtype=np.int64), codes(values)) + 1
+    inner = _rank_pairs(np.zeros(len(values), dtype=np.int64), codes(values)) + 1
     lengths = np.diff(offsets)
     list_codes = present(array).astype(np.int64)
     for place in range(int(lengths.max(initial=0))):
@@ -203,11 +203,11 @@ def _codes_of_lists(array: pa.Array) -> Codes:
         further = np.zeros(len(array), dtype=np.int64)
         longer = lengths > place
         further[longer] = inner[offsets[:-1][longer] + place]
-        list_codes = _ranked(list_codes, further)
+        list_codes = _rank_pairs(list_codes, further)
     return list_codes
 
 
-def _ranked(first: Codes, then: Codes) -> Codes:
+def _rank_pairs(first: Codes, then: Codes) -> Codes:
     """Rank the pairs from 0 without gaps."""
     if not len(first):
         return first
@@ -237,7 +237,7 @@ def compare_nested(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
         ">": signs > 0,
         ">=": signs >= 0,
     }
-    return base.made(truths[op], pa.bool_(), left, right)
+    return base.build_array(truths[op], pa.bool_(), left, right)
 
 
 # constructors, parts, other types
@@ -273,7 +273,7 @@ def normal_zeros(array: pa.Array) -> pa.Array:
     """Replace -0.0 by 0.0, also within nested values."""
     kind = array.type
     if pa.types.is_floating(kind):
-        return base.made(raw(array) + kind.to_pandas_dtype()(0), kind, array)
+        return base.build_array(raw(array) + kind.to_pandas_dtype()(0), kind, array)
     if is_list(kind):
         offsets, values = elements(array)
         return list_array(offsets, normal_zeros(values), validity(array))
@@ -288,7 +288,7 @@ def normal_zeros(array: pa.Array) -> pa.Array:
 def list_size(lists: pa.Array) -> pa.Array:
     """Compute `size`; the size of NULL is NULL."""
     offsets, _ = elements(lists)
-    return made(np.diff(offsets).astype(np.int32), pa.int32(), lists)
+    return build_array(np.diff(offsets).astype(np.int32), pa.int32(), lists)
 
 
 MOST_MADE = 1 << 27
@@ -338,7 +338,7 @@ def slice_of(lists: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
 
 
 @arrow("put_together")
-def put_together(*lists: pa.Array) -> pa.Array:
+def concat_lists(*lists: pa.Array) -> pa.Array:
     """Compute `concat` of ARRAYs; the result is NULL if any ARRAY is NULL."""
     valid = both_known(*lists)
     parts = [elements(array) for array in lists]
@@ -356,12 +356,12 @@ def put_together(*lists: pa.Array) -> pa.Array:
 
 @arrow("append_element")
 def append_element(lists: pa.Array, value: pa.Array) -> pa.Array:
-    return put_together(lists, make_array(value))
+    return concat_lists(lists, make_array(value))
 
 
 @arrow("prepend_element")
 def prepend_element(lists: pa.Array, value: pa.Array) -> pa.Array:
-    return put_together(make_array(value), lists)
+    return concat_lists(make_array(value), lists)
 
 
 @arrow("insert_element")
@@ -376,7 +376,7 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
     own = np.where(there, lengths, 0)
     size = np.where(at > 0, np.maximum(own + 1, at), np.maximum(own + 1, -at))
     size = np.where(there, size, 0)
-    _bounded(size)
+    _check_element_count(size)
     target = np.where(at > 0, at - 1, np.where(-at <= own + 1, own + 1 + at, 0))
     shift = np.where(at < 0, size - own - 1, 0)  # of the elements, where they come after NULLs
     new = offsets_of(size)
@@ -400,7 +400,7 @@ def insert_element(lists: pa.Array, place: pa.Array, value: pa.Array) -> pa.Arra
 def repeat_element(value: pa.Array, count: pa.Array) -> pa.Array:
     """Compute `array_repeat`: NULL for a NULL count, an empty ARRAY for a negative count."""
     lengths = np.where(present(count), np.maximum(raw(count).astype(np.int64), 0), 0)
-    _bounded(lengths)
+    _check_element_count(lengths)
     rows = np.repeat(np.arange(len(value)), lengths)
     return list_array(offsets_of(lengths), value.take(pa.array(rows)), validity(count))
 
@@ -427,7 +427,7 @@ def flatten(lists: pa.Array) -> pa.Array:
 
 
 @arrow("zipped")
-def zipped(*lists: pa.Array) -> pa.Array:
+def zip_lists(*lists: pa.Array) -> pa.Array:
     """Compute `arrays_zip`: STRUCTs of the elements at the same index.
 
     The result is as long as the longest ARRAY; missing elements are NULL.
@@ -468,21 +468,21 @@ def place_of_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     rows, first = np.unique(parents(offsets)[places], return_index=True)
     place_numbers = np.zeros(len(lists), dtype=np.int64)
     place_numbers[rows] = places[first] - offsets[:-1][rows] + 1
-    return made(place_numbers, pa.int64(), lists, value)
+    return build_array(place_numbers, pa.int64(), lists, value)
 
 
 @arrow("without_element")
 def without_element(lists: pa.Array, value: pa.Array) -> pa.Array:
     """Compute `array_remove`; NULL elements stay."""
     offsets, values = elements(lists)
-    return _kept(offsets, values, ~_matches(offsets, values, value), both_known(lists, value))
+    return _filter_elements(offsets, values, ~_matches(offsets, values, value), both_known(lists, value))
 
 
 @arrow("compact")
 def compact(lists: pa.Array) -> pa.Array:
     """Remove NULL elements."""
     offsets, values = elements(lists)
-    return _kept(offsets, values, present(values), validity(lists))
+    return _filter_elements(offsets, values, present(values), validity(lists))
 
 
 # MAPs: lists of structs of key and value
@@ -519,12 +519,14 @@ def value_of(maps: pa.Array, key: pa.Array) -> pa.Array:
 def distinct(lists: pa.Array) -> pa.Array:
     """Compute `array_distinct`: the first of equal elements stays."""
     offsets, values = elements(lists)
-    return normal_zeros(_kept(offsets, values, is_first(parents(offsets), codes(values)), validity(lists)))
+    return normal_zeros(
+        _filter_elements(offsets, values, is_first(parents(offsets), codes(values)), validity(lists))
+    )
 
 
 @arrow("union")
 def union(left: pa.Array, right: pa.Array) -> pa.Array:
-    return distinct(put_together(left, right))
+    return distinct(concat_lists(left, right))
 
 
 @arrow("intersect")
@@ -558,7 +560,7 @@ def _chosen_by(left: pa.Array, right: pa.Array, inside: bool) -> pa.Array:
     code_a, code_b = codes_together(a, b)
     owner = parents(offsets_a)
     keep = _is_in(owner, code_a, parents(offsets_b), code_b) == inside
-    kept = _kept(offsets_a, a, keep & is_first(owner, code_a), both_known(left, right))
+    kept = _filter_elements(offsets_a, a, keep & is_first(owner, code_a), both_known(left, right))
     return normal_zeros(kept)
 
 
@@ -631,7 +633,7 @@ def sequence(start: pa.Array, stop: pa.Array, step: pa.Array | None = None) -> p
     steps = distance // np.maximum(stride, np.uint64(1))
     lengths = np.minimum(steps, np.uint64(2**40)).astype(np.int64) + 1
     lengths = np.where(bad, 0, lengths) if valid is None else np.where(truth(valid) & ~bad, lengths, 0)
-    _bounded(lengths)
+    _check_element_count(lengths)
     offsets = offsets_of(lengths)
     owner = parents(offsets)
     with np.errstate(over="ignore"):
@@ -670,7 +672,7 @@ def any_in(offsets: Offsets, mask: Mask) -> Mask:
     return has_any
 
 
-def _kept(offsets: Offsets, values: pa.Array, keep: Mask, valid: pa.Array | None) -> pa.Array:
+def _filter_elements(offsets: Offsets, values: pa.Array, keep: Mask, valid: pa.Array | None) -> pa.Array:
     if valid is not None:
         keep = keep & truth(valid)[parents(offsets)]
     counts = np.concatenate([[0], np.cumsum(keep)])
@@ -684,7 +686,7 @@ def _matches(offsets: Offsets, values: pa.Array, value: pa.Array) -> Mask:
     return equal
 
 
-def _bounded(lengths: Raw) -> None:
+def _check_element_count(lengths: Raw) -> None:
     total = float(lengths.sum(dtype=np.float64))
     if total > MOST_MADE:
         raise EngineError(
@@ -729,7 +731,7 @@ def compile_lookup(maps: TypedTree, key: TypedTree) -> TypedTree:
     entry = maps.type.entry
     assert entry is not None
     require(one_type([entry[0], key.type]) == entry[0], f"{key.type} as a key of {maps.type}")
-    return call(value_of, entry[1], maps, widened(key, entry[0]))
+    return call(value_of, entry[1], maps, widen_value(key, entry[0]))
 
 
 def whole(value: TypedTree, most: SqlType = BIGINT) -> TypedTree:
@@ -838,25 +840,25 @@ def _with_element(
         else:
             common = compared_type(kind, value.type, by_function=True)
         require(is_ordered(common), f"{common} is compared")
-        wide = widened(lists, array(common))
+        wide = widen_value(lists, array(common))
         require(function != without_element or value.type != VOID, "NULL is removed")
-        return call(function, type_ or wide.type, wide, widened(value, common))
+        return call(function, type_ or wide.type, wide, widen_value(value, common))
 
     return make
 
 
-def _added(function: ArrowFunction) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
+def _build_add_element_rule(function: ArrowFunction) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
     def make(_: Compiler, lists: TypedTree, value: TypedTree) -> TypedTree:
         common = compared_type(element(lists), value.type, by_function=True)
-        return call(function, array(common), widened(lists, array(common)), widened(value, common))
+        return call(function, array(common), widen_value(lists, array(common)), widen_value(value, common))
 
     return make
 
 
 def _insert(_: Compiler, lists: TypedTree, place: TypedTree, value: TypedTree) -> TypedTree:
     common = compared_type(element(lists), value.type, by_function=True)
-    wide = widened(lists, array(common))
-    return call(insert_element, wide.type, wide, whole(place, INT), widened(value, common))
+    wide = widen_value(lists, array(common))
+    return call(insert_element, wide.type, wide, whole(place, INT), widen_value(value, common))
 
 
 def _of_two(
@@ -864,7 +866,7 @@ def _of_two(
 ) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
     def make(_: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
         common = compared_type(left.type, right.type, by_function=True)
-        both = [widened(left, common), widened(right, common)]
+        both = [widen_value(left, common), widen_value(right, common)]
         require(is_ordered(element(both[0])), f"{both[0].type} is compared")
         return call(function, type_ or both[0].type, *both)
 
@@ -917,7 +919,7 @@ def _sequence(_: Compiler, *values: TypedTree) -> TypedTree:
         return call(sequence, array(DATE), *values)
     require(all(value.type in INTEGERS for value in values), "a sequence of what are not integers")
     common = one_type([value.type for value in values])
-    return call(sequence, array(common), *(widened(value, common) for value in values))
+    return call(sequence, array(common), *(widen_value(value, common) for value in values))
 
 
 def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
@@ -925,7 +927,7 @@ def _zip(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     require(values, "arrays_zip of nothing")
     names = [compiler.name_of(node) or str(n) for n, node in enumerate(nodes)]
     fields = [Field(name, element(value)) for name, value in zip(names, values, strict=True)]
-    return call(zipped, array(struct_type(fields)), *values)
+    return call(zip_lists, array(struct_type(fields)), *values)
 
 
 def _join(_: Compiler, *values: TypedTree) -> TypedTree:
@@ -965,7 +967,7 @@ def _contains(_: Compiler, maps: TypedTree, key: TypedTree) -> TypedTree:
     own = entry(maps)[0]
     common = key.type if loses_digits(own, key.type) else one_type([own, key.type])
     require(common == own, f"{key.type} as a key of {maps.type}")
-    return call(has_key, BOOLEAN, maps, widened(key, common))
+    return call(has_key, BOOLEAN, maps, widen_value(key, common))
 
 
 FUNCTIONS: dict[str, Rule | Restricted] = {
@@ -981,8 +983,8 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "array_contains": arguments(2, _with_element(has_element, BOOLEAN)),
     "array_position": arguments(2, _with_element(place_of_element, BIGINT)),
     "array_remove": arguments(2, _with_element(without_element, None)),
-    "array_append": arguments(2, _added(append_element)),
-    "array_prepend": arguments(2, _added(prepend_element)),
+    "array_append": arguments(2, _build_add_element_rule(append_element)),
+    "array_prepend": arguments(2, _build_add_element_rule(prepend_element)),
     "array_insert": arguments(3, _insert),
     "array_compact": _of_list(compact),
     "array_distinct": arguments(1, _distinct),

@@ -81,7 +81,7 @@ def where_known(*arrays: pa.Array) -> npt.NDArray[np.bool_] | None:
     return not_null
 
 
-def made(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+def build_array(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     not_null = where_known(*arguments)
     return pa.array(values, kind, mask=None if not_null is None else ~not_null)
 
@@ -91,11 +91,11 @@ def decimals(unscaled: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array
     wide = np.empty((len(unscaled), 2), dtype=np.int64)
     wide[:, 0] = unscaled
     wide[:, 1] = unscaled >> 63
-    validity = made(unscaled, INT64, *arguments).buffers()[0]
+    validity = build_array(unscaled, INT64, *arguments).buffers()[0]
     return pa.Array.from_buffers(kind, len(unscaled), [validity, pa.py_buffer(wide)])
 
 
-def unscaled(array: pa.Array) -> Raw:
+def extract_unscaled_digits(array: pa.Array) -> Raw:
     """Return the unscaled digits of DECIMALs of at most 18 digits: int64."""
     digits: Raw = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2]
     digits = digits[array.offset : array.offset + len(array)]
@@ -154,7 +154,7 @@ def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.
     least, greatest = bounds(kind)
     condition = OVERFLOW if kind.bit_width >= 32 else f"BINARY_{OVERFLOW}"
     check((wide < least) | (wide > greatest), condition, what, *arguments)
-    return made(wide.astype(kind.to_pandas_dtype()), kind, *arguments)
+    return build_array(wide.astype(kind.to_pandas_dtype()), kind, *arguments)
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
 def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert an array to a type that has every value, or to the nearest DOUBLE."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
-        return made(raw(array).astype(kind.to_pandas_dtype()), kind, array)
+        return build_array(raw(array).astype(kind.to_pandas_dtype()), kind, array)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
         # At most 15 digits: both are whole DOUBLEs, so that one division rounds as Java does.
         whole = np.frombuffer(array.buffers()[1], dtype=np.int64)[::2][
@@ -239,7 +239,7 @@ def widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
         ]
         not_null = where_known(array)
         whole = whole if not_null is None else np.where(not_null, whole, 0)
-        return made(whole / 10.0**array.type.scale, kind, array)
+        return build_array(whole / 10.0**array.type.scale, kind, array)
     return array.cast(kind)
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import DAY_US
-from watersmeet.expressions.base import INT64, Wrong, arrow, bounds, made, of_distinct, raw
+from watersmeet.expressions.base import INT64, Wrong, arrow, bounds, build_array, of_distinct, raw
 from watersmeet.expressions.numbers import (
+    cast_to_decimal,
     decimal_to_boolean,
     decimal_to_integer,
-    fitted,
     to_boolean,
     to_float,
     to_integer,
@@ -49,13 +49,13 @@ from watersmeet.expressions.typed_tree import (
     UnsupportedExpression,
     arguments,
     call,
-    computed,
     constant,
     constant_value,
     decimal_parts,
     interval_fields,
     require,
-    widened,
+    widen_value,
+    wrap_constant_in_call,
 )
 from watersmeet.spec.time_zones import UTC
 from watersmeet.time_texts import BLANK, JAVA_BLANK, converter_of, read_date, read_time, zone_converter
@@ -131,20 +131,20 @@ def text_to_wall(text: pa.Array) -> pa.Array:
 @arrow("date_to_text")
 def date_to_text(days: pa.Array) -> pa.Array:
     values = raw(days).astype("datetime64[D]")
-    return _signed(made(np.datetime_as_string(values), pa.string(), days))
+    return _format_java_years(build_array(np.datetime_as_string(values), pa.string(), days))
 
 
 @arrow("time_to_text")
 def time_to_text(walls: pa.Array) -> pa.Array:
     """Cast TIMESTAMP_NTZ to text; drop trailing zeros of the fraction."""
-    texts = made(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
+    texts = build_array(np.datetime_as_string(raw(walls).astype("datetime64[us]")), pa.string(), walls)
     texts = pc.utf8_rtrim(pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "0"), ".")
-    return _signed(texts)
+    return _format_java_years(texts)
 
 
 @arrow("timestamp_to_text")
 def timestamp_to_text(instants: pa.Array, name: str) -> pa.Array:
-    return time_to_text(made(zone(name).to_wall(raw(instants)), INT64, instants))
+    return time_to_text(build_array(zone(name).to_wall(raw(instants)), INT64, instants))
 
 
 @arrow("decimal_to_text")
@@ -152,7 +152,7 @@ def decimal_to_text(number: pa.Array) -> pa.Array:
     return of_distinct(lambda value: format(value, "f"), pa.string(), number)
 
 
-def _signed(text: pa.Array) -> pa.Array:
+def _format_java_years(text: pa.Array) -> pa.Array:
     """Format years as Java does: at least four digits, and a sign if there are more."""
     odd = pc.fill_null(pc.invert(pc.match_substring_regex(text, "^[0-9]{4}-")), False)
     if not pc.any(odd).as_py():
@@ -166,16 +166,16 @@ def _signed(text: pa.Array) -> pa.Array:
     return of_distinct(java, pa.string(), text)
 
 
-def _malformed(kind: str) -> Wrong:
+def _build_cast_error(kind: str) -> Wrong:
     return Wrong("CAST_INVALID_INPUT", f"a text is not a valid {kind}")
 
 
 def _integer(least: int, greatest: int, text: str) -> int | Wrong:
     match = re.fullmatch(r"([+-]?)0*([0-9]+)", text.strip(BLANK))
     if match is None:
-        return _malformed("whole number")
+        return _build_cast_error("whole number")
     value = int(match[1] + match[2]) if len(match[2]) < 20 else 2**63
-    return value if least <= value <= greatest else _malformed("whole number that fits")
+    return value if least <= value <= greatest else _build_cast_error("whole number that fits")
 
 
 def _boolean(text: str) -> bool | Wrong:
@@ -183,7 +183,7 @@ def _boolean(text: str) -> bool | Wrong:
     word = word.lower() if word.isascii() else word
     if word in ("t", "true", "y", "yes", "1"):
         return True
-    return False if word in ("f", "false", "n", "no", "0") else _malformed("BOOLEAN")
+    return False if word in ("f", "false", "n", "no", "0") else _build_cast_error("BOOLEAN")
 
 
 _REAL = re.compile(r"([+-]?)(?:([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?|(NaN|Infinity))")
@@ -203,7 +203,7 @@ def _double(text: str) -> float | Wrong:
             return float.fromhex(f"{match[1]}0x{match[2]}p{match[3]}")
         except OverflowError:
             return -math.inf if match[1] == "-" else math.inf
-    return _WORDS.get(word.lower() if word.isascii() else word, _malformed("number"))
+    return _WORDS.get(word.lower() if word.isascii() else word, _build_cast_error("number"))
 
 
 def _float(text: str) -> float | Wrong:
@@ -246,12 +246,12 @@ def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
         )
     match = _NUMBER.fullmatch(word)
     if match is None:
-        return _malformed("number")
+        return _build_cast_error("number")
     fraction = match[3] or match[4] or ""
     power = re.sub(r"^([+-]?)0+(?=[0-9]{10})", r"\1", match[5] or "0")
     own = len(fraction) - int(power) if len(power.lstrip("+-")) <= 10 else 2**31
     if not -(2**31) < own < 2**31 or abs(int(power)) >= 2**31:
-        return _malformed("number")
+        return _build_cast_error("number")
     digits = ((match[2] or "") + fraction).lstrip("0") or "0"
     if len(digits) - own >= 2**31:  # Java's int
         return _TOO_FAR
@@ -259,13 +259,13 @@ def _decimal(precision: int, scale: int, text: str) -> Decimal | Wrong:
         return Wrong("NUMERIC_OUT_OF_SUPPORTED_RANGE", "a number has more than 38 digits")
     if own - scale >= _MOST_PLACES:
         return _TOO_FAR
-    whole = _rounded(digits, own - scale)
+    whole = _round_digits(digits, own - scale)
     if len(str(whole)) > precision:
         return Wrong("NUMERIC_VALUE_OUT_OF_RANGE", "a number does not fit into the DECIMAL")
     return Decimal((int(match[1] == "-" and whole != 0), tuple(map(int, str(whole))), -scale))
 
 
-def _rounded(digits: str, dropped: int) -> int:
+def _round_digits(digits: str, dropped: int) -> int:
     """Drop the last ``dropped`` digits and round half up; a negative number appends zeros."""
     if digits == "0":
         return 0
@@ -278,7 +278,7 @@ def _rounded(digits: str, dropped: int) -> int:
 
 def _date(text: str) -> int | Wrong:
     days = read_date(text)
-    return _malformed("DATE") if days is None else days
+    return _build_cast_error("DATE") if days is None else days
 
 
 _ON_CLOCKS = pa.struct([("time", pa.int64()), ("clock", pa.int8())])
@@ -292,7 +292,7 @@ _TOO_FAR = Wrong("ARITHMETIC_EXCEPTION", "Java does not round a number of so man
 
 
 def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
-    wrong = _malformed("TIMESTAMP")
+    wrong = _build_cast_error("TIMESTAMP")
     parsed = read_time(text)
     if parsed is None:
         return wrong
@@ -310,7 +310,7 @@ def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
 
 
 def _wall(text: str) -> int | Wrong:
-    wrong = _malformed("TIMESTAMP_NTZ")
+    wrong = _build_cast_error("TIMESTAMP_NTZ")
     parsed = read_time(text)
     if parsed is None or parsed[0] is None:
         return wrong
@@ -383,7 +383,7 @@ def _of_number(value: TypedTree) -> TypedTree | None:
     if own in INTEGERS:
         return call(from_count, TIMESTAMP, value, options=[1_000_000, None])
     if own in (FLOAT, DOUBLE):
-        return call(from_real_seconds, TIMESTAMP, widened(value, DOUBLE), options=[True])
+        return call(from_real_seconds, TIMESTAMP, widen_value(value, DOUBLE), options=[True])
     if not own.is_decimal or decimal_parts(own)[0] > 18:
         return None
     return call(from_decimal_seconds, TIMESTAMP, value, options=[False])
@@ -401,7 +401,7 @@ def cast_to(value: TypedTree, to: SqlType, zone: str) -> TypedTree:
     if own == to:
         return value
     if own == VOID:
-        return widened(value, to)
+        return widen_value(value, to)
     if to == STRING and own in (*INTEGERS, BOOLEAN):
         return call(boolean_to_text if own == BOOLEAN else whole_to_text, to, value)
     timed = (own in TIMES and to != STRING) or (to == TIMESTAMP and own.is_number)
@@ -450,9 +450,9 @@ def _number(value: TypedTree, to: SqlType) -> TypedTree | None:
     if own.is_decimal and to in INTEGERS:
         return call(decimal_to_integer, to, value, options=[("type", to)])
     if to.is_decimal and (own.is_decimal or own in (*INTEGERS, BOOLEAN)):
-        return call(fitted, to, value, options=[("type", to)])
+        return call(cast_to_decimal, to, value, options=[("type", to)])
     if own in INTEGERS and to in INTEGERS and INTEGERS.index(to) > INTEGERS.index(own):
-        return widened(value, to)
+        return widen_value(value, to)
     if to in INTEGERS:
         return call(to_integer, to, value, options=[("type", to)])
     if to == BOOLEAN:
@@ -460,7 +460,7 @@ def _number(value: TypedTree, to: SqlType) -> TypedTree | None:
     if own == BOOLEAN and to in (FLOAT, DOUBLE):
         return call(truth_as_real, to, value, options=[("type", to)])
     if to == DOUBLE and own.is_number:
-        return widened(value, to)
+        return widen_value(value, to)
     if to == FLOAT and own in (*INTEGERS, DOUBLE):
         return call(to_float, to, value)
     return None
@@ -505,7 +505,9 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 FUNCTIONS: dict[str, Rule | Restricted] = {
-    name.lower(): arguments(1, lambda compiler, value, to=type_: computed(compiler.cast_to(value, to)))
+    name.lower(): arguments(
+        1, lambda compiler, value, to=type_: wrap_constant_in_call(compiler.cast_to(value, to))
+    )
     for name, type_ in {
         **{
             type_.name: type_

@@ -26,7 +26,15 @@ from sqlglot.errors import SqlglotError
 from watersmeet.expressions import arrays, casts, numbers, patterns, texts
 from watersmeet.expressions.arrays import field
 from watersmeet.expressions.conditionals import compare, is_in, is_null, negate, null_safe_equal
-from watersmeet.expressions.numbers import bits, minus, minus_one, other_bits, plus, times, turned
+from watersmeet.expressions.numbers import (
+    bits,
+    compile_sign_change,
+    minus,
+    minus_one,
+    other_bits,
+    plus,
+    times,
+)
 from watersmeet.expressions.registry import FUNCTIONS
 from watersmeet.expressions.times import (
     compile_part,
@@ -40,7 +48,6 @@ from watersmeet.expressions.typed_tree import (
     UnsupportedExpression,
     call,
     compared_type,
-    computed,
     constant,
     decimal_parts,
     is_ordered,
@@ -48,7 +55,8 @@ from watersmeet.expressions.typed_tree import (
     one_type,
     or_null,
     require,
-    widened,
+    widen_value,
+    wrap_constant_in_call,
 )
 from watersmeet.spec.functions import signature_of
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
@@ -162,20 +170,20 @@ class Compiler:
         return interval_literal(node)
 
     def both(self, node: Expr) -> TypedTree:
-        left, right = (widened(operand, BOOLEAN) for operand in self.all([node.this, node.expression]))
+        left, right = (widen_value(operand, BOOLEAN) for operand in self.all([node.this, node.expression]))
         return TypedTree(("and" if isinstance(node, exp.And) else "or", left.tree, right.tree), BOOLEAN)
 
     def negation(self, node: Expr) -> TypedTree:
-        return call(negate, BOOLEAN, widened(self.of(node.this), BOOLEAN))
+        return call(negate, BOOLEAN, widen_value(self.of(node.this), BOOLEAN))
 
     def test(self, node: Expr) -> TypedTree:
         if isinstance(node.expression, exp.Null):
             return call(is_null, BOOLEAN, self.of(node.this))
         if isinstance(node.expression, exp.Boolean):
             truth = constant(bool(node.expression.this), BOOLEAN)
-            return call(null_safe_equal, BOOLEAN, widened(self.of(node.this), BOOLEAN), truth)
+            return call(null_safe_equal, BOOLEAN, widen_value(self.of(node.this), BOOLEAN), truth)
         if node.expression.name == "UNKNOWN":
-            return call(is_null, BOOLEAN, widened(self.of(node.this), BOOLEAN))
+            return call(is_null, BOOLEAN, widen_value(self.of(node.this), BOOLEAN))
         raise UnsupportedExpression("this IS is not on the list")
 
     def comparison(self, node: Expr) -> TypedTree:
@@ -184,7 +192,7 @@ class Compiler:
     def compared(self, op: str, left: TypedTree, right: TypedTree) -> TypedTree:
         if left.type.is_nested and right.type.is_nested and left.type.unnamed != right.type.unnamed:
             common = compared_type(left.type, right.type)
-            left, right = widened(left, common), widened(right, common)
+            left, right = widen_value(left, common), widen_value(right, common)
         left, right = self._comparable([left, right])
         require(left.type != VOID, "NULL is compared with NULL")
         require(is_ordered(left.type), f"{left.type} is compared")
@@ -199,7 +207,7 @@ class Compiler:
             return [
                 TypedTree(operand.tree, typed[0].type)
                 if operand in typed
-                else widened(operand, typed[0].type)
+                else widen_value(operand, typed[0].type)
                 for operand in operands
             ]
         return self.alike(operands)
@@ -211,7 +219,7 @@ class Compiler:
             if wanted is not None:
                 return [self.cast_to(value, wanted) for value in values]
         common = one_type([value.type for value in values])
-        return [widened(value, common) for value in values]
+        return [widen_value(value, common) for value in values]
 
     def between(self, node: Expr) -> TypedTree:
         value, low, high = self.all([node.this, node.args["low"], node.args["high"]])
@@ -228,7 +236,7 @@ class Compiler:
 
     def case(self, node: Expr) -> TypedTree:
         require(node.this is None, "CASE with an operand is not on the list")
-        conditions = [widened(self.of(branch.this), BOOLEAN) for branch in node.args["ifs"]]
+        conditions = [widen_value(self.of(branch.this), BOOLEAN) for branch in node.args["ifs"]]
         values = [self.of(branch.args["true"]) for branch in node.args["ifs"]]
         return self.case_of(
             conditions, values, None if node.args.get("default") is None else self.of(node.args["default"])
@@ -262,13 +270,13 @@ class Compiler:
             left.type in INTEGERS and right.type in INTEGERS, f"{left.type} and {right.type} as whole numbers"
         )
         common = type_ or one_type([left.type, right.type])
-        return [widened(left, common), widened(right, common)]
+        return [widen_value(left, common), widen_value(right, common)]
 
     def sign(self, node: Expr) -> TypedTree:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(node.this.this, negative=True)
         value = self.of(node.this)
-        return negate_interval(value) if value.type.is_interval else turned(minus_one, value)
+        return negate_interval(value) if value.type.is_interval else compile_sign_change(minus_one, value)
 
     def bitwise(self, node: Expr) -> TypedTree:
         left, right = self.whole(self.of(node.this), self.of(node.expression))
@@ -297,7 +305,7 @@ class Compiler:
             not node.args.get("safe") or (not value.type.is_nested and not to.is_nested),
             "a try_cast of ARRAYs, MAPs or STRUCTs is not on the list",
         )
-        converted = computed(self.cast_to(value, to))
+        converted = wrap_constant_in_call(self.cast_to(value, to))
         return or_null(converted) if node.args.get("safe") and converted is not value else converted
 
     def cast_to(self, value: TypedTree, to: SqlType) -> TypedTree:
@@ -338,7 +346,7 @@ class Compiler:
         require(value.type in (*INTEGERS, VOID), f"{value.type} as INT")
         return self.cast_to(value, INT)
 
-    def trimmed(self, node: Expr) -> TypedTree:
+    def compile_trim(self, node: Expr) -> TypedTree:
         where = {"LEADING": "left", "TRAILING": "right"}.get(node.args.get("position") or "BOTH", "both")
         characters = None if node.expression is None else self.of(node.expression)
         return texts.compile_trim(self, self.of(node.this), characters, where)
@@ -349,7 +357,7 @@ class Compiler:
 
     def if_(self, node: Expr) -> TypedTree:
         otherwise = node.args.get("false")
-        condition = widened(self.of(node.this), BOOLEAN)
+        condition = widen_value(self.of(node.this), BOOLEAN)
         return self.case_of(
             [condition], [self.of(node.args["true"])], None if otherwise is None else self.of(otherwise)
         )
@@ -357,9 +365,13 @@ class Compiler:
     def function(self, node: Expr) -> TypedTree:
         name = node.name.lower()
         rule = FUNCTIONS.get(name)
-        return self.unlisted(name, node.expressions) if rule is None else rule(self, node.expressions)
+        return (
+            self.compile_spark_only_call(name, node.expressions)
+            if rule is None
+            else rule(self, node.expressions)
+        )
 
-    def unlisted(self, name: str, nodes: Sequence[Expr]) -> TypedTree:
+    def compile_spark_only_call(self, name: str, nodes: Sequence[Expr]) -> TypedTree:
         """Return a call of which only the type is known. Raises: UnsupportedExpression, if it is not."""
         unsupported = UnsupportedExpression(f"{name}() is not on the list of what tasks compute")
         signature = signature_of(name) if name in TYPED else None
@@ -372,7 +384,7 @@ class Compiler:
         self.by_spark.append(name)
         return TypedTree(("by_spark", name), type_)
 
-    def extracted(self, node: Expr) -> TypedTree:
+    def compile_extract(self, node: Expr) -> TypedTree:
         return compile_part(self, node.name, self.of(node.expression))
 
 
@@ -438,16 +450,17 @@ _RULES: dict[type[Expr], Callable[[Compiler, Any], TypedTree]] = {
     exp.RegexpLike: Compiler.rlike,
     exp.Cast: Compiler.cast,
     exp.TryCast: Compiler.cast,
-    exp.Trim: Compiler.trimmed,
+    exp.Trim: Compiler.compile_trim,
     exp.Overlay: Compiler.overlaid,
-    exp.Extract: Compiler.extracted,
+    exp.Extract: Compiler.compile_extract,
     exp.Dot: lambda compiler, node: arrays.field_of(compiler.of(node.this), node.expression.name),
     exp.Tuple: lambda compiler, node: arrays.struct(
         [(f"col{place}", value) for place, value in enumerate(compiler.all(node.expressions), 1)]),
     exp.Bracket: lambda compiler, node: arrays.bracket(compiler, node),
-    exp.Transform: lambda compiler, node: compiler.unlisted("transform", [node.this, node.expression]),
+    exp.Transform: lambda compiler, node: compiler.compile_spark_only_call(
+        "transform", [node.this, node.expression]),
     exp.Anonymous: Compiler.function,
-}  # fmt: skip  # fmt: skip
+}  # fmt: skip
 
 
 _KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY")
@@ -540,4 +553,4 @@ def compile_condition(expr: Expr, inputs: Inputs) -> TypedTree:
     """
     condition = compile_column(expr, inputs)
     require(condition.type in (BOOLEAN, VOID), f"it is {condition.type}, and no condition")
-    return widened(condition, BOOLEAN)
+    return widen_value(condition, BOOLEAN)

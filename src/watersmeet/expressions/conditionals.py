@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.expressions.arrays import compare_nested
-from watersmeet.expressions.base import ArrowFunction, Raw, arrow, made, raw
+from watersmeet.expressions.base import ArrowFunction, Raw, arrow, build_array, raw
 from watersmeet.expressions.physical_types import is_nested
 from watersmeet.expressions.typed_tree import (
     Restricted,
@@ -42,7 +42,7 @@ def compare(left: pa.Array, right: pa.Array, op: str) -> pa.Array:
         left, right = left.view(pa.binary()), right.view(pa.binary())
     elif pa.types.is_floating(kind):
         a, b = raw(left), raw(right)
-        return made(_compare_reals(a, b, op), pa.bool_(), left, right)
+        return build_array(_compare_reals(a, b, op), pa.bool_(), left, right)
     return {
         "=": pc.equal,
         "<>": pc.not_equal,

@@ -18,11 +18,11 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.expressions.base import Fails, or_null, too_long, where_known
 from watersmeet.expressions.physical_types import (
+    convert_to_physical,
     elements,
     is_nested,
     list_array,
     native,
-    taken_in,
     validity,
 )
 from watersmeet.expressions.registry import ARROW_FUNCTIONS
@@ -35,7 +35,7 @@ from watersmeet.expressions.trees import (
     Each,
     Expression,
     First,
-    mentioned,
+    list_read_columns,
 )
 from watersmeet.kernel.batches import concat_arrays, one_array
 from watersmeet.types.sql_type import SqlType
@@ -104,8 +104,8 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
     try:
         return _Rows(rows).of(tree, None)
     except Fails as failed:
-        names = dict.fromkeys(mentioned(tree))
-        shown = ", ".join(f"{name} = {_shown(rows.column(name)[failed.row])}" for name in names)
+        names = dict.fromkeys(list_read_columns(tree))
+        shown = ", ".join(f"{name} = {_format_value(rows.column(name)[failed.row])}" for name in names)
         raise EngineError(
             f"{text} failed: [{failed.condition}] {failed.what}, for {shown}",
             code="condition-failed",
@@ -187,7 +187,7 @@ class _Rows:
 
     def column(self, name: str) -> pa.Array:
         if name not in self._columns:
-            self._columns[name] = taken_in(one_array(self._rows.column(name)))
+            self._columns[name] = convert_to_physical(one_array(self._rows.column(name)))
         return self._columns[name]
 
     def _each(self, tree: Each, chosen: Rows | None) -> pa.Array:
@@ -261,7 +261,7 @@ def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.A
     return concat_arrays([array.cast(kind) for _, array in parts]).take(pa.array(order))
 
 
-def _shown(value: pa.Scalar) -> str:
+def _format_value(value: pa.Scalar) -> str:
     """Format a value for a message; cut it if it is long."""
     if not value.is_valid:
         return "NULL"

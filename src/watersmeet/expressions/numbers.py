@@ -21,8 +21,8 @@ from watersmeet.expressions.base import (
     Raw,
     arrow,
     bounds,
+    build_array,
     fits_in_texts,
-    made,
     narrow,
     raw,
     where_known,
@@ -36,7 +36,6 @@ from watersmeet.expressions.typed_tree import (
     arguments,
     as_decimal,
     call,
-    computed,
     constant,
     constant_value,
     decimal_parts,
@@ -45,7 +44,8 @@ from watersmeet.expressions.typed_tree import (
     optional,
     or_null,
     require,
-    widened,
+    widen_value,
+    wrap_constant_in_call,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.coercion import fit_decimal as decimal_within
@@ -82,7 +82,7 @@ def plus(left: pa.Array, right: pa.Array) -> pa.Array:
     with np.errstate(over="ignore"):
         sums = a + b
     base.check(((a ^ sums) & (b ^ sums)) < 0, OVERFLOW, "a sum is too great or too small", left, right)
-    return made(sums, kind, left, right)
+    return build_array(sums, kind, left, right)
 
 
 @arrow("minus")
@@ -98,7 +98,7 @@ def minus(left: pa.Array, right: pa.Array) -> pa.Array:
     base.check(
         ((a ^ b) & (a ^ differences)) < 0, OVERFLOW, "a difference is too great or too small", left, right
     )
-    return made(differences, kind, left, right)
+    return build_array(differences, kind, left, right)
 
 
 @arrow("times")
@@ -116,7 +116,7 @@ def times(left: pa.Array, right: pa.Array) -> pa.Array:
         bad = (products // divisor != a) | (products % divisor != 0)
         bad = np.where(b == 0, False, bad) | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
     base.check(bad, OVERFLOW, "a product is too great or too small", left, right)
-    return made(products, kind, left, right)
+    return build_array(products, kind, left, right)
 
 
 @arrow("minus_one")
@@ -142,7 +142,7 @@ def divide(left: pa.Array, right: pa.Array) -> pa.Array:
     a, b = raw(left), raw(right)
     base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
     with np.errstate(all="ignore"):
-        return made(a / np.where(b == 0, 1.0, b), pa.float64(), left, right)
+        return build_array(a / np.where(b == 0, 1.0, b), pa.float64(), left, right)
 
 
 @arrow("whole_quotient")
@@ -155,7 +155,7 @@ def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     divisor = np.where((b == 0) | bad, 1, b)
     quotients = a // divisor
     quotients += ((a % divisor != 0) & ((a < 0) != (divisor < 0))).astype(np.int64)
-    return made(quotients, INT64, left, right)
+    return build_array(quotients, INT64, left, right)
 
 
 @arrow("remainder")
@@ -165,7 +165,7 @@ def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     with np.errstate(all="ignore"):
         remainders = np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype))
-    return made(remainders, left.type, left, right)
+    return build_array(remainders, left.type, left, right)
 
 
 @arrow("positive_remainder")
@@ -179,7 +179,7 @@ def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     with np.errstate(all="ignore"):
         remainders = np.fmod(a, divisor)
         remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
-    return made(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
+    return build_array(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
 
 
 @arrow("bits")
@@ -198,7 +198,7 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
     values = raw(array)
     low, high = bounds(kind)
     if pa.types.is_boolean(array.type):
-        return made(values.astype(kind.to_pandas_dtype()), kind, array)
+        return build_array(values.astype(kind.to_pandas_dtype()), kind, array)
     if pa.types.is_floating(array.type):
         values = values.astype(np.float64)
         # As Java: what is cut to a whole number has to fit; BIGINT's greatest is no DOUBLE.
@@ -211,9 +211,9 @@ def to_integer(array: pa.Array, kind: pa.DataType) -> pa.Array:
             integers = np.where(
                 cut >= 2.0**63, np.iinfo(np.int64).max, np.where(cut >= 2.0**63, 0, cut).astype(np.int64)
             )
-        return made(integers.astype(kind.to_pandas_dtype()), kind, array)
+        return build_array(integers.astype(kind.to_pandas_dtype()), kind, array)
     base.check((values < low) | (values > high), "CAST_OVERFLOW", f"a number does not fit into {kind}", array)
-    return made(values.astype(kind.to_pandas_dtype()), kind, array)
+    return build_array(values.astype(kind.to_pandas_dtype()), kind, array)
 
 
 @arrow("to_boolean")
@@ -225,7 +225,7 @@ def to_boolean(array: pa.Array) -> pa.Array:
 def to_float(array: pa.Array) -> pa.Array:
     """Cast an integer or DOUBLE to the nearest FLOAT."""
     with np.errstate(over="ignore"):
-        return made(raw(array).astype(np.float32), pa.float32(), array)
+        return build_array(raw(array).astype(np.float32), pa.float32(), array)
 
 
 _TOO_GREAT = "a DECIMAL has too many digits"
@@ -240,16 +240,16 @@ _MODES = {
 
 
 @arrow("rounded")
-def rounded(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.Array:
+def round_decimal(number: pa.Array, kind: pa.DataType, digits: int, mode: str) -> pa.Array:
     """Compute `round`, `bround`, `floor` or `ceil` of DECIMALs.
 
     ``digits`` counts digits after the decimal point; negative values count digits before it.
     """
-    return _fitted(pc.round(_wide(number), digits, round_mode=_MODES[mode]), kind, number)
+    return _narrow_decimal(pc.round(_wide(number), digits, round_mode=_MODES[mode]), kind, number)
 
 
 @arrow("fitted")
-def fitted(number: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_to_decimal(number: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast a DECIMAL or an integer to a DECIMAL."""
     if pa.types.is_boolean(number.type):
         number = number.cast(pa.int8())
@@ -258,10 +258,10 @@ def fitted(number: pa.Array, kind: pa.DataType) -> pa.Array:
     wide = _wide(number)
     if kind.scale < number.type.scale:
         wide = pc.round(wide, kind.scale, round_mode=_MODES["up"])
-    return _fitted(wide, kind, number)
+    return _narrow_decimal(wide, kind, number)
 
 
-def _fitted(wide: pa.Array, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+def _narrow_decimal(wide: pa.Array, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     before = kind.precision - kind.scale
     if before + wide.type.scale < 76:
         limit = pa.scalar(_power(before), pa.decimal256(76, wide.type.scale))
@@ -293,7 +293,7 @@ def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", 
     exact = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[op](a, b)
     if kind.scale < exact.type.scale:
         exact = pc.round(_wide(exact), kind.scale, round_mode=_MODES["up"])
-    return _fitted(exact, kind, left, right)
+    return _narrow_decimal(exact, kind, left, right)
 
 
 @arrow("quotient")
@@ -310,7 +310,7 @@ def quotient(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     more = kind.scale - left.type.scale - right.type.precision + right.type.scale
     a = left.cast(pa.decimal256(left.type.precision + more, left.type.scale + more))
     quotients = pc.divide(a, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
-    return _fitted(pc.round(_wide(quotients), kind.scale, round_mode=_MODES["up"]), kind, left, right)
+    return _narrow_decimal(pc.round(_wide(quotients), kind.scale, round_mode=_MODES["up"]), kind, left, right)
 
 
 @arrow("decimal_remainder")
@@ -320,22 +320,22 @@ def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positi
     Args:
         kind: type of the result.
     """
-    a, b = _unscaled(left), _unscaled(right)
+    a, b = _extract_unscaled_digits(left), _extract_unscaled_digits(right)
     base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
     divisor = np.where(b == 0, 1, b)
     remainders = np.fmod(a, divisor)
     if positive:
         remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
-    return _scaled(remainders, left.type.scale, kind, left, right)
+    return _build_decimals(remainders, left.type.scale, kind, left, right)
 
 
 @arrow("whole_decimal_quotient")
 def whole_decimal_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``div`` of DECIMALs of one type with at most 18 digits, as BIGINT."""
-    a, b = _unscaled(left), _unscaled(right)
+    a, b = _extract_unscaled_digits(left), _extract_unscaled_digits(right)
     base.check(b == 0, "DIVIDE_BY_ZERO", "division by zero", left, right)
     divisor = np.where(b == 0, 1, b)
-    return made((a - np.fmod(a, divisor)) // divisor, INT64, left, right)
+    return build_array((a - np.fmod(a, divisor)) // divisor, INT64, left, right)
 
 
 @arrow("decimal_to_integer")
@@ -362,7 +362,7 @@ def _is_zero(number: pa.Array) -> Raw:
     return zero
 
 
-def _unscaled(number: pa.Array) -> Raw:
+def _extract_unscaled_digits(number: pa.Array) -> Raw:
     """Return the unscaled digits of DECIMALs with at most 18 digits; 0 for NULL."""
     low: Raw = np.frombuffer(number.buffers()[1], dtype=np.int64)[::2][
         number.offset : number.offset + len(number)
@@ -371,7 +371,7 @@ def _unscaled(number: pa.Array) -> Raw:
     return low if not_null is None else np.where(not_null, low, 0)
 
 
-def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+def _build_decimals(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     bad = np.abs(whole) >= 10 ** (kind.precision - kind.scale + scale)
     base.check(bad, _OUT_OF_RANGE, _TOO_GREAT, *arguments)
     whole = np.where(bad, 0, whole)
@@ -386,7 +386,7 @@ def _scaled(whole: Raw, scale: int, kind: pa.DataType, *arguments: pa.Array) -> 
 @arrow("truth_as_real")
 def truth_as_real(truth: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast BOOLEAN to FLOAT or DOUBLE."""
-    return made(raw(truth).astype(kind.to_pandas_dtype()), kind, truth)
+    return build_array(raw(truth).astype(kind.to_pandas_dtype()), kind, truth)
 
 
 _DOUBLE = pa.float64()
@@ -403,19 +403,19 @@ _OF_ONE: dict[str, Callable[[Raw], Raw]] = {
 def real(x: pa.Array, function: str) -> pa.Array:
     """Compute `sqrt`, `rint`, `degrees`, `radians` or `sign`."""
     with np.errstate(all="ignore"):
-        return made(_OF_ONE[function](raw(x)), _DOUBLE, x)
+        return build_array(_OF_ONE[function](raw(x)), _DOUBLE, x)
 
 
 @arrow("whole_below")
 def whole_below(x: pa.Array) -> pa.Array:
     """Compute `floor` of DOUBLEs as BIGINT."""
-    return made(_long(np.floor(raw(x))), INT64, x)
+    return build_array(_long(np.floor(raw(x))), INT64, x)
 
 
 @arrow("whole_above")
 def whole_above(x: pa.Array) -> pa.Array:
     """Compute `ceil` of DOUBLEs as BIGINT."""
-    return made(_long(np.ceil(raw(x))), INT64, x)
+    return build_array(_long(np.ceil(raw(x))), INT64, x)
 
 
 @arrow("bucket")
@@ -476,18 +476,18 @@ def shift(number: pa.Array, places: pa.Array, way: Literal["<<", ">>", ">>>"]) -
     values = raw(number)
     by = (raw(places) & (bits - 1)).astype(values.dtype)
     if way == ">>":
-        return made(values >> by, kind, number, places)
+        return build_array(values >> by, kind, number, places)
     unsigned = values.view(f"u{bits // 8}")
     own = by.astype(unsigned.dtype)
     shifted = unsigned << own if way == "<<" else unsigned >> own
-    return made(shifted.view(values.dtype), kind, number, places)
+    return build_array(shifted.view(values.dtype), kind, number, places)
 
 
 @arrow("bit_count")
 def bit_count(number: pa.Array) -> pa.Array:
     """Count the 1 bits of a number as a BIGINT."""
     values = raw(number).astype(np.int64).view(np.uint64)
-    return made(np.bitwise_count(values).astype(np.int32), pa.int32(), number)
+    return build_array(np.bitwise_count(values).astype(np.int32), pa.int32(), number)
 
 
 @arrow("bit_get")
@@ -497,7 +497,7 @@ def bit_get(number: pa.Array, place: pa.Array) -> pa.Array:
     bad = (at < 0) | (at >= bits)
     base.check(bad, "INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE", "there is no such bit", number, place)
     one_bit = (raw(number).astype(np.int64) >> np.where(bad, 0, at)) & 1
-    return made(one_bit.astype(np.int8), pa.int8(), number, place)
+    return build_array(one_bit.astype(np.int8), pa.int8(), number, place)
 
 
 _BITS_OF_A_MAP = 32768
@@ -509,7 +509,7 @@ def place_in_bitmap(number: pa.Array) -> pa.Array:
     n = raw(number)
     with np.errstate(over="ignore"):
         places = np.fmod(np.where(n > 0, n - 1, -n), _BITS_OF_A_MAP)
-    return made(places, INT64, number)
+    return build_array(places, INT64, number)
 
 
 @arrow("number_of_bitmap")
@@ -520,7 +520,7 @@ def number_of_bitmap(number: pa.Array) -> pa.Array:
         up = np.where(n > 0, n - 1, n)
         numbers = np.where(n > 0, 1 + up // _BITS_OF_A_MAP, -(-n // _BITS_OF_A_MAP))
         numbers = np.where(n == np.iinfo(np.int64).min, n // _BITS_OF_A_MAP, numbers)
-    return made(numbers, INT64, number)
+    return build_array(numbers, INT64, number)
 
 
 @arrow("digits")
@@ -551,7 +551,7 @@ def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
     """Round integers to a multiple of a power of ten, for `round` and `bround`."""
     kind, values = number.type, raw(number).astype(np.int64)
     if zeros > 19:
-        return made(np.zeros_like(values).astype(kind.to_pandas_dtype()), kind, number)
+        return build_array(np.zeros_like(values).astype(kind.to_pandas_dtype()), kind, number)
     size = np.where(values < 0, -values.view(np.uint64), values.view(np.uint64))
     unit = np.uint64(10**zeros)
     rest = size % unit
@@ -562,7 +562,7 @@ def round_whole(number: pa.Array, zeros: int, even: bool) -> pa.Array:
     bad = size > np.where(values < 0, np.uint64(-low), np.uint64(high))
     base.check(bad, base.OVERFLOW, "a rounded number is too great or too small", number)
     rounded = np.where(values < 0, (~size + np.uint64(1)).view(np.int64), size.view(np.int64))
-    return made(np.where(bad, 0, rounded).astype(kind.to_pandas_dtype()), kind, number)
+    return build_array(np.where(bad, 0, rounded).astype(kind.to_pandas_dtype()), kind, number)
 
 
 _IN_64_BITS = 18
@@ -655,14 +655,14 @@ def _as_decimal(value: TypedTree) -> TypedTree:
     type_ = _type(value)
     if _is_literal(value):
         return constant(str(value.tree[1]), type_)
-    return widened(value, type_)
+    return widen_value(value, type_)
 
 
 def _in_64_bits(left: TypedTree, right: TypedTree) -> list[TypedTree]:
     own = _as_decimals(left, right)
     common = one_type([operand.type for operand in own])
     require(as_decimal(common).digits <= _IN_64_BITS, "a remainder of DECIMALs of more than 18 digits")
-    return [widened(operand, common) for operand in own]
+    return [widen_value(operand, common) for operand in own]
 
 
 _SMALL = (TINYINT, SMALLINT, INT, VOID)
@@ -692,7 +692,7 @@ def integer(value: TypedTree, type_: SqlType) -> TypedTree:
         UnsupportedExpression: the value is wider, or not an integer.
     """
     require(value.type in (_SMALL if type_ == INT else (*INTEGERS, VOID)), f"{value.type} as {type_}")
-    return widened(value, type_)
+    return widen_value(value, type_)
 
 
 def compile_shift(way: str, number: TypedTree, by: TypedTree) -> TypedTree:
@@ -718,7 +718,7 @@ def _bit_get(_: Compiler, number: TypedTree, place: TypedTree) -> TypedTree:
     return call(bit_get, TINYINT, number, integer(place, INT))
 
 
-def turned(function: ArrowFunction, value: TypedTree) -> TypedTree:
+def compile_sign_change(function: ArrowFunction, value: TypedTree) -> TypedTree:
     """Compile ``-x`` or `abs`.
 
     Raises:
@@ -738,7 +738,7 @@ def as_double(value: TypedTree) -> TypedTree:
         UnsupportedExpression: the value is not a number.
     """
     require(value.type == VOID or value.type.is_number, f"{value.type} as DOUBLE")
-    return widened(value, DOUBLE)
+    return widen_value(value, DOUBLE)
 
 
 def _of_one(function: str) -> Rule:
@@ -747,7 +747,7 @@ def _of_one(function: str) -> Rule:
 
 def _bucket(_: Compiler, value: TypedTree, low: TypedTree, high: TypedTree, count: TypedTree) -> TypedTree:
     require(count.type in INTEGERS, f"{count.type} as a number of buckets")
-    return call(bucket, BIGINT, as_double(value), as_double(low), as_double(high), widened(count, BIGINT))
+    return call(bucket, BIGINT, as_double(value), as_double(low), as_double(high), widen_value(count, BIGINT))
 
 
 def _whole(function: ArrowFunction, mode: str) -> Rule:
@@ -759,15 +759,15 @@ def _whole(function: ArrowFunction, mode: str) -> Rule:
                 value.type in INTEGERS or value.type.is_decimal,
                 f"{mode} of {value.type} to a number of digits",
             )
-            return _of_decimal(widened(value, as_decimal(value.type)), places(count), mode)
+            return _of_decimal(widen_value(value, as_decimal(value.type)), places(count), mode)
         if value.type.is_decimal:
             digits, scale = decimal_parts(value.type)
             if scale == 0:
                 return value
             type_ = decimal_type(digits - scale + 1, 0)
-            return call(rounded, type_, value, options=[("type", type_), 0, mode])
+            return call(round_decimal, type_, value, options=[("type", type_), 0, mode])
         if value.type in INTEGERS:
-            return widened(value, BIGINT)
+            return widen_value(value, BIGINT)
         return call(function, BIGINT, as_double(value))
 
     return optional(1, 2, make)
@@ -792,7 +792,7 @@ def _of_decimal(value: TypedTree, to: int, mode: str) -> TypedTree:
         type_ = decimal_type(max(before, -to + 1), 0)
     else:
         type_ = decimal_type(before + min(scale, to), min(scale, to))
-    return call(rounded, type_, value, options=[("type", type_), min(to, scale), mode])
+    return call(round_decimal, type_, value, options=[("type", type_), min(to, scale), mode])
 
 
 def _nanvl(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
@@ -811,7 +811,7 @@ def _pmod(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
     return compile_remainder(compiler, left, right, positive_remainder)
 
 
-def _tried(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree]) -> Rule:
+def _build_try_rule(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree]) -> Rule:
     """Build the rule of `try_add` and similar functions: NULL where the operator fails."""
 
     def make(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
@@ -845,7 +845,7 @@ def _add_operator(name: type[Expr]) -> Rule:
 
 def _numeric(value: TypedTree) -> TypedTree:
     require(value.type.is_number, f"arithmetic with {value.type}")
-    return computed(value)
+    return wrap_constant_in_call(value)
 
 
 _BY_AN_INT = "of integers, by an INT"
@@ -879,23 +879,28 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "bround": Restricted(_round("even"), _CONSTANT_DIGITS),
     "width_bucket": Restricted(arguments(4, _bucket), "of numbers"),
     "nanvl": arguments(2, _nanvl),
-    "abs": Restricted(arguments(1, lambda _, value: turned(absolute, value)), _ROUNDED_BY_SPARK),
+    "abs": Restricted(arguments(1, lambda _, value: compile_sign_change(absolute, value)), _ROUNDED_BY_SPARK),
     "isnan": arguments(1, _isnan),
     "pmod": Restricted(arguments(2, _pmod), _OF_NUMBERS),
     "mod": Restricted(_add_operator(exp.Mod), _OF_NUMBERS),
-    "negative": Restricted(arguments(1, lambda _, value: turned(minus_one, value)), _ROUNDED_BY_SPARK),
+    "negative": Restricted(
+        arguments(1, lambda _, value: compile_sign_change(minus_one, value)), _ROUNDED_BY_SPARK
+    ),
     "positive": arguments(1, lambda _, value: _numeric(value)),
     "try_add": Restricted(
-        _tried(lambda compiler, left, right: compile_arithmetic(compiler, plus, left, right)), _OF_NUMBERS
+        _build_try_rule(lambda compiler, left, right: compile_arithmetic(compiler, plus, left, right)),
+        _OF_NUMBERS,
     ),
     "try_subtract": Restricted(
-        _tried(lambda compiler, left, right: compile_arithmetic(compiler, minus, left, right)), _OF_NUMBERS
+        _build_try_rule(lambda compiler, left, right: compile_arithmetic(compiler, minus, left, right)),
+        _OF_NUMBERS,
     ),
     "try_multiply": Restricted(
-        _tried(lambda compiler, left, right: compile_arithmetic(compiler, times, left, right)), _OF_NUMBERS
+        _build_try_rule(lambda compiler, left, right: compile_arithmetic(compiler, times, left, right)),
+        _OF_NUMBERS,
     ),
-    "try_divide": Restricted(_tried(compile_quotient), _OF_NUMBERS),
-    "try_mod": Restricted(_tried(compile_remainder), _OF_NUMBERS),
+    "try_divide": Restricted(_build_try_rule(compile_quotient), _OF_NUMBERS),
+    "try_mod": Restricted(_build_try_rule(compile_remainder), _OF_NUMBERS),
     "nullifzero": arguments(1, _nullifzero),
     "zeroifnull": arguments(1, _zeroifnull),
 }

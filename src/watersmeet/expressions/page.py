@@ -48,7 +48,7 @@ def share() -> tuple[int, int]:
         The number of functions that tasks compute, and the number of all.
     """
     every = scalar_functions()
-    return len([name for name in every if _computed(name)]), len(every)
+    return len([name for name in every if _is_computed_in_tasks(name)]), len(every)
 
 
 def page() -> str:
@@ -58,28 +58,30 @@ def page() -> str:
         _HEAD.format(
             spark=spark_version(), all=every, computed=computed, share=100 * computed / every,
             costs="../../internals/lab-book.md#functions-that-spark-computes-over-candidate-pairs",
-            session=_listed(OF_THE_SESSION), groups=", ".join(map(_code, OF_GROUPS)),
+            session=_format_name_list(OF_THE_SESSION), groups=", ".join(map(_code, OF_GROUPS)),
         ),
         _OPERATORS,
         "\n## Functions that tasks compute\n",
     ]  # fmt: skip
     for family, functions in FAMILIES.items():
         names = sorted(functions)
-        parts.append(f"\n### {family}\n\n{_listed(names)}\n")
+        parts.append(f"\n### {family}\n\n{_format_name_list(names)}\n")
         noted = [name for name in names if name in RESTRICTIONS]
         if noted:
             parts.append("\nRestricted; otherwise Spark computes them:\n\n")
             parts.extend(f"* `{name}`: {RESTRICTIONS[name]}\n" for name in noted)
-    rest = [name for name in scalar_functions() if not _computed(name)]
-    parts.append(f"\n## Functions that Spark computes over the candidate pairs\n\n{_listed(rest)}\n")
+    rest = [name for name in scalar_functions() if not _is_computed_in_tasks(name)]
+    parts.append(
+        f"\n## Functions that Spark computes over the candidate pairs\n\n{_format_name_list(rest)}\n"
+    )
     return "".join(parts)
 
 
-def _computed(name: str) -> bool:
+def _is_computed_in_tasks(name: str) -> bool:
     return name in FUNCTIONS or name in OPERATORS
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_name_list(names: Sequence[str]) -> str:
     return fill(", ".join(map(_code, names)), _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 

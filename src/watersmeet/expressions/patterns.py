@@ -119,7 +119,7 @@ def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
     """Compute `regexp_replace`; ``parts`` are texts, and groups by number."""
     by = "".join(part.replace("\\", "\\\\") if isinstance(part, str) else f"\\{part}" for part in parts)
     replaced = pc.replace_substring_regex(text, pattern, by)
-    ended = _ended(text) if END in pattern else None
+    ended = _find_texts_with_line_end(text) if END in pattern else None
     if ended is None:
         return replaced
 
@@ -136,7 +136,7 @@ def replace_matches(text: pa.Array, pattern: str, *parts: Any) -> pa.Array:
     return pc.replace_with_mask(replaced, ended, of_distinct(replace, pa.string(), text.filter(ended)))
 
 
-def _ended(text: pa.Array) -> pa.Array | None:
+def _find_texts_with_line_end(text: pa.Array) -> pa.Array | None:
     """Return the mask of texts that end with a line end, or None if there are none."""
     ended = pc.fill_null(pc.match_substring_regex(text, f"{_LINE_END}$"), False)
     return ended if pc.any(ended).as_py() else None
@@ -144,7 +144,7 @@ def _ended(text: pa.Array) -> pa.Array | None:
 
 def _by_ending(function: Callable[[pa.Array, str], pa.Array], text: pa.Array, pattern: str) -> pa.Array:
     """Apply ``function`` with the pattern, adapted to the line end of each text."""
-    ended = _ended(text) if END in pattern else None
+    ended = _find_texts_with_line_end(text) if END in pattern else None
     if ended is None:
         return function(text, pattern)
     rows = text.filter(ended)
@@ -270,7 +270,7 @@ class _Reader:
     def _next(self) -> str:
         return self.text[self.at : self.at + 1]
 
-    def _refused(self, what: str) -> UnsupportedExpression:
+    def _build_unsupported_error(self, what: str) -> UnsupportedExpression:
         return UnsupportedExpression(f"the pattern {self.text}: {what} may mean something else to Java")
 
     def alternatives(self) -> tuple[str, bool, int]:
@@ -292,15 +292,15 @@ class _Reader:
         ends = self._ends
         while self._next() not in ("", "|", ")"):
             if self._ends != ends:
-                raise self._refused("something behind a $")
+                raise self._build_unsupported_error("something behind a $")
             groups = self.groups
             part, may_be_empty, atom, size = self._atom()
             quantifier, least, most = self._quantifier()
             if quantifier:
                 if not atom or (may_be_empty and quantifier not in ("?", "??")):
-                    raise self._refused("a quantifier of what may match nothing")
+                    raise self._build_unsupported_error("a quantifier of what may match nothing")
                 if self._ends != ends:
-                    raise self._refused("a quantifier of a $")
+                    raise self._build_unsupported_error("a quantifier of a $")
                 if quantifier not in ("?", "??"):
                     self.steady = self.steady and groups == self.groups
                 size *= most
@@ -318,7 +318,7 @@ class _Reader:
         match = re.compile(r"[*+?]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}").match(self.text, self.at)
         if match is None:
             if self._next() == "{":
-                raise self._refused("this {")
+                raise self._build_unsupported_error("this {")
             return "", 1, 1
         self.at = match.end()
         text = match[0]
@@ -326,7 +326,7 @@ class _Reader:
             self.at += 1
             text += "?"
         if self._next() in ("+", "*", "?", "{"):
-            raise self._refused("one quantifier after another")
+            raise self._build_unsupported_error("one quantifier after another")
         least = int(match[1]) if match[1] else int(match[0] == "+")
         return text, least, max(least, int(match[2] or 1), 1)
 
@@ -351,9 +351,9 @@ class _Reader:
         if character == "(":
             return self._group()
         if character == "\\":
-            return self._escaped(), False, True, 1
+            return self._translate_escape(), False, True, 1
         if character in _SPECIAL:
-            raise self._refused(character)
+            raise self._build_unsupported_error(character)
         return self._character(character), False, True, 1
 
     def _group(self) -> tuple[str, bool, bool, int]:
@@ -361,18 +361,18 @@ class _Reader:
         if self.text.startswith("?:", self.at):
             self.at += 2
         elif self._next() == "?":
-            raise self._refused("(?")
+            raise self._build_unsupported_error("(?")
         else:
             self.groups += 1
             number = self.groups
             opening = f"(?P<g{number}>"
         self._depth += 1
         if self._depth > 20:
-            raise self._refused("so many groups in groups")
+            raise self._build_unsupported_error("so many groups in groups")
         pattern, empty, size = self.alternatives()
         self._depth -= 1
         if self._next() != ")":
-            raise self._refused("a ( without its )")
+            raise self._build_unsupported_error("a ( without its )")
         self.at += 1
         if number is not None and self._ends != ends:
             self.closed.add(number)
@@ -404,10 +404,10 @@ class _Reader:
         if character in _CONTROL:
             return f"'{_CONTROL[character]}"
         if not character or character.isalnum() or not character.isascii():
-            raise self._refused(f"\\{character}")
+            raise self._build_unsupported_error(f"\\{character}")
         return f"'{character}"
 
-    def _escaped(self) -> str:
+    def _translate_escape(self) -> str:
         meant = self._escape()
         if meant[0] == "'":
             return self._character(meant[1])
@@ -425,24 +425,24 @@ class _Reader:
             if character == "]" and not first:
                 return pattern + "]"
             if character in ("", "[", "]", "^") or self.text.startswith("&&", self.at - 1):
-                raise self._refused("this class")
+                raise self._build_unsupported_error("this class")
             is_single = character != "-"
             if character == "\\":
                 meant = self._escape()
                 is_single = meant[0] == "'"
                 if meant.isupper() and meant[0] != "'":
-                    raise self._refused(f"\\{meant} in a class")
+                    raise self._build_unsupported_error(f"\\{meant} in a class")
                 character = meant[1:]
                 part = self._range(character, character) if character else _CLASSES[meant]
             else:
                 part = self._range(character, character)
                 if character == "-" and not (first or self._next() == "]"):
-                    raise self._refused("this - in a class")
+                    raise self._build_unsupported_error("this - in a class")
             if self._next() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
                 last = self._next()
                 if not is_single or last in ("[", "\\", "-", "^", "&") or last < character:
-                    raise self._refused("this range in a class")
+                    raise self._build_unsupported_error("this range in a class")
                 self.at += 1
                 part = self._range(character, last)
             pattern += part

@@ -38,17 +38,17 @@ def fits(kind: pa.DataType, type_: SqlType) -> bool:
         )
     if type_ == TIMESTAMP:
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
-    return bool(kind == (in_arrow(type_) or held(type_)))
+    return bool(kind == (in_arrow(type_) or get_physical_type(type_)))
 
 
-def held(type_: SqlType) -> pa.DataType:
+def get_physical_type(type_: SqlType) -> pa.DataType:
     """Return the Arrow type in which values of a Spark type are computed."""
     if type_.element is not None:
-        return pa.list_(held(type_.element))
+        return pa.list_(get_physical_type(type_.element))
     if type_.entry is not None:
-        return pa.list_(struct_kind([held(entry_type) for entry_type in type_.entry]))
+        return pa.list_(struct_kind([get_physical_type(entry_type) for entry_type in type_.entry]))
     if type_.fields:
-        return struct_kind([held(inner_type) for inner_type in type_.inner])
+        return struct_kind([get_physical_type(inner_type) for inner_type in type_.inner])
     if type_.is_interval:
         return pa.int32() if type_.is_of_months else pa.int64()
     return _COUNTED.get(type_) or in_arrow(type_)
@@ -67,7 +67,7 @@ _COUNTED = {
 }
 
 
-def taken_in(array: pa.Array) -> pa.Array:
+def convert_to_physical(array: pa.Array) -> pa.Array:
     """Convert a column to the form that functions accept."""
     kind = array.type
     if pa.types.is_timestamp(kind):
@@ -75,14 +75,20 @@ def taken_in(array: pa.Array) -> pa.Array:
     if pa.types.is_date32(kind):
         return array.view(pa.int32())
     if pa.types.is_map(kind):
-        offsets, entries = _parted(array, lambda own: pa.StructArray.from_arrays(
+        offsets, entries = _split_offsets_and_values(array, lambda own: pa.StructArray.from_arrays(
             [own.keys, own.items], names=["0", "1"]))  # fmt: skip
-        return list_array(offsets, taken_in(entries), array.is_valid() if array.null_count else None)
+        return list_array(
+            offsets, convert_to_physical(entries), array.is_valid() if array.null_count else None
+        )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets, values = elements(array)
-        return list_array(offsets, taken_in(values), array.is_valid() if array.null_count else None)
+        return list_array(
+            offsets, convert_to_physical(values), array.is_valid() if array.null_count else None
+        )
     if pa.types.is_struct(kind):
-        return struct_array([taken_in(field) for field in fields(array)], validity(array), len(array))
+        return struct_array(
+            [convert_to_physical(field) for field in fields(array)], validity(array), len(array)
+        )
     return array
 
 
@@ -121,10 +127,10 @@ def elements(array: pa.Array) -> tuple[Offsets, pa.Array]:
 
     NULL lists have no elements. The first offset is 0, the last one the number of elements.
     """
-    return _parted(array, lambda own: own.values)
+    return _split_offsets_and_values(array, lambda own: own.values)
 
 
-def _parted(array: pa.Array, inner: Any) -> tuple[Offsets, pa.Array]:
+def _split_offsets_and_values(array: pa.Array, inner: Any) -> tuple[Offsets, pa.Array]:
     count = len(array)
     wide = pa.types.is_large_list(array.type)
     buffer = array.buffers()[1]

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.expressions import base
-from watersmeet.expressions.arrays import put_together, reverse_list
+from watersmeet.expressions.arrays import concat_lists, reverse_list
 from watersmeet.expressions.base import (
     INT64,
     MOST_TEXT,
     ArrowFunction,
     Wrong,
     arrow,
+    build_array,
     fits_in_texts,
-    made,
     of_distinct,
     raw,
 )
@@ -40,7 +40,7 @@ from watersmeet.expressions.typed_tree import (
     optional,
     or_null,
     require,
-    widened,
+    widen_value,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import (
@@ -186,7 +186,7 @@ def byte_length(text: pa.Array) -> pa.Array:
 @arrow("bit_length")
 def bit_length(text: pa.Array) -> pa.Array:
     bits = raw(pc.binary_length(text)).astype(np.int64) * 8
-    return made(bits.astype(np.int32), pa.int32(), text)  # wraps around, as Java's
+    return build_array(bits.astype(np.int32), pa.int32(), text)  # wraps around, as Java's
 
 
 @arrow("as_binary")
@@ -196,14 +196,14 @@ def as_binary(text: pa.Array) -> pa.Array:
 
 @arrow("concat")
 def concat(*texts: pa.Array) -> pa.Array:
-    _bounded(*texts)
+    _check_text_size(*texts)
     return pc.binary_join_element_wise(*texts, pa.scalar("").cast(texts[0].type))
 
 
 @arrow("concat_ws")
 def concat_ws(separator: pa.Array, *texts: pa.Array) -> pa.Array:
     """Compute `concat_ws`; ignore NULLs among the texts."""
-    _bounded(*texts, *([separator] * len(texts)))
+    _check_text_size(*texts, *([separator] * len(texts)))
     parts: list[pa.Array] = [pa.repeat("", len(separator))]
     before = pa.repeat(False, len(separator))
     for text in texts:  # the kernel's own way to skip NULLs leaves out rows of NULLs alone
@@ -236,7 +236,7 @@ def pad(text: pa.Array, count: pa.Array, by: pa.Array, left: bool) -> pa.Array:
     """Compute `lpad` or `rpad`; a longer text is cut."""
     counts = np.maximum(raw(count).astype(np.int64), 0)
     fits_in_texts(int(np.minimum(counts, MOST_TEXT + 1).sum()) if len(counts) else 0)
-    return of_distinct(partial(_padded, left), text.type, text, count, by)
+    return of_distinct(partial(_pad_text, left), text.type, text, count, by)
 
 
 @arrow("repeat")
@@ -244,7 +244,7 @@ def repeat(text: pa.Array, count: pa.Array) -> pa.Array:
     counts = np.maximum(raw(count), 0)
     sizes = raw(pc.binary_length(text)).astype(np.float64) * counts
     fits_in_texts(int(sizes.sum()))
-    return pc.binary_repeat(text, made(counts, count.type, count))
+    return pc.binary_repeat(text, build_array(counts, count.type, count))
 
 
 @arrow("replace")
@@ -266,7 +266,7 @@ def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
 
 @arrow("translate")
 def translate(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
-    return of_distinct(_translated, pa.string(), text, old, new)
+    return of_distinct(_translate_characters, pa.string(), text, old, new)
 
 
 @arrow("overlay")
@@ -275,7 +275,7 @@ def overlay(text: pa.Array, by: pa.Array, start: pa.Array, count: pa.Array) -> p
 
 
 @arrow("left_of")
-def left_of(text: pa.Array, count: int) -> pa.Array:
+def slice_left(text: pa.Array, count: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, max(count, 0))
 
 
@@ -358,7 +358,7 @@ def code_point_of(text: pa.Array) -> pa.Array:
 def character_of(number: pa.Array) -> pa.Array:
     """Return the character of a number's last byte; the empty text for a negative number."""
     values = raw(number)
-    places = made(np.where(values < 0, 256, values & 0xFF), pa.int64(), number)
+    places = build_array(np.where(values < 0, 256, values & 0xFF), pa.int64(), number)
     return pa.array([*_LATIN, ""]).take(places)
 
 
@@ -390,7 +390,7 @@ def quote(text: pa.Array) -> pa.Array:
 
 
 @arrow("formatted")
-def formatted(*given: Any) -> pa.Array:
+def format_values(*given: Any) -> pa.Array:
     """Compute `format_string` from values and, as the last argument, a Python format."""
     *values, format_ = given
     return of_distinct(lambda *arguments: format_ % arguments, pa.string(), *values)
@@ -419,7 +419,7 @@ def _is_binary(array: pa.Array) -> bool:
     return bool(pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type))
 
 
-def _bounded(*texts: pa.Array) -> None:
+def _check_text_size(*texts: pa.Array) -> None:
     fits_in_texts(sum(int(pc.sum(pc.binary_length(text)).as_py() or 0) for text in texts))
 
 
@@ -442,7 +442,7 @@ _TRIMS = {
 }
 
 
-def _padded(left: bool, text: Any, count: int, by: Any) -> Any:
+def _pad_text(left: bool, text: Any, count: int, by: Any) -> Any:
     if count <= len(text) or not by:
         return text[: max(count, 0)]
     missing = count - len(text)
@@ -450,7 +450,7 @@ def _padded(left: bool, text: Any, count: int, by: Any) -> Any:
     return spare + text if left else text + spare
 
 
-def _translated(text: str, old: str, new: str) -> str:
+def _translate_characters(text: str, old: str, new: str) -> str:
     table: dict[int, str] = {}
     for n, character in enumerate(old):
         by = new[n] if n < len(new) else ""
@@ -608,12 +608,12 @@ def bytes_of_hex(text: pa.Array) -> pa.Array:
 @arrow("encode")
 def encode(text: pa.Array, charset: str) -> pa.Array:
     """Encode a text; ``charset`` is Python's name of the character set."""
-    return of_distinct(partial(_encoded, charset), pa.binary(), text)
+    return of_distinct(partial(_encode_text, charset), pa.binary(), text)
 
 
 @arrow("decode")
 def decode(data: pa.Array, charset: str) -> pa.Array:
-    return of_distinct(partial(_decoded, charset), pa.string(), data)
+    return of_distinct(partial(_decode_bytes, charset), pa.string(), data)
 
 
 @arrow("is_utf8")
@@ -668,7 +668,7 @@ def _bytes_of_hex(text: str) -> bytes | Wrong:
 _MALFORMED = Wrong("MALFORMED_CHARACTER_CODING", "what the character set does not have")
 
 
-def _encoded(charset: str, text: str) -> bytes | Wrong:
+def _encode_text(charset: str, text: str) -> bytes | Wrong:
     if charset == "utf-16" and text:  # Java's is big-endian, with a mark
         return b"\xfe\xff" + text.encode("utf-16-be")
     try:
@@ -677,7 +677,7 @@ def _encoded(charset: str, text: str) -> bytes | Wrong:
         return _MALFORMED
 
 
-def _decoded(charset: str, data: bytes) -> str | Wrong:
+def _decode_bytes(charset: str, data: bytes) -> str | Wrong:
     try:
         return data.decode(charset)
     except UnicodeDecodeError:
@@ -745,7 +745,7 @@ def as_text(compiler: Compiler, value: TypedTree) -> TypedTree:
 def as_count(value: TypedTree) -> TypedTree:
     """Convert an argument to INT."""
     require(value.type in _SMALL, f"{value.type} as a number of characters")
-    return widened(value, INT)
+    return widen_value(value, INT)
 
 
 def as_bytes(value: TypedTree) -> TypedTree:
@@ -795,9 +795,9 @@ def is_constant(value: TypedTree) -> bool:
     return value.tree[0] == "constant" and value.tree[1] is not None
 
 
-def _left(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
+def _compile_left(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
     if text.type != BINARY and is_constant(count) and count.type in _SMALL:
-        return call(left_of, STRING, as_text(compiler, text), options=[constant_value(count)])
+        return call(slice_left, STRING, as_text(compiler, text), options=[constant_value(count)])
     return _substring(compiler, text, constant(1, INT), count)
 
 
@@ -884,7 +884,7 @@ def _locate(
     return call(place_from, INT, *own, as_count(start))
 
 
-def _counted(function: ArrowFunction) -> Callable[..., TypedTree]:
+def _build_delimiter_rule(function: ArrowFunction) -> Callable[..., TypedTree]:
     def make(compiler: Compiler, text: TypedTree, delimiter: TypedTree, number: TypedTree) -> TypedTree:
         own = as_text(compiler, text), as_text(compiler, delimiter)
         return call(function, STRING, *own, as_count(number))
@@ -897,7 +897,7 @@ def compile_concat(compiler: Compiler, values: Sequence[TypedTree]) -> TypedTree
     require(values, "a concat of nothing")
     if all(value.type.element is not None for value in values):
         alike = compiler.alike(values)
-        return call(put_together, alike[0].type, *alike)
+        return call(concat_lists, alike[0].type, *alike)
     texts = _alike(compiler, *values)
     return call(concat, texts[0].type, *texts)
 
@@ -924,7 +924,7 @@ def _elt(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
 
 def _chr(_: Compiler, number: TypedTree) -> TypedTree:
     require(number.type in INTEGERS, f"chr of {number.type}")
-    return call(character_of, STRING, widened(number, BIGINT))
+    return call(character_of, STRING, widen_value(number, BIGINT))
 
 
 def _mask_rule(compiler: Compiler, text: TypedTree, *by: TypedTree) -> TypedTree:
@@ -969,7 +969,7 @@ def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     wanted = "".join("%s" if part == "%d" else part for part in parts)
     if not own:
         return constant(wanted.replace("%%", "%"), STRING)
-    return call(formatted, STRING, *own, options=[wanted])
+    return call(format_values, STRING, *own, options=[wanted])
 
 
 def _typeof(_: Compiler, value: TypedTree) -> TypedTree:
@@ -997,12 +997,12 @@ def _of_bytes(function: ArrowFunction, type_: SqlType, *options: str) -> Rule:
 
 def _sha2_rule(_: Compiler, data: TypedTree, bits: TypedTree) -> TypedTree:
     require(bits.type in (TINYINT, SMALLINT, INT, VOID), f"{bits.type} as a number of bits")
-    return call(sha2, STRING, as_bytes(data), widened(bits, INT))
+    return call(sha2, STRING, as_bytes(data), widen_value(bits, INT))
 
 
 def _hex(_: Compiler, value: TypedTree) -> TypedTree:
     if value.type in INTEGERS:
-        return call(hex_of_number, STRING, widened(value, BIGINT))
+        return call(hex_of_number, STRING, widen_value(value, BIGINT))
     return call(hex_of_bytes, STRING, as_bytes(value))
 
 
@@ -1086,12 +1086,12 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "replace": optional(2, 3, _replace),
     "translate": _of_texts(translate, STRING, 3),
     "overlay": optional(3, 4, compile_overlay),
-    "left": arguments(2, _left),
+    "left": arguments(2, _compile_left),
     "right": Restricted(arguments(2, _right), _TEXTS),
     "substring": optional(2, 3, _substring),
     "substr": optional(2, 3, _substring),
-    "substring_index": arguments(3, _counted(substring_index)),
-    "split_part": arguments(3, _counted(split_part)),
+    "substring_index": arguments(3, _build_delimiter_rule(substring_index)),
+    "split_part": arguments(3, _build_delimiter_rule(split_part)),
     "instr": _of_texts(place_of, INT, 2),
     "locate": _LOCATE,
     "position": _LOCATE,

@@ -22,11 +22,11 @@ from watersmeet.expressions.base import (
     Raw,
     arrow,
     bounds,
+    build_array,
     decimals,
-    made,
+    extract_unscaled_digits,
     narrow,
     raw,
-    unscaled,
     where_known,
 )
 from watersmeet.expressions.typed_tree import (
@@ -47,7 +47,7 @@ from watersmeet.expressions.typed_tree import (
     optional,
     or_null,
     require,
-    widened,
+    widen_value,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.spec.time_zones import UTC, regions
@@ -141,21 +141,21 @@ def _day_numbers(dates: pa.Array) -> Raw:
     return raw(dates).astype(np.int64)
 
 
-def _made(days: Raw, *arguments: pa.Array) -> pa.Array:
+def _build_dates(days: Raw, *arguments: pa.Array) -> pa.Array:
     """Build DATEs; days wrap around like Java's `int`."""
-    return made(days.astype(np.int32), pa.int32(), *arguments)
+    return build_array(days.astype(np.int32), pa.int32(), *arguments)
 
 
 @arrow("add_days")
 def add_days(dates: pa.Array, days: pa.Array, sign: int) -> pa.Array:
     """Compute `date_add` or `date_sub`."""
-    return _made(_day_numbers(dates) + sign * _day_numbers(days), dates, days)
+    return _build_dates(_day_numbers(dates) + sign * _day_numbers(days), dates, days)
 
 
 @arrow("days_between")
 def days_between(end: pa.Array, start: pa.Array) -> pa.Array:
     """Compute `datediff`: an INT."""
-    return _made(_day_numbers(end) - _day_numbers(start), end, start)
+    return _build_dates(_day_numbers(end) - _day_numbers(start), end, start)
 
 
 @arrow("add_months")
@@ -168,26 +168,26 @@ def add_months(dates: pa.Array, months: pa.Array) -> pa.Array:
 def last_day(dates: pa.Array) -> pa.Array:
     """Return the last day of the month."""
     months, rest = months_of(_day_numbers(dates))
-    return _made(_day_numbers(dates) + length_of(months) - rest - 1, dates)
+    return _build_dates(_day_numbers(dates) + length_of(months) - rest - 1, dates)
 
 
 @arrow("next_day")
 def next_day(dates: pa.Array, weekday: int) -> pa.Array:
     """Return the next such weekday after the date; Monday is 0."""
     days = _day_numbers(dates)
-    return _made(days + 1 + (weekday - (days + 4) % 7) % 7, dates)
+    return _build_dates(days + 1 + (weekday - (days + 4) % 7) % 7, dates)
 
 
 @arrow("floor_date")
 def floor_date(dates: pa.Array, unit: str) -> pa.Array:
     """Compute `trunc` of DATEs."""
-    return _made(floor_days(_day_numbers(dates), unit), dates)
+    return _build_dates(floor_days(_day_numbers(dates), unit), dates)
 
 
 @arrow("date_part")
 def date_part(dates: pa.Array, part: str) -> pa.Array:
     """Compute `year`, `month`, … of DATEs."""
-    return _made(part_of(_day_numbers(dates), part), dates)
+    return _build_dates(part_of(_day_numbers(dates), part), dates)
 
 
 @arrow("date_name")
@@ -199,7 +199,7 @@ def date_name(dates: pa.Array, part: str, names: str) -> pa.Array:
         names: the names of its values, separated by blanks.
     """
     number = part_of(_day_numbers(dates), part) - 1
-    return pa.array(names.split()).take(made(number, pa.int64(), dates))
+    return pa.array(names.split()).take(build_array(number, pa.int64(), dates))
 
 
 @arrow("make_date")
@@ -232,7 +232,7 @@ def date_difference(end: pa.Array, start: pa.Array) -> pa.Array:
     days = _day_numbers(end) - _day_numbers(start)
     base.check(np.abs(days) > 106_751_991, "ArithmeticException", "two dates are too far apart", end, start)
     with np.errstate(over="ignore"):
-        return made(days * DAY_US, pa.int64(), end, start)
+        return build_array(days * DAY_US, pa.int64(), end, start)
 
 
 @arrow("same_days")
@@ -281,7 +281,7 @@ def _instant(own: Zone, wall: Raw, *arguments: pa.Array) -> Raw:
     return _sum(wall, offset, *arguments)
 
 
-def _kept(own: Zone, wall: Raw, offset: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
+def _resolve_instants(own: Zone, wall: Raw, offset: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
     """Convert local times to instants like Java.
 
     If a local time has two instants, Java retains the previous offset if possible.
@@ -301,25 +301,25 @@ def _micros(days: Raw, *arguments: pa.Array, condition: str = FAR) -> Raw:
 @arrow("to_date")
 def to_date(instants: pa.Array, name: str) -> pa.Array:
     """Cast TIMESTAMP to DATE."""
-    return made(_days(instants, name).astype(np.int32), pa.int32(), instants)
+    return build_array(_days(instants, name).astype(np.int32), pa.int32(), instants)
 
 
 @arrow("to_timestamp")
 def to_timestamp(dates: pa.Array, name: str) -> pa.Array:
     """Cast DATE to TIMESTAMP: midnight."""
     walls = _micros(raw(dates).astype(np.int64), dates)
-    return made(_instant(zone(name), walls, dates), INT64, dates)
+    return build_array(_instant(zone(name), walls, dates), INT64, dates)
 
 
 @arrow("wall_to_timestamp")
 def wall_to_timestamp(walls: pa.Array, name: str) -> pa.Array:
     """Cast TIMESTAMP_NTZ to TIMESTAMP."""
-    return made(_instant(zone(name), raw(walls), walls), INT64, walls)
+    return build_array(_instant(zone(name), raw(walls), walls), INT64, walls)
 
 
 @arrow("timestamp_to_wall")
 def timestamp_to_wall(instants: pa.Array, name: str) -> pa.Array:
-    return made(_wall(instants, name), INT64, instants)
+    return build_array(_wall(instants, name), INT64, instants)
 
 
 @arrow("add_interval")
@@ -335,9 +335,9 @@ def add_interval(instants: pa.Array, interval: pa.Array, name: str, condition: s
     if days.any():
         own = zone(name)
         moved = _sum(_wall(instants, name, condition), days * DAY_US, *given, condition=condition)
-        kept = _kept(own, moved, own.offset_at(time), *given, condition=condition)
+        kept = _resolve_instants(own, moved, own.offset_at(time), *given, condition=condition)
         time = np.where(days == 0, time, kept)
-    return made(_sum(time, rest, *given, condition=condition), INT64, *given)
+    return build_array(_sum(time, rest, *given, condition=condition), INT64, *given)
 
 
 @arrow("add_months_to_time")
@@ -351,7 +351,9 @@ def add_months_to_time(instants: pa.Array, months: pa.Array, name: str, conditio
     days = plus_months(seconds // _DAY_SECONDS, raw(months).astype(np.int64))
     midnight = _micros(days, *given, condition=condition)
     moved = _sum(midnight, seconds % _DAY_SECONDS * SECOND_US + micros, *given, condition=condition)
-    return made(_kept(own, moved, own.offset_at(time), *given, condition=condition), INT64, *given)
+    return build_array(
+        _resolve_instants(own, moved, own.offset_at(time), *given, condition=condition), INT64, *given
+    )
 
 
 @arrow("add_units")
@@ -365,7 +367,7 @@ def add_units(instants: pa.Array, counts: pa.Array, size: int, name: str) -> pa.
         if size >= DAY_US:
             return add_interval(instants, by, name, DATETIME_OVERFLOW)
         given = (instants, by)
-        return made(_sum(raw(instants), raw(by), *given, condition=DATETIME_OVERFLOW), INT64, *given)
+        return build_array(_sum(raw(instants), raw(by), *given, condition=DATETIME_OVERFLOW), INT64, *given)
 
     return _units(instants, counts, size, 63, add)
 
@@ -384,14 +386,14 @@ def _units(
     count, limit = raw(counts), 1 << bits
     bad = (count > (limit - 1) // size) | (count < -(limit // size))
     base.check(bad, DATETIME_OVERFLOW, "a time is too far", instants, counts)
-    by = made(np.where(bad, 0, count) * size, INT64, counts)
+    by = build_array(np.where(bad, 0, count) * size, INT64, counts)
     return add(by)
 
 
 @arrow("time_between")
 def time_between(end: pa.Array, start: pa.Array, name: str) -> pa.Array:
     """Compute the difference of two TIMESTAMPs on the zone's clock, in µs."""
-    return made(_apart(end, start, name), INT64, end, start)
+    return build_array(_apart(end, start, name), INT64, end, start)
 
 
 def _apart(end: pa.Array, start: pa.Array, name: str) -> Raw:
@@ -406,7 +408,7 @@ def _apart(end: pa.Array, start: pa.Array, name: str) -> Raw:
 def units_between(start: pa.Array, end: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `timestampdiff` in units of ``size`` µs, rounded toward zero."""
     apart = _apart(end, start, name)
-    return made(apart // size + ((apart < 0) & (apart % size != 0)), INT64, start, end)
+    return build_array(apart // size + ((apart < 0) & (apart % size != 0)), INT64, start, end)
 
 
 @arrow("calendar_units_between")
@@ -419,7 +421,7 @@ def calendar_units_between(start: pa.Array, end: pa.Array, months: int, name: st
     (month1, rest1), (month2, rest2) = months_of(day1), months_of(day2)
     apart = month2 - month1
     apart = apart - ((apart > 0) & (rest2 < rest1)) + ((apart < 0) & (rest2 > rest1))
-    return made(apart // months + ((apart < 0) & (apart % months != 0)), INT64, start, end)
+    return build_array(apart // months + ((apart < 0) & (apart % months != 0)), INT64, start, end)
 
 
 @arrow("months_between")
@@ -439,7 +441,9 @@ def months_between(end: pa.Array, start: pa.Array, rounded: bool, name: str) -> 
         scaled = months_apart * 1e8
         floor = np.floor(scaled)
         months_apart = (floor + (scaled - floor >= 0.5)) / 1e8
-    return made(np.where((day1 == day2) | (last1 & last2), whole, months_apart), pa.float64(), end, start)
+    return build_array(
+        np.where((day1 == day2) | (last1 & last2), whole, months_apart), pa.float64(), end, start
+    )
 
 
 def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
@@ -461,7 +465,7 @@ def _in_month(instants: pa.Array, name: str) -> tuple[Raw, Raw, Raw, Raw]:
 def time_part(instants: pa.Array, size: int, count: int, name: str) -> pa.Array:
     """Compute `hour`, `minute` or `second`: units of ``size`` seconds, modulo ``count``."""
     seconds, _ = _clock(instants, name)
-    return made((seconds // size % count).astype(np.int32), pa.int32(), instants)
+    return build_array((seconds // size % count).astype(np.int32), pa.int32(), instants)
 
 
 @arrow("second_with_fraction")
@@ -476,18 +480,22 @@ def floor_time(instants: pa.Array, size: int, name: str) -> pa.Array:
     """Compute `date_trunc` to units of fixed length up to a day."""
     time, own = raw(instants), zone(name)
     if size <= SECOND_US:
-        return made(time - time % size, INT64, instants)
+        return build_array(time - time % size, INT64, instants)
     wall = _wall(instants, name)
     wall = wall - wall % size
-    floors = own.to_instant(wall) if size == DAY_US else _kept(own, wall, own.offset_at(time), instants)
-    return made(floors, INT64, instants)
+    floors = (
+        own.to_instant(wall)
+        if size == DAY_US
+        else _resolve_instants(own, wall, own.offset_at(time), instants)
+    )
+    return build_array(floors, INT64, instants)
 
 
 @arrow("floor_time_to_days")
 def floor_time_to_days(instants: pa.Array, unit: str, name: str) -> pa.Array:
     """Compute `date_trunc` to weeks, months, quarters or years."""
     days = floor_days(_days(instants, name), unit)
-    return made(_instant(zone(name), _micros(days, instants), instants), INT64, instants)
+    return build_array(_instant(zone(name), _micros(days, instants), instants), INT64, instants)
 
 
 @arrow("time_bucket")
@@ -500,9 +508,9 @@ def time_bucket(instants: pa.Array, origins: pa.Array, size: int, name: str) -> 
     given = (instants, origins)
     count = np.floor_divide(_sum(time, -origin, *given), size)
     if size < DAY_US:
-        return made(origin + count * size, INT64, *given)
+        return build_array(origin + count * size, INT64, *given)
     return _bucket(
-        instants, count, lambda counts: add_interval(origins, made(counts * size, INT64, *given), name)
+        instants, count, lambda counts: add_interval(origins, build_array(counts * size, INT64, *given), name)
     )
 
 
@@ -513,7 +521,9 @@ def time_bucket_of_months(instants: pa.Array, origins: pa.Array, size: int, name
     return _bucket(
         instants,
         (months - first) // size,
-        lambda counts: add_months_to_time(origins, made(counts * size, INT64, instants, origins), name),
+        lambda counts: add_months_to_time(
+            origins, build_array(counts * size, INT64, instants, origins), name
+        ),
     )
 
 
@@ -528,7 +538,7 @@ def _bucket(instants: pa.Array, count: Raw, start: Callable[[Raw], pa.Array]) ->
     starts = np.where(
         raw(here) > time, raw(start(count - 1)), np.where(raw(after) <= time, raw(after), raw(here))
     )
-    return made(starts, INT64, instants, here)
+    return build_array(starts, INT64, instants, here)
 
 
 @arrow("make_wall")
@@ -543,7 +553,7 @@ def make_wall(
     """Compute `make_timestamp_ntz`; ``second``: DECIMAL(16,6), up to 60."""
     given = (year, month, day, hour, minute, second)
     years, months, days, hours, minutes = (raw(array).astype(np.int64) for array in given[:-1])
-    micros = unscaled(second)
+    micros = extract_unscaled_digits(second)
     bad = (hours < 0) | (hours > 23) | (minutes < 0) | (minutes > 59)
     bad = bad | (micros < 0) | (micros >= 61 * SECOND_US) | ~are_dates(years, months, days)
     part = (micros > 60 * SECOND_US) & (micros < 61 * SECOND_US)
@@ -552,20 +562,20 @@ def make_wall(
     ok = ~bad & ~part
     day = days_of(*(np.where(ok, field, 1) for field in (years, months, days)))
     passed = np.where(ok, (hours * 60 + minutes) * (60 * SECOND_US) + micros, 0)
-    return made(_sum(_micros(day, *given), passed, *given), INT64, *given)
+    return build_array(_sum(_micros(day, *given), passed, *given), INT64, *given)
 
 
 @arrow("whole_seconds")
 def whole_seconds(instants: pa.Array) -> pa.Array:
     """Compute `unix_timestamp`, rounded toward zero."""
     time = raw(instants)
-    return made(time // SECOND_US + ((time < 0) & (time % SECOND_US != 0)), INT64, instants)
+    return build_array(time // SECOND_US + ((time < 0) & (time % SECOND_US != 0)), INT64, instants)
 
 
 @arrow("unix_count")
 def unix_count(instants: pa.Array, size: int) -> pa.Array:
     """Compute `unix_seconds` and similar functions."""
-    return made(np.floor_divide(raw(instants), size), INT64, instants)
+    return build_array(np.floor_divide(raw(instants), size), INT64, instants)
 
 
 @arrow("from_count")
@@ -583,14 +593,14 @@ def from_count(numbers: pa.Array, size: int, condition: str | None = FAR) -> pa.
     with np.errstate(over="ignore"):
         times = counts * size
     ends = np.where(counts > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
-    return made(np.where(bad, ends, times), INT64, numbers)
+    return build_array(np.where(bad, ends, times), INT64, numbers)
 
 
 @arrow("wrapped_seconds")
 def wrapped_seconds(numbers: pa.Array) -> pa.Array:
     """Convert a BIGINT number of seconds to an instant like `from_unixtime`: it wraps around."""
     with np.errstate(over="ignore"):
-        return made(raw(numbers) * SECOND_US, INT64, numbers)
+        return build_array(raw(numbers) * SECOND_US, INT64, numbers)
 
 
 @arrow("from_decimal_seconds")
@@ -601,19 +611,19 @@ def from_decimal_seconds(numbers: pa.Array, exact: bool) -> pa.Array:
         exact: digits beyond µs, and an instant out of range, fail as in `timestamp_seconds`. Otherwise
             digits are truncated and the value wraps around, as in a cast.
     """
-    units, scale = unscaled(numbers), numbers.type.scale
+    units, scale = extract_unscaled_digits(numbers), numbers.type.scale
     if scale > 6:
         size = 10 ** (scale - 6)
         rest = np.fmod(units, size)
         if exact:
             base.check(rest != 0, FAR, "a number of seconds has parts of a microsecond", numbers)
-        return made((units - rest) // size, INT64, numbers)
+        return build_array((units - rest) // size, INT64, numbers)
     size = 10 ** (6 - scale)
     if exact:
         most = np.iinfo(np.int64).max // size
         base.check((units > most) | (units < -((1 << 63) // size)), FAR, "a time is too far", numbers)
     with np.errstate(over="ignore"):
-        return made(units * size, INT64, numbers)
+        return build_array(units * size, INT64, numbers)
 
 
 @arrow("from_real_seconds")
@@ -644,7 +654,7 @@ def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
 @arrow("to_real_seconds")
 def to_real_seconds(instants: pa.Array) -> pa.Array:
     """Cast TIMESTAMP to DOUBLE."""
-    return made(raw(instants) / 1e6, pa.float64(), instants)
+    return build_array(raw(instants) / 1e6, pa.float64(), instants)
 
 
 TOO_LONG = "INTERVAL_ARITHMETIC_OVERFLOW"
@@ -657,7 +667,7 @@ def _fit(values: Raw, kind: pa.DataType, condition: str, *arguments: pa.Array) -
     """Convert int64 to ``kind``; a value out of range fails with ``condition``."""
     low, high = bounds(kind)
     base.check((values < low) | (values > high), condition, "an interval is too long", *arguments)
-    return made(values.astype(kind.to_pandas_dtype()), kind, *arguments)
+    return build_array(values.astype(kind.to_pandas_dtype()), kind, *arguments)
 
 
 def _sum_intervals(a: Raw, b: Raw, *arguments: pa.Array, condition: str = TOO_LONG) -> Raw:
@@ -685,11 +695,11 @@ def add_intervals(left: pa.Array, right: pa.Array, sign: int) -> pa.Array:
     if kind.bit_width < 64:
         return _fit(a + sign * b, kind, TOO_LONG, left, right)
     if sign == 1:
-        return made(_sum_intervals(a, b, left, right), kind, left, right)
+        return build_array(_sum_intervals(a, b, left, right), kind, left, right)
     with np.errstate(over="ignore"):
         sums = a - b
     base.check(((a ^ b) & (a ^ sums)) < 0, TOO_LONG, "an interval is too long", left, right)
-    return made(sums, kind, left, right)
+    return build_array(sums, kind, left, right)
 
 
 @arrow("minus_interval")
@@ -698,7 +708,7 @@ def minus_interval(interval: pa.Array) -> pa.Array:
     lengths = raw(interval)
     base.check(lengths == bounds(interval.type)[0], TOO_LONG, "an interval is too long", interval)
     with np.errstate(over="ignore"):
-        return made(-lengths, interval.type, interval)
+        return build_array(-lengths, interval.type, interval)
 
 
 @arrow("interval_times")
@@ -713,11 +723,11 @@ def interval_times(interval: pa.Array, number: pa.Array) -> pa.Array:
         bad = raw(pc.or_(pc.less(whole, low), pc.greater(whole, high)))
         base.check(bad, _RAW, "an interval is too long", *given)
         fits = pc.if_else(pa.array(bad), pa.scalar(None, whole.type), whole)
-        return made(raw(fits.cast(kind)), kind, *given)
+        return build_array(raw(fits.cast(kind)), kind, *given)
     own = raw(interval)
     if pa.types.is_floating(number.type):
         with np.errstate(all="ignore"):
-            return _rounded(own * raw(number), kind, *given)
+            return _round_half_away(own * raw(number), kind, *given)
     return _fit(_product(own.astype(np.int64), raw(number), *given, condition=_RAW), kind, _RAW, *given)
 
 
@@ -730,7 +740,7 @@ def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
     divisor = np.where(by == 0, 1, by)
     if pa.types.is_floating(number.type):
         with np.errstate(all="ignore"):
-            return _rounded(own / divisor, kind, *given)
+            return _round_half_away(own / divisor, kind, *given)
     wide = own.astype(np.int64)
     far = (wide == bounds(kind)[0]) & (divisor == -1)
     base.check(far, TOO_LONG, "an interval is too long", *given)
@@ -740,27 +750,27 @@ def interval_over(interval: pa.Array, number: pa.Array) -> pa.Array:
     twice = np.abs(rest).astype(np.uint64) * np.uint64(2)
     size = np.abs(divisor).astype(np.uint64)
     negative = (wide < 0) != (divisor < 0)
-    return made(
+    return build_array(
         (floor + ((twice > size) | ((twice == size) & ~negative))).astype(kind.to_pandas_dtype()),
         kind,
         *given,
     )
 
 
-def _rounded(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
+def _round_half_away(values: Raw, kind: pa.DataType, *arguments: pa.Array) -> pa.Array:
     """Round a DOUBLE half away from zero."""
     near = np.rint(values)
     near = np.where(np.abs(values - near) == 0.5, values + np.copysign(0.5, values), near)
     most = 2.0 ** (kind.bit_width - 1)
     bad = ~((near >= -most) & (near < most))
     base.check(bad, _RAW, "an interval is too long", *arguments)
-    return made(np.where(bad, 0.0, near).astype(kind.to_pandas_dtype()), kind, *arguments)
+    return build_array(np.where(bad, 0.0, near).astype(kind.to_pandas_dtype()), kind, *arguments)
 
 
 @arrow("interval_days")
 def interval_days(interval: pa.Array) -> pa.Array:
     """Return the whole days of an interval: INT."""
-    return made(_towards_zero(raw(interval), DAY_US).astype(np.int32), pa.int32(), interval)
+    return build_array(_towards_zero(raw(interval), DAY_US).astype(np.int32), pa.int32(), interval)
 
 
 def _towards_zero(values: Raw, size: int) -> Raw:
@@ -781,26 +791,26 @@ def interval_part(interval: pa.Array, part: str) -> pa.Array:
     if part == "second":
         return decimals(np.fmod(lengths, _MINUTE_US), pa.decimal128(8, 6), interval)
     if part == "year":
-        return made(_towards_zero(lengths, 12).astype(np.int32), pa.int32(), interval)
+        return build_array(_towards_zero(lengths, 12).astype(np.int32), pa.int32(), interval)
     if part == "month":
-        return made(np.fmod(lengths, 12).astype(np.int8), pa.int8(), interval)
+        return build_array(np.fmod(lengths, 12).astype(np.int8), pa.int8(), interval)
     size, whole = _PARTS[part]
     kind = pa.int32() if whole is None else pa.int8()
     rest = lengths if whole is None else np.fmod(lengths, whole)
-    return made(_towards_zero(rest, size).astype(kind.to_pandas_dtype()), kind, interval)
+    return build_array(_towards_zero(rest, size).astype(kind.to_pandas_dtype()), kind, interval)
 
 
 @arrow("interval_count")
 def interval_count(interval: pa.Array, size: int) -> pa.Array:
     """Return the number of whole units, rounded toward zero: BIGINT."""
-    return made(_towards_zero(raw(interval).astype(np.int64), size), INT64, interval)
+    return build_array(_towards_zero(raw(interval).astype(np.int64), size), INT64, interval)
 
 
 @arrow("cut_interval")
 def cut_interval(interval: pa.Array, size: int) -> pa.Array:
     """Truncate an interval to whole units."""
     lengths = raw(interval)
-    return made(lengths - np.fmod(lengths, size), interval.type, interval)
+    return build_array(lengths - np.fmod(lengths, size), interval.type, interval)
 
 
 @arrow("interval_of_count")
@@ -815,11 +825,11 @@ def interval_of_count(number: pa.Array, size: int, kind: pa.DataType) -> pa.Arra
 def make_days(days: pa.Array, hours: pa.Array, minutes: pa.Array, seconds: pa.Array) -> pa.Array:
     """Compute `make_dt_interval`; ``seconds``: DECIMAL(18,6)."""
     given = (days, hours, minutes, seconds)
-    totals = unscaled(seconds)
+    totals = extract_unscaled_digits(seconds)
     for count, size in ((days, DAY_US), (hours, _HOUR_US), (minutes, _MINUTE_US)):
         own = raw(count).astype(np.int64)
         totals = _sum_intervals(totals, _product(own, np.full(len(own), size), *given), *given)
-    return made(totals, INT64, *given)
+    return build_array(totals, INT64, *given)
 
 
 @arrow("make_months")
@@ -851,10 +861,10 @@ def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
         elif text[0] == "S":
             parts.append(_fraction(micros, len(text)))
         elif text[0] == "X":
-            parts.append(_named(offset, _offset))
+            parts.append(_format_numbers(offset, _offset))
         else:
             number, written = _field(text, seconds)
-            parts.append(_named(number, written))
+            parts.append(_format_numbers(number, written))
     if not parts:
         parts = [pa.scalar("", pa.string())]
     texts = pc.binary_join_element_wise(*parts, "") if len(parts) > 1 else parts[0]
@@ -864,7 +874,7 @@ def format_time(instants: pa.Array, pattern: str, name: str) -> pa.Array:
     return texts if not_null is None else pc.if_else(pa.array(not_null), texts, pa.scalar(None, pa.string()))
 
 
-def _named(numbers: Raw, written: Callable[[int], str]) -> pa.Array:
+def _format_numbers(numbers: Raw, written: Callable[[int], str]) -> pa.Array:
     """Format each number as text, once for each distinct number."""
     distinct, places = np.unique(numbers, return_inverse=True)
     return pa.array([written(number) for number in distinct.tolist()], pa.string()).take(pa.array(places))
@@ -891,7 +901,7 @@ def _year(digits: int) -> Callable[[int], str]:
     return lambda year: f"{year:04}" if 0 <= year <= 9999 else f"{'-' if year < 0 else '+'}{abs(year):04}"
 
 
-def _padded(digits: int) -> Callable[[int], str]:
+def _build_zero_padder(digits: int) -> Callable[[int], str]:
     return lambda number: f"{number:0{digits}}"
 
 
@@ -913,7 +923,7 @@ def _field(text: str, seconds: Raw) -> tuple[Raw, Callable[[int], str]]:
             "m": of_day // 60 % 60,
             "s": of_day % 60,
         }[letter]
-        return number, _padded(count)
+        return number, _build_zero_padder(count)
     if letter == "a":
         return hour // 12, lambda half: ("AM", "PM")[half]
     days = seconds // 86_400
@@ -924,7 +934,7 @@ def _field(text: str, seconds: Raw) -> tuple[Raw, Callable[[int], str]]:
     part = {"M": "month", "d": "day", "D": "dayofyear", "Q": "quarter"}[letter]
     if letter == "M" and count > 2:
         return part_of(days, part), _name_of(_MONTHS, count == 4)
-    return part_of(days, part), _padded(count)
+    return part_of(days, part), _build_zero_padder(count)
 
 
 _PARSED = {
@@ -981,7 +991,7 @@ def parse_time(text: pa.Array, pattern: str) -> pa.Array:
     with np.errstate(over="ignore"):
         time = days * DAY_US + clock
     base.check((days > 0) & (time < 0), "ArithmeticException", "a time is too far", text)
-    return made(time, INT64, text)
+    return build_array(time, INT64, text)
 
 
 def _expression(piece: str, number: int) -> str:
@@ -1023,7 +1033,7 @@ def sum_times(compiler: Compiler, left: TypedTree, right: TypedTree, sign: Sign)
     if one.is_interval and other.is_interval:
         return call(add_intervals, one_type([one, other]), left, right, options=[sign])
     if one == DATE and other in DAYS:
-        return call(add_days, DATE, left, widened(right, INT), options=[sign])
+        return call(add_days, DATE, left, widen_value(right, INT), options=[sign])
     if one in TIMES and other in TIMES and sign == -1:
         return subtract_times(compiler, left, right)
     require(
@@ -1070,9 +1080,9 @@ def scale_interval(node: Expr, left: TypedTree, right: TypedTree) -> TypedTree:
 
 def _factor(number: TypedTree, decimals: bool) -> TypedTree:
     if number.type in INTEGERS:
-        return widened(number, BIGINT)
+        return widen_value(number, BIGINT)
     if number.type in (FLOAT, DOUBLE):
-        return widened(number, DOUBLE)
+        return widen_value(number, DOUBLE)
     if decimals and number.type.is_decimal and decimal_parts(number.type)[0] <= 18:
         return number
     raise UnsupportedExpression(f"an interval and {number.type}: this arithmetic is not on the list")
@@ -1106,11 +1116,11 @@ def seconds_of(number: TypedTree, digits: int) -> TypedTree:
     """Convert a number to DECIMAL(digits,6) if no digit is lost."""
     type_ = decimal(digits, 6)
     if number.type in DAYS:
-        return widened(number, type_)
+        return widen_value(number, type_)
     if number.type.is_decimal:
         own, scale = decimal_parts(number.type)
         if scale <= 6 and own - scale <= digits - 6:
-            return widened(number, type_)
+            return widen_value(number, type_)
     raise UnsupportedExpression(f"{number.type} as seconds")
 
 
@@ -1235,7 +1245,7 @@ def _name(part: str, names: Sequence[str]) -> Callable[[Compiler, TypedTree], Ty
 def _days_moved(sign: int) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
     def make(compiler: Compiler, date: TypedTree, days: TypedTree) -> TypedTree:
         require(days.type in DAYS, f"{days.type} as days")
-        return call(add_days, DATE, compiler.as_date(date), widened(days, INT), options=[sign])
+        return call(add_days, DATE, compiler.as_date(date), widen_value(days, INT), options=[sign])
 
     return make
 
@@ -1308,7 +1318,7 @@ def _timestampadd(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     size, function = (
         (_UNIT_US[unit], add_units) if unit in _UNIT_US else (_UNIT_MONTHS[unit], add_units_of_months)
     )
-    return call(function, time.type, time, widened(count, BIGINT), options=[size, zone])
+    return call(function, time.type, time, widen_value(count, BIGINT), options=[size, zone])
 
 
 def _difference(days: Rule) -> Rule:
@@ -1396,7 +1406,7 @@ def _of_count(size: int) -> Callable[[Compiler, TypedTree], TypedTree]:
 
 def _of_seconds(compiler: Compiler, value: TypedTree) -> TypedTree:
     if value.type in (FLOAT, DOUBLE):
-        return call(from_real_seconds, TIMESTAMP, widened(value, DOUBLE), options=[False])
+        return call(from_real_seconds, TIMESTAMP, widen_value(value, DOUBLE), options=[False])
     if value.type.is_decimal and decimal_parts(value.type)[0] <= 18:
         return call(from_decimal_seconds, TIMESTAMP, value, options=[True])
     return _of_count(1_000_000)(compiler, value)
@@ -1411,7 +1421,7 @@ def _of_unix_date(compiler: Compiler, value: TypedTree) -> TypedTree:
     return call(same_days, DATE, compiler.as_int(value))
 
 
-def _elsewhere(function: ArrowFunction) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
+def _build_zone_rule(function: ArrowFunction) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
     def make(compiler: Compiler, value: TypedTree, zone: TypedTree) -> TypedTree:
         return call(function, TIMESTAMP, compiler.as_timestamp(value), options=[zone_of(zone)])
 
@@ -1516,20 +1526,20 @@ def _pattern(value: TypedTree) -> str:
 
 
 def _date_format(compiler: Compiler, time: TypedTree, pattern: TypedTree) -> TypedTree:
-    return _formatted(compiler, compiler.as_timestamp(time), _pattern(pattern))
+    return _compile_time_format(compiler, compiler.as_timestamp(time), _pattern(pattern))
 
 
-def _formatted(compiler: Compiler, time: TypedTree, pattern: str) -> TypedTree:
+def _compile_time_format(compiler: Compiler, time: TypedTree, pattern: str) -> TypedTree:
     return call(format_time, STRING, time, options=[written_pattern(pattern), compiler.zone])
 
 
 def _from_unixtime(compiler: Compiler, value: TypedTree, pattern: TypedTree | None = None) -> TypedTree:
     require(value.type in INTEGERS, f"from_unixtime of {value.type}")
-    seconds = call(wrapped_seconds, TIMESTAMP, widened(value, BIGINT))
-    return _formatted(compiler, seconds, _USUAL if pattern is None else _pattern(pattern))
+    seconds = call(wrapped_seconds, TIMESTAMP, widen_value(value, BIGINT))
+    return _compile_time_format(compiler, seconds, _USUAL if pattern is None else _pattern(pattern))
 
 
-def _parsed(to: SqlType, fails: bool) -> Rule:
+def _build_parse_rule(to: SqlType, fails: bool) -> Rule:
     """Build the rule of `to_date`, `to_timestamp`, …: parse with a pattern; cast without one."""
 
     def make(compiler: Compiler, own: TypedTree, pattern: TypedTree | None = None) -> TypedTree:
@@ -1598,18 +1608,18 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "timestamp_micros": arguments(1, _of_count(1)),
     "unix_date": arguments(1, _unix_date),
     "date_from_unix_date": arguments(1, _of_unix_date),
-    "from_utc_timestamp": arguments(2, _elsewhere(timestamp_to_wall)),
-    "to_utc_timestamp": arguments(2, _elsewhere(wall_to_timestamp)),
+    "from_utc_timestamp": arguments(2, _build_zone_rule(timestamp_to_wall)),
+    "to_utc_timestamp": arguments(2, _build_zone_rule(wall_to_timestamp)),
     "convert_timezone": optional(2, 3, _convert),
     "current_timezone": arguments(0, lambda compiler: constant(compiler.zone, STRING)),
     "date_format": Restricted(arguments(2, _date_format), _WRITTEN_PATTERN),
     "from_unixtime": Restricted(optional(1, 2, _from_unixtime), _WRITTEN_PATTERN),
     "unix_timestamp": Restricted(optional(1, 2, _unix_timestamp), _READ_PATTERN),
     "to_unix_timestamp": Restricted(optional(1, 2, _unix_timestamp), _READ_PATTERN),
-    "to_date": Restricted(_parsed(DATE, True), _READ_PATTERN),
-    "try_to_date": Restricted(_parsed(DATE, False), _READ_PATTERN),
-    "to_timestamp": Restricted(_parsed(TIMESTAMP, True), _READ_PATTERN),
-    "to_timestamp_ltz": Restricted(_parsed(TIMESTAMP, True), _READ_PATTERN),
-    "to_timestamp_ntz": Restricted(_parsed(TIMESTAMP_NTZ, True), _READ_PATTERN),
-    "try_to_timestamp": Restricted(_parsed(TIMESTAMP, False), _READ_PATTERN),
+    "to_date": Restricted(_build_parse_rule(DATE, True), _READ_PATTERN),
+    "try_to_date": Restricted(_build_parse_rule(DATE, False), _READ_PATTERN),
+    "to_timestamp": Restricted(_build_parse_rule(TIMESTAMP, True), _READ_PATTERN),
+    "to_timestamp_ltz": Restricted(_build_parse_rule(TIMESTAMP, True), _READ_PATTERN),
+    "to_timestamp_ntz": Restricted(_build_parse_rule(TIMESTAMP_NTZ, True), _READ_PATTERN),
+    "try_to_timestamp": Restricted(_build_parse_rule(TIMESTAMP, False), _READ_PATTERN),
 }

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from watersmeet.expressions.physical_types import held
+from watersmeet.expressions.physical_types import get_physical_type
 from watersmeet.expressions.registry import ARROW_FUNCTIONS
 from watersmeet.types.sql_type import SqlType
 
@@ -85,10 +85,14 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Column(rest[0])
     if kind == "constant":
         value, type_ = rest
-        return Constant(Decimal(value) if value is not None and type_.is_decimal else value, held(type_))
+        return Constant(
+            Decimal(value) if value is not None and type_.is_decimal else value, get_physical_type(type_)
+        )
     if kind == "call":
         name, arguments, options = rest
-        given = tuple(held(option[1]) if isinstance(option, tuple) else option for option in options)
+        given = tuple(
+            get_physical_type(option[1]) if isinstance(option, tuple) else option for option in options
+        )
         return Call(ARROW_FUNCTIONS[name], tuple(map(tree_of, arguments)), given)
     if kind == "or_null":
         call = tree_of(rest[0])
@@ -105,7 +109,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         return Each(tree_of(lists), name, tree_of(body))
     branches, otherwise, type_ = rest
     pairs = tuple((tree_of(condition), tree_of(value)) for condition, value in branches)
-    return Choice(pairs, None if otherwise is None else tree_of(otherwise), held(type_))
+    return Choice(pairs, None if otherwise is None else tree_of(otherwise), get_physical_type(type_))
 
 
 def columns_of(data: Any) -> dict[str, SqlType]:
@@ -120,7 +124,7 @@ def columns_of(data: Any) -> dict[str, SqlType]:
     return columns
 
 
-def mentioned(tree: Expression) -> list[str]:
+def list_read_columns(tree: Expression) -> list[str]:
     """List the columns that a tree reads, in order; the list may have duplicates."""
     if isinstance(tree, Column):
         return [tree.name]
@@ -137,4 +141,4 @@ def mentioned(tree: Expression) -> list[str]:
     else:
         children = [*(part for branch in tree.branches for part in branch)]
         children = [*children, tree.otherwise] if tree.otherwise is not None else children
-    return [name for child in children for name in mentioned(child)]
+    return [name for child in children for name in list_read_columns(child)]

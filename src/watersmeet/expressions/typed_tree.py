@@ -77,7 +77,7 @@ def constant(value: object, type_: SqlType) -> TypedTree:
     return TypedTree(("constant", value, type_), type_)
 
 
-def computed(value: TypedTree) -> TypedTree:
+def wrap_constant_in_call(value: TypedTree) -> TypedTree:
     """Return the value as a call, so that next to a DECIMAL it is not a literal.
 
     The value of the call may be known anyway.
@@ -128,7 +128,7 @@ def decimal_type(digits: int, scale: int) -> SqlType:
     return decimal(digits, scale)
 
 
-def widened(value: TypedTree, type_: SqlType) -> TypedTree:
+def widen_value(value: TypedTree, type_: SqlType) -> TypedTree:
     """Convert a value to a wider type of its kind."""
     if value.type == type_:
         return value
@@ -156,7 +156,7 @@ def _widened_within(value: TypedTree, type_: SqlType) -> TypedTree:
     """Convert ARRAYs, MAPs and STRUCTs so that their parts have wider types."""
     require(same_shape(value.type, type_), f"{value.type} as {type_}")
     for own, wider in zip(value.type.inner, type_.inner, strict=True):
-        widened(TypedTree(("variable", ""), own), wider)
+        widen_value(TypedTree(("variable", ""), own), wider)
     if value.type.unnamed == type_.unnamed:
         return TypedTree(value.tree, type_)
     return call(widen_nested, type_, value, options=[("type", type_)])
@@ -178,7 +178,7 @@ def one_type(types: Sequence[SqlType]) -> SqlType:
     """Return the type in which Spark compares or chooses between values of these types.
 
     Raises:
-        UnsupportedExpression: tasks cannot widen the values to it (`widened`).
+        UnsupportedExpression: tasks cannot widen the values to it (`widen_value`).
     """
     distinct = list(dict.fromkeys(types))
     common = common_of(distinct)

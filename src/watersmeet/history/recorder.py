@@ -217,11 +217,11 @@ class HistoryRecorder(Listener):
         self._store = self._place()
         self._keeping = HistoryWriter(self._store, self._say)
         try:
-            self._run = segments.begin(self._store, uuid.uuid4().hex[:8], self._begun())
+            self._run = segments.begin(self._store, uuid.uuid4().hex[:8], self._build_run_start())
         except Exception as error:  # it is for people: no job ends by it
             self._say(f"the history of the job cannot be written: {error}")
 
-    def _begun(self) -> segments.RunStart:
+    def _build_run_start(self) -> segments.RunStart:
         about = self._about
         return segments.RunStart(
             started_us=self._clock(),

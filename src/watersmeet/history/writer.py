@@ -99,10 +99,12 @@ class HistoryWriter:
                 self._write_if_due()
 
     def _write(self) -> None:
-        self._writing = self._thread.submit(self._guarded, partial(self._stored, self._points.table()))
+        self._writing = self._thread.submit(
+            self._run_reporting_failure, partial(self._write_points, self._points.table())
+        )
         self._written, self._points = time.monotonic(), Points()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _run_reporting_failure(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:  # nobody asks how the thread's work ended
@@ -111,9 +113,9 @@ class HistoryWriter:
                 reason = error.message if isinstance(error, StateError) else error
                 self._say(f"the history of the job cannot be written, the job goes on without it: {reason}")
 
-    def _stored(self, points: pa.Table) -> None:
+    def _write_points(self, points: pa.Table) -> None:
         """Write the next version of the newest segment with these points added; runs in the thread."""
-        before = self._segment or self._opened()
+        before = self._segment or self._resume_segment()
         self._table = concat_points([self._table, points])
         self._segment = replace(before, version=before.version + 1)
         try:
@@ -129,7 +131,7 @@ class HistoryWriter:
             self._segment, self._table = _new(self._segment.last + 1), empty()
             self._roll()
 
-    def _opened(self) -> HistorySegment:
+    def _resume_segment(self) -> HistorySegment:
         """Take over what is there; the segment that goes on, if there is one that is not full."""
         kept, held = segments.select_segments(self._store.names(segments.FOLDER))
         self._levels.clear()

@@ -62,14 +62,14 @@ class ChunkedRows:
     def column(self, name: str) -> pa.Array:
         """Return a whole column and cache it; use it for columns that look-ups read."""
         if name not in self._columns:
-            self._columns[name] = self._taken(name, None)
+            self._columns[name] = self._gather_from_batches(name, None)
         return self._columns[name]
 
     def taken(self, name: str, rows: Rows) -> pa.Array:
         """Return the chosen values of a column."""
         if name in self._columns:
             return take_values(self._columns[name], rows)
-        return self._taken(name, rows)
+        return self._gather_from_batches(name, rows)
 
     def sizes(self, names: Sequence[str], rows: Rows) -> Sizes:
         """See `kernel.batches.sizes`."""
@@ -94,9 +94,11 @@ class ChunkedRows:
     def whole(self) -> pa.RecordBatch:
         """Copy all columns into one batch."""
         names = self.schema.names
-        return pa.RecordBatch.from_arrays([self._taken(name, None) for name in names], names=names)
+        return pa.RecordBatch.from_arrays(
+            [self._gather_from_batches(name, None) for name in names], names=names
+        )
 
-    def _taken(self, name: str, rows: Rows | None) -> pa.Array:
+    def _gather_from_batches(self, name: str, rows: Rows | None) -> pa.Array:
         """Gather the chosen values of a column; ``rows`` None selects all of them."""
         parts, order = [], np.zeros(len(self._places) if rows is None else len(rows), dtype=np.int64)
         done = 0

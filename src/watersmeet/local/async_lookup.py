@@ -127,7 +127,7 @@ class Asking:
         Raises:
             EngineError: a call failed or timed out; the other answers are stored nevertheless.
         """
-        answered = self._answered(tick)
+        answered = self._load_answers(tick)
         keys, asked_of = list[str](), list[Row]()
         times = Counter[str]()
         for row in rows.to_pylist():
@@ -183,15 +183,17 @@ class Asking:
             late = limit.expired()  # it caught what told it so
         except TimeoutError as error:
             if not limit.expired():
-                raise self._failed(error) from error
+                raise self._build_call_error(error) from error
             late = True
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise self._failed(error) from error  # what the function itself waited for was cancelled
+            raise self._build_call_error(
+                error
+            ) from error  # what the function itself waited for was cancelled
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._build_call_error(error) from error
         if late:
             raise EngineError(
                 f"{self._where}: a call was not answered within {self.asked.timeout} s",
@@ -207,7 +209,7 @@ class Asking:
             )
         return self._table([answer])
 
-    def _failed(self, error: BaseException) -> EngineError:
+    def _build_call_error(self, error: BaseException) -> EngineError:
         return EngineError(
             f"{self._where}: a call failed: {failure_text(error)}",
             code="answer-failed",
@@ -218,7 +220,7 @@ class Asking:
         """Raises: EngineError for a value that is none of its column's type."""
         return add_utc_zone(build_table(self.asked.columns, answers), self.asked.columns)
 
-    def _answered(self, tick: int) -> dict[str, pa.Table]:
+    def _load_answers(self, tick: int) -> dict[str, pa.Table]:
         """Load the stored answers of the tick, and delete those of ticks before the previous one."""
         answered: dict[str, pa.Table] = {}
         schema = self._table([]).schema
@@ -229,7 +231,7 @@ class Asking:
             if of != tick:
                 continue
             data = self._store.read(name)
-            if name != _named(tick, data):
+            if name != _build_file_name(tick, data):
                 raise damage_error(f'answers "{name}"', "their content is not what was written")
             table = pa.ipc.open_stream(data).read_all()
             rows = table.drop_columns([_KEY])
@@ -246,8 +248,8 @@ class Asking:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         data = sink.getvalue()
-        self._store.write(_named(tick, data), data)
+        self._store.write(_build_file_name(tick, data), data)
 
 
-def _named(tick: int, data: pa.Buffer) -> str:
+def _build_file_name(tick: int, data: pa.Buffer) -> str:
     return f"{FOLDER}/{tick}-{hashlib.blake2b(data, digest_size=16).hexdigest()}.arrow"

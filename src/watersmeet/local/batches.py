@@ -294,8 +294,8 @@ class Run:
     ) -> None:
         self.job, self._stages = opened, stages
         self._end = end
-        self._taken = _taken(opened)
-        self._inputs = _checked(opened, inputs, self._taken)
+        self._taken = _count_consumed_batches(opened)
+        self._inputs = _validate_inputs(opened, inputs, self._taken)
         self._sync: Generator[Output, None, None] | None = None
         self._async: AsyncIterator[Output] | None = None
 
@@ -394,7 +394,7 @@ class Run:
                 yield await self._stages.after(last)
             if self._is_finished:
                 return
-            live = {name: _iterated(batches) for name, batches in self._inputs.items()}
+            live = {name: _open_iterator(batches) for name, batches in self._inputs.items()}
             while live:
                 came: dict[str, Batch] = {}
                 for name, batches in live.items():
@@ -415,11 +415,11 @@ class Run:
                     else:
                         self._take(name, came[name])
                 if self._has_taken:
-                    yield await self._ticked()
+                    yield await self._run_tick_in_thread()
             if self._end:
-                yield await self._ticked(end=True)
+                yield await self._run_tick_in_thread(end=True)
         finally:
-            await _cancelled(reading.values())
+            await _cancel_tasks(reading.values())
             for batches in live.values():
                 if isinstance(batches, AsyncIterator):
                     await _aclose(batches)
@@ -427,7 +427,7 @@ class Run:
                     _close(batches)
             self._close_job()
 
-    async def _ticked(self, *, end: bool = False) -> Output:
+    async def _run_tick_in_thread(self, *, end: bool = False) -> Output:
         """Run a tick in a thread, with the lookups before and after it.
 
         A caller that is cancelled during the tick waits for it to commit or fail.
@@ -474,7 +474,7 @@ def _is_within_a_loop() -> bool:
     return True
 
 
-def _taken(opened: LocalJob) -> dict[str, int]:
+def _count_consumed_batches(opened: LocalJob) -> dict[str, int]:
     """Return, per source, the number of its batches that are in the state."""
     taken = dict.fromkeys(opened.sources, 0)
     if opened.driver.manifest is None:
@@ -489,7 +489,9 @@ def _taken(opened: LocalJob) -> dict[str, int]:
     return taken | {name: count for name, count in position[_TAKEN].items() if name in taken}
 
 
-def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, int]) -> dict[str, Batches]:
+def _validate_inputs(
+    opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, int]
+) -> dict[str, Batches]:
     missing = [name for name in opened.sources if name not in inputs and name not in opened.tables]
     surplus = [name for name in inputs if name not in opened.sources]
     if missing or surplus:
@@ -530,7 +532,7 @@ def _is_table(batches: Any) -> bool:
     return hasattr(batches, "column_names") or (hasattr(batches, "columns") and hasattr(batches, "shape"))
 
 
-def _iterated(batches: Batches) -> Iterator[Batch] | AsyncIterator[Batch]:
+def _open_iterator(batches: Batches) -> Iterator[Batch] | AsyncIterator[Batch]:
     return aiter(batches) if isinstance(batches, AsyncIterable) else iter(batches)
 
 
@@ -538,7 +540,7 @@ async def _next(batches: AsyncIterator[Batch]) -> Batch:
     return await anext(batches, _END)
 
 
-async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, wait until they are done, and ignore their results."""
     waiting = list(tasks)
     for task in waiting:

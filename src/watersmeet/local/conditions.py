@@ -117,7 +117,7 @@ class AllOf(Condition):
     """
 
     def __init__(self, *conditions: Condition) -> None:
-        super().__init__(_combined(exp.And, conditions))
+        super().__init__(_combine_conditions(exp.And, conditions))
 
 
 class AnyOf(Condition):
@@ -128,7 +128,7 @@ class AnyOf(Condition):
     """
 
     def __init__(self, *conditions: Condition) -> None:
-        super().__init__(exp.paren(_combined(exp.Or, conditions), copy=False))
+        super().__init__(exp.paren(_combine_conditions(exp.Or, conditions), copy=False))
 
 
 def left(column: str) -> ColumnRef:
@@ -156,7 +156,7 @@ def check_condition(given: Any) -> None:
         raise _problem(f"{given!r} is not a condition", hint)
 
 
-def _combined(kind: type[exp.Expression], conditions: tuple[Condition, ...]) -> exp.Expression:
+def _combine_conditions(kind: type[exp.Expression], conditions: tuple[Condition, ...]) -> exp.Expression:
     if not conditions:
         raise _problem("AllOf() and AnyOf() need at least one condition", "AllOf(Equal(…), Between(…))")
     for condition in conditions:

@@ -74,7 +74,7 @@ def job(
         place,
         partitions=partitions,
         clock_us=now(),
-        tables=_held(plan, place, tables),
+        tables=_build_memory_tables(plan, place, tables),
         given=True,
         change_queries=change_queries,
         clock=now,
@@ -143,7 +143,7 @@ def _store(place: Any) -> Store:
     )
 
 
-def _held(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> InMemoryTables:
+def _build_memory_tables(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> InMemoryTables:
     sources = {source.name: source for source in plan.tables}
     if sources and tables is None and store.names("manifests"):
         raise SpecError(

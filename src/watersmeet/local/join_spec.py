@@ -24,7 +24,7 @@ from watersmeet.names import is_node_alias, is_ours
 from watersmeet.parser.ddl.settings import Settings
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.relations.columns import named
+from watersmeet.relations.columns import alias_expression
 from watersmeet.relations.inputs import columns_of, event_times_of, relation_of
 from watersmeet.relations.job import description_of
 from watersmeet.relations.outputs import memory
@@ -116,12 +116,15 @@ class JoinSpec:
     def relation(self) -> Relation:
         """The join as calls build it; ``postpone`` and ``options`` are no part of it."""
         one, other = (relation_of(source) for source in self._sources)
-        joined = one.join(other, on=self._named(self.condition.tree), how=self.how)
+        joined = one.join(other, on=self._qualify_columns(self.condition.tree), how=self.how)
         return joined.select(
-            *(named(self._named(ref.tree), name) for name, ref in self.outputs_by_name.items())
+            *(
+                alias_expression(self._qualify_columns(ref.tree), name)
+                for name, ref in self.outputs_by_name.items()
+            )
         )
 
-    def _named(self, tree: exp.Expression) -> exp.Expression:
+    def _qualify_columns(self, tree: exp.Expression) -> exp.Expression:
         """Return an expression with its sides called by their names."""
         tree, names = tree.copy(), dict(zip(("left", "right"), self.names, strict=True))
         for column in tree.find_all(exp.Column):
@@ -143,13 +146,13 @@ class JoinSpec:
             PlanError, SeveralErrors: the join cannot be planned.
         """
         plan = plan_job(self.job)
-        raise_all(list(_too_short(self._needed, _derived(plan))))
+        raise_all(list(_too_short(self._needed, _derive_bounds(plan))))
         return plan
 
     @property
     def postponed(self) -> Mapping[str, Mapping[str, int]]:
         """All bounds that follow from the condition, as ``postpone`` has them."""
-        return _derived(self.plan)
+        return _derive_bounds(self.plan)
 
     @cached_property
     def outputs_by_name(self) -> Mapping[str, ColumnRef]:
@@ -241,23 +244,26 @@ def _with_quotes(query: Query) -> Query:
     assert isinstance(join, Join)
     left, right = (
         replace(
-            side, branches=tuple(replace(b, columns=tuple(map(_quoted, b.columns))) for b in side.branches)
+            side,
+            branches=tuple(
+                replace(b, columns=tuple(map(_quote_identifiers, b.columns))) for b in side.branches
+            ),
         )
         for side in inputs_of(join)
     )
-    on = None if join.on is None else _quoted(join.on)
-    outputs = tuple(replace(output, expr=_quoted(output.expr)) for output in query.outputs)
+    on = None if join.on is None else _quote_identifiers(join.on)
+    outputs = tuple(replace(output, expr=_quote_identifiers(output.expr)) for output in query.outputs)
     return replace(query, relation=replace(join, left=left, right=right, on=on), outputs=outputs)
 
 
-def _quoted(expr: Expr) -> Expr:
+def _quote_identifiers(expr: Expr) -> Expr:
     tree = expr.copy()
     for name in tree.find_all(exp.Identifier):
         name.set("quoted", True)
     return tree
 
 
-def _derived(plan: JobPlan) -> dict[str, dict[str, int]]:
+def _derive_bounds(plan: JobPlan) -> dict[str, dict[str, int]]:
     """Return the derived postpone map of the only join: the smallest bound per pair."""
     bounds = [bound for node in plan.queries[0].nodes for bound in node.bounds]
     derived: dict[str, dict[str, int]] = {}

@@ -395,16 +395,16 @@ class ObjectStore(CachedStore[ObjectLocation]):
         self.traffic.add(written=content.size, requests=1)
         uploads = self._uploads
         if uploads is None:
-            self._put(name, content, sections)
+            self._upload_object(name, content, sections)
         else:
-            uploads.add(name, content, uploads.threads.submit(self._put, name, content, sections))
+            uploads.add(name, content, uploads.threads.submit(self._upload_object, name, content, sections))
 
-    def _put(self, name: str, content: pa.Buffer, sections: Sequence[str]) -> None:
-        def put(client: Client) -> None:
+    def _upload_object(self, name: str, content: pa.Buffer, sections: Sequence[str]) -> None:
+        def upload_content(client: Client) -> None:
             in_parts = content.size > LARGEST_PUT
             client.put(name, _bytes_of(content), use_multipart=in_parts, chunk_size=_PART)
 
-        send_request(self.place, f'take "{name}"', put)
+        send_request(self.place, f'take "{name}"', upload_content)
         for own, part in split_sections(name, content, sections):
             self._remember(own, part)
 
@@ -429,7 +429,7 @@ class ObjectStore(CachedStore[ObjectLocation]):
         """
         self.traffic.add(written=len(data), requests=1)
 
-        def created(client: Client) -> bool:
+        def create_object(client: Client) -> bool:
             from obstore.exceptions import AlreadyExistsError
 
             for _ in range(_CREATES):
@@ -443,7 +443,7 @@ class ObjectStore(CachedStore[ObjectLocation]):
                 "an object was in the way, but no longer exists"
             )  # a put is under way (409)
 
-        return send_request(self.place, f'take "{name}"', created)
+        return send_request(self.place, f'take "{name}"', create_object)
 
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
         """Read several names, in order.
@@ -482,12 +482,12 @@ class ObjectStore(CachedStore[ObjectLocation]):
         """
         parts = group_adjacent(section for section in sections if section is not None)
 
-        def fetched(client: Client) -> _Fetched:
+        def fetch_sections(client: Client) -> _Fetched:
             whole = [(name, pa.py_buffer(client.get(name).bytes()))] if None in sections else []
             return [*whole, *self._cut(client, name, parts)] if parts else whole
 
         try:
-            contents = send_request(self.place, f'give "{name}"', fetched)
+            contents = send_request(self.place, f'give "{name}"', fetch_sections)
         except FileNotFoundError:
             raise missing_error(name, f" in {self.place.url}") from None
         nbytes = sum(content.size for _, content in contents)
@@ -520,20 +520,20 @@ class ObjectStore(CachedStore[ObjectLocation]):
     def has(self, name: str) -> bool:
         self.traffic.add(requests=1)
 
-        def looked(client: Client) -> bool:
+        def head_object(client: Client) -> bool:
             client.head(object_of(name))
             return True
 
-        return send_request(self.place, f'say whether there is "{name}"', looked, missing=False)
+        return send_request(self.place, f'say whether there is "{name}"', head_object, missing=False)
 
     def names(self, folder: str) -> list[str]:
         self.traffic.add(requests=1)
 
-        def listed(client: Client) -> list[str]:
+        def list_folder(client: Client) -> list[str]:
             objects = client.list_with_delimiter(folder)["objects"]
             return sorted(f"{folder}/{entry['path'].rpartition('/')[2]}" for entry in objects)
 
-        return send_request(self.place, f'list "{folder}"', listed)
+        return send_request(self.place, f'list "{folder}"', list_folder)
 
     def delete(self, name: str) -> None:
         self._delete([name])
@@ -560,12 +560,12 @@ class ObjectStore(CachedStore[ObjectLocation]):
         if names:
             self.traffic.add(requests=1)
 
-            def gone(client: Client) -> bool:
+            def delete_objects(client: Client) -> bool:
                 client.delete(list(names))
                 return True
 
             try:
-                send_request(self.place, f'delete "{names[0]}"', gone, patience_s=DELETES_S)
+                send_request(self.place, f'delete "{names[0]}"', delete_objects, patience_s=DELETES_S)
             except FileNotFoundError:
                 if len(names) > 1:  # by then others may not have been deleted
                     with ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
@@ -575,11 +575,11 @@ class ObjectStore(CachedStore[ObjectLocation]):
     def clear(self, folders: Collection[str], last: str) -> None:
         """Remove all that is in these folders, the manifests first and ``last`` at last."""
 
-        def listed(client: Client) -> list[str]:
+        def list_all_objects(client: Client) -> list[str]:
             return [str(entry["path"]) for batch in client.list() for entry in batch]
 
         def there() -> list[str]:
-            names = send_request(self.place, "list what it holds", listed)
+            names = send_request(self.place, "list what it holds", list_all_objects)
             return [name for name in names if name != last and name.partition("/")[0] in folders]
 
         for _ in range(_CLEARS):

@@ -354,7 +354,7 @@ class TablesStore(CachedStore[TablesPlace]):
         if sections:
             self._sections[name] = sections
         if self._held is None:
-            self._put({name: content})
+            self._insert_files({name: content})
             return
         self._held[name] = content
         self._held_bytes += content.size
@@ -375,14 +375,14 @@ class TablesStore(CachedStore[TablesPlace]):
 
     def _flush_pending(self) -> None:
         held, self._held, self._held_bytes = self._held or {}, {}, 0
-        self._put(held)
+        self._insert_files(held)
 
-    def _put(self, files: Mapping[str, pa.Buffer]) -> None:
+    def _insert_files(self, files: Mapping[str, pa.Buffer]) -> None:
         if not files:
             return
         attempts = 0
 
-        def put(cursor: Cursor) -> None:
+        def insert_rows(cursor: Cursor) -> None:
             nonlocal attempts
             attempts += 1
             _see_tables(cursor, self.place)
@@ -394,7 +394,7 @@ class TablesStore(CachedStore[TablesPlace]):
 
         self.traffic.add(written=sum(content.size for content in files.values()), requests=1)
         sections = {name: self._sections.pop(name, ()) for name in files}
-        self._asked(f'take "{next(iter(files))}"', put, writes=True)
+        self._run_in_transaction(f'take "{next(iter(files))}"', insert_rows, writes=True)
         if self.cache is not None:
             for name, content in files.items():
                 for own, part in split_sections(name, content, sections[name]):
@@ -407,7 +407,7 @@ class TablesStore(CachedStore[TablesPlace]):
             StateError: it is unknown whether the data was stored; it may still appear later.
         """
         self.traffic.add(written=len(data), requests=1)
-        return self._asked(
+        return self._run_in_transaction(
             f'take "{name}"', lambda cursor: self.create_in_transaction(cursor, name, data), writes=True
         )
 
@@ -439,7 +439,7 @@ class TablesStore(CachedStore[TablesPlace]):
         lacking = [name for name in dict.fromkeys(names) if name not in there]
         reading, are_tables = BulkRead(self.place, lacking), True
         while are_tables and not reading.is_over:
-            are_tables = self._asked(f'give "{lacking[0]}"', reading.go_on, empty=False)
+            are_tables = self._run_in_transaction(f'give "{lacking[0]}"', reading.go_on, empty=False)
         for number, name in enumerate(lacking):
             content = reading.content(number)
             if content is None:
@@ -465,7 +465,7 @@ class TablesStore(CachedStore[TablesPlace]):
         if self._held and name in self._held:
             return True
         what = f'say whether there is "{name}"'
-        return self._asked(what, lambda cursor: is_there(cursor, self.place, name), empty=False)
+        return self._run_in_transaction(what, lambda cursor: is_there(cursor, self.place, name), empty=False)
 
     def names(self, folder: str) -> list[str]:
         sql = f"""SELECT name FROM {FILES}
@@ -477,10 +477,10 @@ class TablesStore(CachedStore[TablesPlace]):
     def _rows_of(self, what: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a query and return its rows; none if the tables do not exist yet."""
         none = list[tuple[Any, ...]]()
-        return self._asked(what, lambda cursor: rows_of(cursor, sql, *values), empty=none)
+        return self._run_in_transaction(what, lambda cursor: rows_of(cursor, sql, *values), empty=none)
 
     def delete(self, name: str) -> None:
-        self._asked(
+        self._run_in_transaction(
             f'delete "{name}"',
             lambda cursor: self._remove(cursor, [name]),
             empty=None,
@@ -497,7 +497,7 @@ class TablesStore(CachedStore[TablesPlace]):
         if self.cache is not None:
             self.cache.drop_tick_files(names)
         try:
-            self._asked(
+            self._run_in_transaction(
                 "delete files",
                 lambda cursor: self._remove(cursor, names),
                 empty=None,
@@ -517,11 +517,11 @@ class TablesStore(CachedStore[TablesPlace]):
         there = f"pipeline = $1 AND split_part(name, '/', 1) IN ({_NAMES_PARAMETER}) AND name <> $3"
         given = (self.place.pipeline, json.dumps(sorted(folders)), last)
 
-        def removed(cursor: Cursor) -> None:
+        def delete_rows(cursor: Cursor) -> None:
             cursor.execute(f"DELETE FROM {FILES} WHERE {there}", parameters=given)
 
         for _ in range(_CLEARS):
-            self._asked("delete what it holds", removed, empty=None, writes=True)
+            self._run_in_transaction("delete what it holds", delete_rows, empty=None, writes=True)
             left = f"SELECT name FROM {FILES} WHERE {there} LIMIT 1"
             names = self._rows_of("list what it holds", left, *given)
             if not names:
@@ -555,7 +555,7 @@ class TablesStore(CachedStore[TablesPlace]):
                 hint="remove all rules and triggers of that table",
             )
 
-    def _asked(
+    def _run_in_transaction(
         self,
         what: str,
         work: Callable[[Cursor], Answer],
@@ -587,7 +587,7 @@ class TablesStore(CachedStore[TablesPlace]):
                 answer = server.run(asked, wait_s)
             except client().Error as error:
                 if error.sqlstate == OTHER_ISOLATION:
-                    return self._asked(what, work, empty=empty, wait_s=wait_s, writes=writes)
+                    return self._run_in_transaction(what, work, empty=empty, wait_s=wait_s, writes=writes)
                 if error.sqlstate not in _NO_TABLES:
                     raise
                 if self.place.url in _known_places:
@@ -617,7 +617,7 @@ class TransactionStore(TablesStore):
         except _ConcurrentWrite:
             return False
 
-    def _asked(
+    def _run_in_transaction(
         self,
         what: str,
         work: Callable[[Cursor], Answer],

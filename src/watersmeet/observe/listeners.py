@@ -76,7 +76,7 @@ class ListenerGroup:
 
     def __init__(self, watchers: Iterable[Listener]) -> None:
         self._watchers = tuple(watchers)
-        self._reporter = Reporter(self._ticked)
+        self._reporter = Reporter(self._notify_tick)
 
     def announce_page(self, url: str, access: str) -> None:
         for watcher in self._watchers:
@@ -107,7 +107,7 @@ class ListenerGroup:
         for watcher in self._watchers:
             watcher.ended(error)
 
-    def _ticked(self, report: TickReport) -> None:
+    def _notify_tick(self, report: TickReport) -> None:
         assert self._reporter.last is not None
         for watcher in self._watchers:
             watcher.tick(report, self._reporter.last)

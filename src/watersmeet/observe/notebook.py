@@ -47,7 +47,7 @@ class Displays:
             ImportError: IPython is not installed.
         """
         display = import_module("IPython.display").display
-        self._handles.append(display(self._shown(), raw=True, display_id=True))
+        self._handles.append(display(self._build_mime_bundle(), raw=True, display_id=True))
 
     def update(self, *, at_once: bool = False) -> None:
         """Draw them again, if that is longer ago than `REFRESH_S`, or ``at_once``."""
@@ -56,11 +56,11 @@ class Displays:
         self._drawn = time.monotonic()
         for handle in list(self._handles):
             try:
-                handle.update(self._shown(), raw=True)
+                handle.update(self._build_mime_bundle(), raw=True)
             except Exception:  # a kernel that goes away, a front end without such outputs
                 self._handles.remove(handle)
 
-    def _shown(self) -> dict[str, str]:
+    def _build_mime_bundle(self) -> dict[str, str]:
         return {"text/plain": self._text(), "text/html": self._html()}
 
 

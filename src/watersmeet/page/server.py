@@ -288,12 +288,12 @@ def app_of(feed: PageFeed, hosts: list[str], token: AccessToken | None, port: in
             await asyncio.sleep(feed.look_s)
 
     async def why(request: Request) -> Response:
-        return await _asked(request, _question_of(request))
+        return await _respond_to_question(request, _question_of(request))
 
     async def inputs(request: Request) -> Response:
-        return await _asked(request, None)
+        return await _respond_to_question(request, None)
 
-    async def _asked(request: Request, question: Mapping[str, Any] | None) -> Response:
+    async def _respond_to_question(request: Request, question: Mapping[str, Any] | None) -> Response:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("pages of others may not ask", 403)
         if feed.asker is None:

@@ -12,10 +12,10 @@ from watersmeet.errors import SpecError, WatersmeetError, collect_errors, near_n
 from watersmeet.parser.ddl.create import Infer, TimeOf, source_from_options
 from watersmeet.parser.ddl.settings import Settings, is_same_setting, setting_name
 from watersmeet.parser.types.inference import type_named
-from watersmeet.pipelines.connection_options import Elsewhere
+from watersmeet.pipelines.connection_options import ReferenceResolver
 from watersmeet.pipelines.durations import in_units, is_less
 from watersmeet.pipelines.model import EVENT_TS, Description, Join, Lookup, Source, Window
-from watersmeet.pipelines.problems import OF_TIMES, Key, Place, Told
+from watersmeet.pipelines.problems import OF_TIMES, Key, Place, ProblemCollector
 from watersmeet.pipelines.rules import ELSEWHERE, collision
 from watersmeet.pipelines.run_options import (
     TARGET,
@@ -25,9 +25,9 @@ from watersmeet.pipelines.run_options import (
     settings_of,
     under,
 )
-from watersmeet.relations.columns import column_of, named, tree_of
+from watersmeet.relations.columns import alias_expression, column_of, tree_of
 from watersmeet.relations.expressions import read_fragment
-from watersmeet.relations.inputs import relation_of, selected
+from watersmeet.relations.inputs import apply_select, relation_of
 from watersmeet.relations.job import Job, job
 from watersmeet.relations.outputs import sink
 from watersmeet.relations.relation import Relation
@@ -43,7 +43,11 @@ from watersmeet.types.sql_type import INTEGERS, TIMES, TIMESTAMP, SqlType
 
 class Sources:
     def __init__(
-        self, description: Description, told: Told, elsewhere: Elsewhere, infer: Infer | None
+        self,
+        description: Description,
+        told: ProblemCollector,
+        elsewhere: ReferenceResolver,
+        infer: Infer | None,
     ) -> None:
         self._asked = description
         self._told = told
@@ -114,12 +118,12 @@ class Sources:
         if declared is None:
             return None
         rows = relation_of(declared)
-        return rows if source.query is None else self._queried(rows, key, source, time)
+        return rows if source.query is None else self._apply_query(rows, key, source, time)
 
-    def _queried(self, rows: Relation, key: Key, source: Source, time: str | None) -> Relation | None:
+    def _apply_query(self, rows: Relation, key: Key, source: Source, time: str | None) -> Relation | None:
         assert source.query is not None
         with self._told.at((*key, "query")):
-            rows = selected(rows, source.query, "query").alias(source.name)
+            rows = apply_select(rows, source.query, "query").alias(source.name)
             if time is None:
                 return rows
             column = column_of(rows, time)
@@ -179,8 +183,8 @@ def _length(lag: timedelta | int, type_: SqlType) -> exp.Expression:
 # The steps of a pipeline: rows of relations, joined, looked up in tables, grouped by windows.
 
 
-def joined(
-    told: Told, key: Key, join: Join, names: tuple[str, str], relations: Mapping[str, Relation]
+def build_join(
+    told: ProblemCollector, key: Key, join: Join, names: tuple[str, str], relations: Mapping[str, Relation]
 ) -> Relation | None:
     """Build the join of two sources, with matched and padded rows.
 
@@ -237,14 +241,14 @@ def joined(
         for one, other in zip(*keys, strict=True)
     ]
     with told.at(key):
-        low, high = (_moved(first, delta, types[0]) for delta in join.deltas)
+        low, high = (_shift_time(first, delta, types[0]) for delta in join.deltas)
         within = exp.Between(this=second, low=low, high=high)
         return both[0].join(both[1], on=[*equal, within], how=join.how).select(*outputs)
     return None
 
 
 def _outputs(
-    told: Told, key: Key, join: Join, names: Sequence[str], chosen: Sequence[Sequence[str]]
+    told: ProblemCollector, key: Key, join: Join, names: Sequence[str], chosen: Sequence[Sequence[str]]
 ) -> list[exp.Expression]:
     seen: set[str] = set()
     outputs: list[exp.Expression] = []
@@ -256,7 +260,7 @@ def _outputs(
                 where = "output_right_columns" if side else "output_left_columns"
                 told.problems([collision((*key, where), name)])
             seen.add(name.lower())
-            outputs.append(named(tree_of(column, names[side]), name))
+            outputs.append(alias_expression(tree_of(column, names[side]), name))
     return outputs
 
 
@@ -300,8 +304,8 @@ def looked_up(
         else list(its.values())
     )
     outputs = [
-        *(named(tree_of(column, alias), column) for column in own.values()),
-        *(named(tree_of(column, name), f"{lookup.column_prefix}{column}") for column in added),
+        *(alias_expression(tree_of(column, alias), column) for column in own.values()),
+        *(alias_expression(tree_of(column, name), f"{lookup.column_prefix}{column}") for column in added),
     ]
     names = [output.alias.lower() for output in outputs]
     twice = next((output.alias for output in outputs if names.count(output.alias.lower()) > 1), None)
@@ -314,7 +318,7 @@ def looked_up(
     return rows.alias(alias).join(table.alias(name).as_of(), on=on, how=lookup.how).select(*outputs)
 
 
-def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
+def aggregate_windows(told: ProblemCollector, key: Key, rows: Relation, window: Window) -> Relation:
     """Aggregate the rows to one row per window and key.
 
     If the window is wrong, report the problem and return the rows unchanged.
@@ -351,7 +355,9 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
         else:
             keys.append(tree_of(column.name))
     grouped = rows.group_by(made, *keys)
-    grouped.agg(named(exp.Count(this=exp.Star()), "n"))  # the window, without any aggregate of the pipeline's
+    grouped.agg(
+        alias_expression(exp.Count(this=exp.Star()), "n")
+    )  # the window, without any aggregate of the pipeline's
     aggregates: list[exp.Expression] = []
     taken = {WINDOW_START, WINDOW_END, *(name.lower() for name in window.group_by)}
     for name, text in window.aggregates.items():
@@ -359,7 +365,7 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
             told.problems([collision((*key, "aggregates", name), name)])
         taken.add(name.lower())
         with told.at((*key, "aggregates", name)):
-            aggregate = named(_read(text), name)
+            aggregate = alias_expression(_read(text), name)
             if len(keys) == len(window.group_by):  # else a key that is missing would be told again
                 grouped.agg(aggregate.copy())  # by itself: what is wrong is told with its key
             aggregates.append(aggregate)
@@ -373,7 +379,7 @@ def _time_key(join: Join, side: str) -> str:
     return "event_time_column" if own is None else f"{side}_event_time_column"
 
 
-def _moved(time: exp.Expression, delta: timedelta | int, type_: SqlType) -> exp.Expression:
+def _shift_time(time: exp.Expression, delta: timedelta | int, type_: SqlType) -> exp.Expression:
     if not delta:
         return time.copy()
     is_back = is_less(delta, 0)
@@ -417,7 +423,7 @@ def build(
     Raises:
         WatersmeetError: the description is wrong; the error lists all problems of one stage.
     """
-    told, elsewhere = Told(place), Elsewhere()
+    told, elsewhere = ProblemCollector(place), ReferenceResolver()
     settings = settings_of(description, elsewhere)
     _check_settings(description, settings, overrides or {}, told)
     target = _target(description, told, elsewhere)
@@ -429,7 +435,7 @@ def build(
     }
     told.problems(elsewhere.problems)
     told.raise_now()
-    rows, time = _transformed(description, relations, sources, told)
+    rows, time = _apply_transforms(description, relations, sources, told)
     told.raise_now()
     assert target is not None
     settings |= lateness_of(description, time)
@@ -440,7 +446,10 @@ def build(
 
 
 def _check_settings(
-    description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
+    description: Description,
+    settings: Mapping[str, str],
+    overrides: Mapping[str, str],
+    told: ProblemCollector,
 ) -> None:
     """Check each setting by itself.
 
@@ -470,7 +479,7 @@ def _check_override(name: str, value: str) -> None:
         )
 
 
-def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink | None:
+def _target(description: Description, told: ProblemCollector, elsewhere: ReferenceResolver) -> Sink | None:
     target = description.target
     connector, rest = connector_of(elsewhere.options(TARGET, target.connection))
     with told.by(lambda error: _KEYED if error.code == "primary-key" else (*TARGET, "connector")):
@@ -478,8 +487,8 @@ def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink 
     return None
 
 
-def _transformed(
-    description: Description, relations: Mapping[str, Relation], sources: Sources, told: Told
+def _apply_transforms(
+    description: Description, relations: Mapping[str, Relation], sources: Sources, told: ProblemCollector
 ) -> tuple[Relation, SqlType | None]:
     """Apply the transforms.
 
@@ -495,7 +504,7 @@ def _transformed(
         if step.join is not None:
             left = relations[step.join.left_source.lower()]
             names = (sources.spelled(step.join.left_source), sources.spelled(step.join.right_source))
-            made = joined(told, (*key, "join"), step.join, names, relations)
+            made = build_join(told, (*key, "join"), step.join, names, relations)
             if made is None:
                 break
             rows, alias, time = made, "joined", column_of(left, step.join.event_times[0])
@@ -504,7 +513,7 @@ def _transformed(
                 rows, alias = looked_up(rows, alias, name, lookup, relations), "looked_up"
         if step.window is not None:
             with told.at((*key, "window")):
-                rows = windowed(told, (*key, "window"), rows.alias(alias), step.window)
+                rows = aggregate_windows(told, (*key, "window"), rows.alias(alias), step.window)
         if told.errors:
             break
     return rows, None if time is None else time.type

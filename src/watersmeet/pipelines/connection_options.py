@@ -117,7 +117,7 @@ def secret_in_url(url: str) -> bool:
     return any(part and not has_reference(part) for part in [*written, *_PARAMETER.findall(url)])
 
 
-class Elsewhere:
+class ReferenceResolver:
     """Texts with what is in the environment and in files; what is not there is a problem."""
 
     def __init__(self) -> None:

@@ -35,28 +35,28 @@ def _read(given: Any) -> timedelta | int:
     """Return the length that a text, a number or a timedelta says."""
     if isinstance(given, int) and not isinstance(given, bool):
         if abs(given) > _MAX_NUMBER:
-            raise _refused("but a number of at most 2^53 is expected", _HINT)
+            raise _build_length_error("but a number of at most 2^53 is expected", _HINT)
         return given
     if isinstance(given, timedelta):
         return given
     if not isinstance(given, str):
-        raise _refused("but a length of time is expected", _HINT)
+        raise _build_length_error("but a length of time is expected", _HINT)
     try:
         return timedelta(microseconds=length_us(given, "length"))
     except WatersmeetError:
-        raise _refused("which is not a length of time", _HINT) from None
+        raise _build_length_error("which is not a length of time", _HINT) from None
     except OverflowError:
-        raise _refused("which is longer than a billion days", _HINT) from None
+        raise _build_length_error("which is longer than a billion days", _HINT) from None
 
 
 def _read_positive(given: Any) -> timedelta | int:
     length = _read(given)
     if is_less(length, 0):
-        raise _refused("which is below zero", _HINT)
+        raise _build_length_error("which is below zero", _HINT)
     return length
 
 
-def _refused(reason: str, hint: str) -> PydanticCustomError:
+def _build_length_error(reason: str, hint: str) -> PydanticCustomError:
     return PydanticCustomError("length", "{reason}", {"reason": reason, "hint": hint})
 
 

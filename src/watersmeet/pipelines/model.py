@@ -57,7 +57,7 @@ def _several(given: Any) -> Any:
     return (given,) if isinstance(given, Mapping | Transform) else given
 
 
-def _listed(given: Any) -> Any:
+def _convert_list_to_tuple(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
@@ -377,7 +377,7 @@ class Description(Part):
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$")]
     description: str | None = None
-    sources: Annotated[tuple[Source, ...], BeforeValidator(_listed)]
+    sources: Annotated[tuple[Source, ...], BeforeValidator(_convert_list_to_tuple)]
     transform: Annotated[
         tuple[Transform, ...],
         BeforeValidator(_several),

@@ -106,7 +106,7 @@ class Pipeline(Description):
         Raises:
             WatersmeetError: what is wrong with it. What fails later, `StartedJob` has.
         """
-        return self._built({}).start(on_tick=on_tick)
+        return self._build_job({}).start(on_tick=on_tick)
 
     def run(
         self,
@@ -126,9 +126,9 @@ class Pipeline(Description):
             WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
         """
         asked = {name: as_text(value) for name, value in (settings or {}).items()}
-        return self._built(asked).run(on_tick=on_tick, on_notice=on_notice)
+        return self._build_job(asked).run(on_tick=on_tick, on_notice=on_notice)
 
-    def _built(self, overrides: Mapping[str, str]) -> Job:
+    def _build_job(self, overrides: Mapping[str, str]) -> Job:
         """Build the job, with the inferred columns that its run remembers and with its notices."""
         line = first_line(self, run_settings_of(self, overrides))
         notices = [] if line is None else [line]
@@ -198,7 +198,7 @@ def run_streaming_pipeline(
     ...     print(error.message)
     transform.join.right_keys has 2 columns, and left_keys 1
     """
-    made = made_of(
+    made = build_pipeline(
         name=name,
         sources=sources,
         target=target,
@@ -244,11 +244,11 @@ def pipeline(
     ('both', 'inner')
     """
 
-    def made(function: Callable[..., Any]) -> Pipeline:
+    def build_from_function(function: Callable[..., Any]) -> Pipeline:
         called = getattr(function, "__name__", type(function).__name__)
-        given = _called(function, called, sources)
+        given = _call_with_sources(function, called, sources)
         steps = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-        return made_of(
+        return build_pipeline(
             name=name or called,
             sources=sources,
             target=target,
@@ -259,10 +259,10 @@ def pipeline(
             description=next(iter((function.__doc__ or "").strip().splitlines()), None),
         )
 
-    return made
+    return build_from_function
 
 
-def made_of(
+def build_pipeline(
     *,
     join: Join | None = None,
     window: Window | None = None,
@@ -293,7 +293,7 @@ def made_of(
     return Pipeline(transform=steps, **given)
 
 
-def _called(function: Callable[..., Any], called: str, sources: Sequence[Source]) -> Any:
+def _call_with_sources(function: Callable[..., Any], called: str, sources: Sequence[Source]) -> Any:
     """Call the function with the sources that its parameters name, and return its result."""
     from inspect import Parameter, signature
 

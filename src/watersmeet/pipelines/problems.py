@@ -128,17 +128,20 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         expected = detail["ctx"]["expected"].replace("'", '"')
         names = [name.strip(' "') for part in expected.split(",") for name in part.split(" or ")]
         hint = near_names(given, names) if isinstance(given, str) else None
-        return Problem(key, f"is {_shown(given)}; it can be {expected}", "bad-value", hint)
+        return Problem(key, f"is {_format_given_value(given)}; it can be {expected}", "bad-value", hint)
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, _ . and -, the first no dot, at most 100 of them"
-        return Problem(key, f"is {_shown(given)}", "bad-value", hint)
+        return Problem(key, f"is {_format_given_value(given)}", "bad-value", hint)
     if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
         limit = next(iter(detail["ctx"].values()))
         than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]
         return Problem(key, f"is {given}, but has to be {than} {limit}", "bad-value")
     if kind == "length":
         return Problem(
-            key, f"is {_shown(given)}, {detail['ctx']['reason']}", "bad-value", detail["ctx"]["hint"]
+            key,
+            f"is {_format_given_value(given)}, {detail['ctx']['reason']}",
+            "bad-value",
+            detail["ctx"]["hint"],
         )
     words = _WORDS.get(kind)
     reason = f": {detail['msg']}" if words is None else f", {words}"
@@ -146,10 +149,10 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         return Problem(key, "is one table, but a list is expected", "bad-value", "write [[sources]]")
     if words == "is empty":
         return Problem(key, words, "bad-value")
-    return Problem(key, f"is {_shown(given)}{reason}", "bad-value", _HINTS.get(kind))
+    return Problem(key, f"is {_format_given_value(given)}{reason}", "bad-value", _HINTS.get(kind))
 
 
-def _shown(given: Any) -> str:
+def _format_given_value(given: Any) -> str:
     shown = written_length(given) if isinstance(given, timedelta) else given
     text = f'"{shown}"' if isinstance(shown, str) else repr(shown)
     return text if len(text) <= 80 else f"{text[:80]}…"
@@ -182,7 +185,7 @@ OF_TIMES = ("unknown-column", "wrong-type")
 """What is wrong with a column that is to be an event time."""
 
 
-class Told:
+class ProblemCollector:
     """``place``: where a key stands, if there is a file."""
 
     def __init__(self, place: Place) -> None:
@@ -220,7 +223,7 @@ class Told:
 class _Telling:
     """Block that ends at an error and reports it."""
 
-    def __init__(self, told: Told, key_of: Callable[[WatersmeetError], Key]) -> None:
+    def __init__(self, told: ProblemCollector, key_of: Callable[[WatersmeetError], Key]) -> None:
         self._told, self._key_of = told, key_of
 
     def __enter__(self) -> None:

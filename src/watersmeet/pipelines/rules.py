@@ -132,8 +132,8 @@ def _sources(parts: Parts) -> Iterator[Problem]:
             ("sources",), "is empty", "missing-key", "a pipeline reads one source at least: [[sources]]"
         )
     seen: set[str] = set()
-    used = {name.lower() for name in _mentioned(parts)}
-    timed = {name.lower() for name in _timed(parts)}
+    used = {name.lower() for name in _list_used_sources(parts)}
+    timed = {name.lower() for name in _list_event_time_sources(parts)}
     for number, source in enumerate(parts.sources):
         if source is None:
             continue
@@ -181,7 +181,7 @@ def _sources(parts: Parts) -> Iterator[Problem]:
             names.add(column.lower())
 
 
-def _mentioned(parts: Parts) -> Iterator[str]:
+def _list_used_sources(parts: Parts) -> Iterator[str]:
     yield from _streams(parts)
     for step in parts.transform:
         for lookup in {} if step is None else step.lookups.values():
@@ -197,7 +197,7 @@ def _streams(parts: Parts) -> Iterator[str]:
         yield from (source.name for source in parts.sources[:1] if source is not None)
 
 
-def _timed(parts: Parts) -> Iterator[str]:
+def _list_event_time_sources(parts: Parts) -> Iterator[str]:
     """Yield the sources whose event times are used."""
     steps = [step for step in parts.transform if step is not None]
     for join in (step.join for step in steps if step.join is not None):

@@ -7,10 +7,10 @@ from typing import Any
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.parser.ddl.settings import Settings, is_same_setting
-from watersmeet.pipelines.connection_options import Elsewhere, with_parameter
+from watersmeet.pipelines.connection_options import ReferenceResolver, with_parameter
 from watersmeet.pipelines.durations import in_units, written
 from watersmeet.pipelines.model import Description, directory_of
-from watersmeet.pipelines.problems import Key, Place, Told
+from watersmeet.pipelines.problems import Key, Place, ProblemCollector
 from watersmeet.pipelines.rules import url_problems
 from watersmeet.types.sql_type import SqlType
 
@@ -27,7 +27,7 @@ _STORE_SETTINGS = {
 """By the keys of [state_store] what SET calls them."""
 
 
-def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str]:
+def settings_of(description: Description, elsewhere: ReferenceResolver) -> dict[str, str]:
     """Return the settings as SET has them, without lateness, which needs the event times' type."""
     settings = elsewhere.options(("settings",), description.settings)
     settings["checkpoint"] = checkpoint_of(description, elsewhere)
@@ -52,7 +52,7 @@ def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str
     return settings | {_STORE_SETTINGS[name]: value for name, value in said.items()}
 
 
-def checkpoint_of(description: Description, elsewhere: Elsewhere) -> str:
+def checkpoint_of(description: Description, elsewhere: ReferenceResolver) -> str:
     """Return the directory of the checkpoint."""
     key, store = key_of_checkpoint(description), description.state_store
     if key == _URL and store is not None:
@@ -79,7 +79,10 @@ def under(settings: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str
 
 
 def check_directory(
-    description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
+    description: Description,
+    settings: Mapping[str, str],
+    overrides: Mapping[str, str],
+    told: ProblemCollector,
 ) -> None:
     """Check that the checkpoint's directory is valid.
 
@@ -104,7 +107,7 @@ def run_settings_of(
     Raises:
         SpecError, SeveralErrors: the place refers to an unset variable or a missing file.
     """
-    settings, elsewhere, told = Settings(), Elsewhere(), Told(place)
+    settings, elsewhere, told = Settings(), ReferenceResolver(), ProblemCollector(place)
     given = under(settings_of(description, elsewhere), overrides)
     told.problems([problem for problem in elsewhere.problems if problem.key[0] != "settings"])
     check_directory(description, given, overrides, told)

@@ -59,8 +59,8 @@ class Places:
     def of(self, key: Key) -> Location:
         """Return the location of the key, or else of the nearest part that would contain it."""
         for length in range(len(key), 0, -1):
-            for way in (key[:length], _numbered(key[:length])):
-                offset = self._offsets.get(_joined(way))
+            for way in (key[:length], _number_only_transform(key[:length])):
+                offset = self._offsets.get(_join_key_names(way))
                 if offset is not None:
                     return self._location(offset)
         return self._location(0)
@@ -74,7 +74,7 @@ class Places:
         return Location(before.count("\n") + 1, offset - before.rfind("\n"), self._source)
 
     def _note(self, key: Key, offset: int) -> Key:
-        self._offsets.setdefault(_joined(key), offset)
+        self._offsets.setdefault(_join_key_names(key), offset)
         return key
 
     def _read(self) -> None:
@@ -127,7 +127,7 @@ def _names(written: str) -> Iterator[str]:
         yield name
 
 
-def _joined(key: Key) -> str:
+def _join_key_names(key: Key) -> str:
     """Join a key's names with dots.
 
     Names with dots in them and dots between names are equal here, because options use both.
@@ -135,7 +135,7 @@ def _joined(key: Key) -> str:
     return ".".join(map(str, key))
 
 
-def _numbered(key: Key) -> Key:
+def _number_only_transform(key: Key) -> Key:
     """Number the only transform, which the file may write in a list."""
     return ("transform", 0, *key[1:]) if key[:1] == ("transform",) else key
 

@@ -148,7 +148,7 @@ def share_rows(
         for same in pairs:
             if same.own.owner != number:
                 continue
-            asked_for = _needed(wide[number], same.own.node)
+            asked_for = _list_needed_columns(wide[number], same.own.node)
             own = _exprs(same.own, derived[number].get(same.own.stage, Derived()))
             exprs_there = {name: _of_aliases(expr, same.aliases) for name, expr in own.items()}
             wanted.append((same, asked_for, exprs_there))
@@ -175,7 +175,7 @@ def share_rows(
             )
         )
     in_order = (sorted(taken.get(number, ()), key=lambda own: own.number) for number in range(len(wide)))
-    return _placed([_taking(query, own) for query, own in zip(wide, in_order, strict=True)])
+    return _renumber_feed_places([_taking(query, own) for query, own in zip(wide, in_order, strict=True)])
 
 
 def _common_rows(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> Iterator[_CommonRows]:
@@ -217,7 +217,7 @@ def _of_query(
         fresh: Receives the rows that this query makes itself.
     """
     node, made = plan.nodes[root], list[_Rows]()
-    final, timed = not node.changes, not all(map(_is_kept, query.every))
+    final, timed = not node.changes, not all(map(_is_table_only, query.every))
     if (stage is None and _is_of_streams(query, final=final)) if timed else not final:
         grouped = node.grouped
         if node.is_for_all:
@@ -238,7 +238,7 @@ def _of_query(
                     yield from _of_query(number, plan, (i.alias, place), branch.stage, beneath, first, fresh)
 
 
-def _is_kept(query: Query) -> bool:
+def _is_table_only(query: Query) -> bool:
     """Return True if the query reads only tables, which have no event time."""
     return all(i.is_table and not i.as_of and not i.event_times for i in query.inputs)
 
@@ -248,7 +248,7 @@ def _is_of_streams(query: Query, *, final: bool) -> bool:
     streams may be late, and each query says so of those that it keeps.)"""
     if any(i.as_of for i in query.inputs):
         return False
-    if not all(_is_kept(part) for i in query.inputs for stage in i.stages for part in stage.every):
+    if not all(_is_table_only(part) for i in query.inputs for stage in i.stages for part in stage.every):
         return False
     return isinstance(query.relation, Join) or not final
 
@@ -354,7 +354,7 @@ def _aliases(query: Query) -> Iterator[str]:
             yield from _aliases(stage)
 
 
-def _needed(plan: QueryPlan, number: int) -> list[str]:
+def _list_needed_columns(plan: QueryPlan, number: int) -> list[str]:
     """Return the columns that others need of the rows of a node, in one fixed order."""
     parent = plan.parent(number)
     if parent is not None:
@@ -386,7 +386,7 @@ def _column(alias: str, name: str) -> Expr:
     return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
 
-def _beneath(plan: QueryPlan, number: int) -> list[NodePlan]:
+def _list_subtree_nodes(plan: QueryPlan, number: int) -> list[NodePlan]:
     """Return a node and all nodes below it, each once, in the same order for equal nodes."""
     nodes: dict[int, NodePlan] = {}
 
@@ -409,7 +409,7 @@ def _alike(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> bool:
     names have to be equal; otherwise a run could not resume without the query that makes the rows.
     """
     if same.own.timed and any(own != there for own, there in same.aliases.items()):
-        nodes = _beneath(plan, same.own.node)
+        nodes = _list_subtree_nodes(plan, same.own.node)
         feeds = [side.feed for node in nodes for side in node.sides if side.feed is not None]
         if any(feed.path is None for feed in feeds):
             return False
@@ -422,10 +422,10 @@ def _form(plan: QueryPlan, rows: _Rows) -> object:
     For streams the form includes the bounds that release rows.
     """
     places = {alias: place for place, alias in enumerate(_aliases(rows.query))}
-    nodes = _beneath(plan, rows.node)
+    nodes = _list_subtree_nodes(plan, rows.node)
     numbers = {node.number: place for place, node in enumerate(nodes)}
 
-    def placed(key: str) -> tuple[int | None, str]:
+    def replace_alias_by_place(key: str) -> tuple[int | None, str]:
         alias = max((name for name in places if key.startswith(f"{name}.")), key=len, default="")
         return places.get(alias), key.removeprefix(alias)
 
@@ -438,7 +438,7 @@ def _form(plan: QueryPlan, rows: _Rows) -> object:
             for other in retention.others
         ]
         return [
-            (placed(bound.evicted), placed(bound.by), bound.c)
+            (replace_alias_by_place(bound.evicted), replace_alias_by_place(bound.by), bound.c)
             for one in (node, *others)
             for bound in one.bounds
         ]
@@ -463,7 +463,9 @@ def _form(plan: QueryPlan, rows: _Rows) -> object:
 
 
 def _resting(plan: QueryPlan, other: QueryPlan, same: _CommonRows) -> tuple[RestingNode, ...]:
-    pairs = zip(_beneath(plan, same.own.node), _beneath(other, same.other.node), strict=True)
+    pairs = zip(
+        _list_subtree_nodes(plan, same.own.node), _list_subtree_nodes(other, same.other.node), strict=True
+    )
     return tuple(
         RestingNode(
             own.number,
@@ -488,13 +490,15 @@ def _taking(query: QueryPlan, taken: Sequence[ReusedRows]) -> QueryPlan:
         own = by_node.get(feed.node)
         return feed if own is None else replace(feed, node=own.node, query=own.query, renamed=own.names)
 
-    def joined(feed: FeedPlan) -> FeedPlan:
+    def redirect_side_feed(feed: FeedPlan) -> FeedPlan:
         own = by_node.get(feed.node)
         return feed if own is None else replace(foreign(feed), event_times=own.keys)
 
     def side(plan: SidePlan) -> SidePlan:
         branches = tuple(foreign(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
-        return replace(plan, branches=branches, feed=None if plan.feed is None else joined(plan.feed))
+        return replace(
+            plan, branches=branches, feed=None if plan.feed is None else redirect_side_feed(plan.feed)
+        )
 
     nodes: list[NodePlan] = []
     for node in query.nodes:
@@ -582,7 +586,7 @@ def _run_key(query: QueryPlan, node: JoinPlan, side: Side) -> _RunKey | None:
         return None
     origins = side_origins(plan)
 
-    def made(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def list_origin_digests(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
         return tuple((name, origins[name].digest) for name in names)
 
     evicted = {bound.evicted for bound in node.bounds}
@@ -594,9 +598,9 @@ def _run_key(query: QueryPlan, node: JoinPlan, side: Side) -> _RunKey | None:
             (branch.source.name, branch.lags, None if branch.flag is None else text_of(branch.flag))
             for _, branch in plan.sources
         ),
-        made(plan.event_times),
-        made(keys),
-        made(sorted(plan.not_null)),
+        list_origin_digests(plan.event_times),
+        list_origin_digests(keys),
+        list_origin_digests(sorted(plan.not_null)),
         tuple((repr(index), origins[index.column].digest) for index in indexes),
         tuple(c for c in plan.event_times if plan.watermark_key(c) in evicted),
     )
@@ -695,7 +699,7 @@ def share_arrangements(queries: Sequence[QueryPlan], may_reuse: MayReuse) -> tup
             keepers.setdefault(key, []).append(own)
     if all(plan is query for plan, query in zip(plans, queries, strict=True)):
         return tuple(queries)
-    return _placed(plans)
+    return _renumber_feed_places(plans)
 
 
 def _arranged_inputs(place: int, query: QueryPlan) -> Iterator[_ArrangedInput]:
@@ -759,10 +763,10 @@ def _of_branch(query: QueryPlan, branch: BranchPlan | FeedPlan) -> _Columns:
         return {name: text_of(expr) for name, expr in branch.columns}
     there = dict(branch.renamed)
     columns: dict[str, object] = {name: ("column", there.get(c, c)) for name, c in branch.copied}
-    return columns | {name: text_of(_renamed(expr, there)) for name, expr in branch.computed}
+    return columns | {name: text_of(_rename_columns(expr, there)) for name, expr in branch.computed}
 
 
-def _renamed(expr: Expr, there: Mapping[str, str]) -> Expr:
+def _rename_columns(expr: Expr, there: Mapping[str, str]) -> Expr:
     return expr.transform(
         lambda e: (
             exp.column(exp.to_identifier(there[e.name], quoted=True))
@@ -799,7 +803,7 @@ def _fits(
     if own.nowhere_null != other.nowhere_null and (own.has_bands or other.has_bands):
         return False
     held = set(other.columns.values())
-    kept = {other.columns[name] for name in _kept_columns(other.side)}
+    kept = {other.columns[name] for name in _collect_retained_columns(other.side)}
     more = bool({own.columns[name] for name in own.side.kept} - kept or other.nowhere_null - own.nowhere_null)
     more = more or bool(own.ways.keys() - other.ways.keys())
     for name in own.side.kept:
@@ -846,7 +850,9 @@ def _wider(
         The query, the names of the columns there, and the ways in which rows are found there.
     """
     side, columns = other.side, other.columns
-    by_content = {content: name for name, content in columns.items() if name in _kept_columns(side)}
+    by_content = {
+        content: name for name, content in columns.items() if name in _collect_retained_columns(side)
+    }
     names: dict[str, str] = {}
     more: list[ColumnOfOthers] = []
     branches = list(side.branches)
@@ -872,7 +878,7 @@ def _wider(
             return held
         return replace(
             held,
-            branches=tuple(_less_asked(b, asked) for b in branches) if held.name == side.name else (),
+            branches=tuple(_restrict_not_null(b, asked) for b in branches) if held.name == side.name else (),
             of_others=(*held.of_others, *more),
             not_null=tuple(name for name in held.not_null if name in asked),
         )
@@ -896,7 +902,7 @@ def _wider(
     return keeper, names, ways
 
 
-def _less_asked(branch: BranchPlan | FeedPlan, not_null: set[str]) -> BranchPlan | FeedPlan:
+def _restrict_not_null(branch: BranchPlan | FeedPlan, not_null: set[str]) -> BranchPlan | FeedPlan:
     if isinstance(branch, BranchPlan):
         return branch
     return replace(branch, not_null=tuple(name for name in branch.not_null if name in not_null))
@@ -910,7 +916,7 @@ def _with_columns_of_keeper(keeper: QueryPlan, other: _ArrangedInput, own: _Arra
     return replace(other, side=side, columns=columns, has_bands=other.has_bands or own.has_bands)
 
 
-def _kept_columns(side: SidePlan) -> set[str]:
+def _collect_retained_columns(side: SidePlan) -> set[str]:
     return {*side.kept, *(column.name for column in side.of_others)}
 
 
@@ -1018,19 +1024,19 @@ def _number_of_key(keys: Sequence[str], arranged: Arranged) -> int | None:
     return None if keys == arranged.keys and keys not in further else further.index(tuple(keys))
 
 
-def _placed(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
+def _renumber_feed_places(queries: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
     """Return the queries with renumbered places for rows that feed nodes of other queries."""
     places: dict[tuple[str, int], int] = {}
 
-    def placed(feed: FeedPlan) -> FeedPlan:
+    def renumber_feed(feed: FeedPlan) -> FeedPlan:
         if feed.query is None:
             return feed
         place = places[feed.query, feed.node] = places.get((feed.query, feed.node), -1) + 1
         return replace(feed, place=place)
 
     def side(plan: SidePlan) -> SidePlan:
-        branches = tuple(placed(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
-        return replace(plan, branches=branches, feed=None if plan.feed is None else placed(plan.feed))
+        branches = tuple(renumber_feed(b) if isinstance(b, FeedPlan) else b for b in plan.branches)
+        return replace(plan, branches=branches, feed=None if plan.feed is None else renumber_feed(plan.feed))
 
     return tuple(
         replace(query, nodes=tuple(replace(node, sides=tuple(map(side, node.sides))) for node in query.nodes))

@@ -27,7 +27,7 @@ from watersmeet.plan.delta.paths import (
     DeltaJoin,
     choose_strategy,
     delta_join,
-    plan_told,
+    explain_strategy,
 )
 from watersmeet.plan.identity.fingerprint import fingerprint_of
 from watersmeet.plan.model.job import FoldedQuery, KeyRows, QueryPlan
@@ -360,7 +360,7 @@ def _describe_joins(
     for stage in part.stages.values():
         yield from _describe_joins(stage, options, arrangements)
     asked = choose_strategy(part.tree, options.plan)
-    yield from plan_told(part.tree, part.delta, asked, arrangements)
+    yield from explain_strategy(part.tree, part.delta, asked, arrangements)
 
 
 def _no_delta(query: Planning) -> tuple[str, ...]:
@@ -388,11 +388,11 @@ def may_be_reordered(query: Planning) -> bool:
 def order_joins(query: Planning) -> Result:
     """Put inner joins in the best order (`plan.order.join_order`)."""
 
-    def planned(other: Query) -> QueryPlan | None:
+    def plan_in_given_order(other: Query) -> QueryPlan | None:
         return run(replace(query, query=other, is_in_order=True), "tree")[0].plan
 
     assert query.plan is not None
-    return replace(query, plan=choose_join_order(query.plan, query.query, planned)), ()
+    return replace(query, plan=choose_join_order(query.plan, query.query, plan_in_given_order)), ()
 
 
 PASSES = (

@@ -84,7 +84,7 @@ def reorder_by_counts(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
     """
     producers = {taken.query for query in plan.queries for taken in query.taken}
 
-    def counted(query: QueryPlan) -> QueryPlan:
+    def reorder_query(query: QueryPlan) -> QueryPlan:
         own = counts.get(query.name)
         if own is None or query.name in producers or query.taken or query.complete is not None:
             return query
@@ -95,7 +95,7 @@ def reorder_by_counts(plan: JobPlan, counts: Mapping[str, Counts]) -> JobPlan:
         same, others = ([node.in_any_order for node in of.nodes] for of in (query, other))
         return replace(query, nodes=other.nodes, uncounted=query.nodes) if same == others else query
 
-    return replace(plan, queries=tuple(map(counted, plan.queries)))
+    return replace(plan, queries=tuple(map(reorder_query, plan.queries)))
 
 
 def _add_consumer_columns(plan: QueryPlan, for_others: ForOthers) -> tuple[QueryPlan, DerivedColumns]:

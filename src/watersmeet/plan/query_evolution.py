@@ -512,16 +512,16 @@ def _of_parts(top: Join, order: Order) -> Join:
     """Put a group of adjacent inner joins, and the relations that they join, in this order."""
     parts = {aliases_in(_order(part)): part for part in parts_of(top)}
 
-    def built(of: Order) -> Relation:
+    def build_relation(of: Order) -> Relation:
         part = parts.get(aliases_in(of))
         if part is not None:
             return _in_order(part, of)
         if isinstance(of, str):
             raise _OtherJoinsError
         left, right = of
-        return Join(built(left), built(right), JoinKind.INNER, None, plan=top.plan)
+        return Join(build_relation(left), build_relation(right), JoinKind.INNER, None, plan=top.plan)
 
-    joined = built(order)
+    joined = build_relation(order)
     assert isinstance(joined, Join)
     return replace(joined, where=join_all(own_conditions(top)))  # from where each sinks to its join
 

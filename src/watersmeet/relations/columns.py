@@ -17,5 +17,5 @@ def tree_of(column: str, alias: str | None = None) -> exp.Expression:
     return exp.column(exp.to_identifier(column, quoted=True), table=table)
 
 
-def named(tree: exp.Expression, name: str) -> exp.Expression:
+def alias_expression(tree: exp.Expression, name: str) -> exp.Expression:
     return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))

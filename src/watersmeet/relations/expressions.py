@@ -66,7 +66,7 @@ def text_of(column: Any, *, named: bool = False) -> str:
     if named and _kind(node) == "Alias":
         names = list(_each(node.name()))
         if len(names) == 1 and not node.metadata().isDefined():
-            return f"{_text(node.child())} AS {_quoted(names[0])}"
+            return f"{_text(node.child())} AS {_quote_name(names[0])}"
     return _text(node)
 
 
@@ -91,7 +91,7 @@ def _each(of: Any) -> Iterator[Any]:
     return (of.apply(number) for number in range(of.size()))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
@@ -100,7 +100,7 @@ def _attribute(node: Any) -> str:
         raise NoText(
             "contains a column of a DataFrame (df['x'])", "use the names of the relation: col('o.order_id')"
         )
-    return ".".join(_quoted(part) for part in _each(node.nameParts()))
+    return ".".join(_quote_name(part) for part in _each(node.nameParts()))
 
 
 def _literal(node: Any) -> str:
@@ -263,17 +263,17 @@ def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[e
     statements = statements_of(whole)
     if len(statements) != 1:
         said = "nothing" if not statements else f"{len(statements)} of them"
-        raise whole.error(_said(label, f"expected one expression, found {said}"), "syntax", 0)
+        raise whole.error(_prefix_label(label, f"expected one expression, found {said}"), "syntax", 0)
     tree = parse_tokens(whole, statements[0])
     kinds = (*_EXPRESSIONS, *_NAMED) if named else _EXPRESSIONS
     if not isinstance(tree, kinds) or (tree.is_star and not named and isinstance(tree, exp.Column)):
         what = "a SELECT" if isinstance(tree, exp.Select | exp.SetOperation) else tree.key.upper()
         what = {"ALIAS": "one with a name (AS …)", "STAR": '"*"'}.get(what, what)
-        raise whole.error(_said(label, f"expected an expression, not {what}"), "syntax", 0)
-    return tree, _placed(tree, fragment_of(text, label))
+        raise whole.error(_prefix_label(label, f"expected an expression, not {what}"), "syntax", 0)
+    return tree, _shift_positions(tree, fragment_of(text, label))
 
 
-def _said(label: str, message: str) -> str:
+def _prefix_label(label: str, message: str) -> str:
     return f"{label}: {message}" if label else message
 
 
@@ -289,10 +289,10 @@ def read_select(text: str, label: str) -> tuple[exp.Select, Fragment]:
     if not isinstance(tree, exp.Select):
         what = "nothing" if not statements else "something else" if tree is not None else "several statements"
         raise whole.error(f"{label}: expected one SELECT, found {what}", "syntax", 0)
-    return tree, _placed(tree, fragment_of(text, label))
+    return tree, _shift_positions(tree, fragment_of(text, label))
 
 
-def _placed(tree: exp.Expression, fragment: Fragment) -> Fragment:
+def _shift_positions(tree: exp.Expression, fragment: Fragment) -> Fragment:
     for meta in {id(node.meta): node.meta for node in tree.walk()}.values():
         if "start" in meta:
             meta["start"] += fragment.first

@@ -25,7 +25,13 @@ from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
 from watersmeet.spec.option_names import IN_PYTHON
-from watersmeet.spec.options.changes import Said, change_said, is_field, primary_key, refuse_time_of
+from watersmeet.spec.options.changes import (
+    ChangeDeclaration,
+    is_field,
+    primary_key,
+    refuse_time_of,
+    resolve_change_column,
+)
 from watersmeet.types.intervals import interval_us
 from watersmeet.types.sql_type import INTEGERS
 
@@ -48,7 +54,7 @@ class Changes:
     key: str | Sequence[str] = ()
 
     @property
-    def are_said(self) -> bool:
+    def has_change_options(self) -> bool:
         """Rows do not only come."""
         return self.op is not None or self.diff is not None or bool(self.key)
 
@@ -76,8 +82,8 @@ class Changes:
             if column is not None and not (isinstance(column, str) and column.strip()):
                 raise whole_error(label, f"is {column!r}", "pass the name of a column")
         inserts, deletes = _words(self.inserts, "inserts"), _words(self.deletes, "deletes")
-        said = Said(self.op, self.diff, inserts, deletes, keyed=bool(self.key))
-        change = change_said(said, columns, error, IN_PYTHON)
+        said = ChangeDeclaration(self.op, self.diff, inserts, deletes, keyed=bool(self.key))
+        change = resolve_change_column(said, columns, error, IN_PYTHON)
         refuse_time_of(
             name, change, times, lambda message, hint: SqlError(message, code="wrong-type", hint=hint)
         )
@@ -211,7 +217,7 @@ def stream(
         on_idle=fields.on_idle,
         max_ahead_us=fields.max_ahead_us,
         is_table=not times,
-        changes=said.are_said,
+        changes=said.has_change_options,
         rows_per_second=fields.rows_per_second,
         max_rows=fields.max_rows,
         max_bytes=fields.max_bytes,
@@ -317,7 +323,7 @@ def relation_of(source: Source, frame: Any = None) -> Relation:
     return Relation(tree, {source.name.lower(): Given(source, frame)})
 
 
-def selected(relation: Relation, text: str, label: str) -> Relation:
+def apply_select(relation: Relation, text: str, label: str) -> Relation:
     """Apply a SELECT from a stream or table, by its name, row by row.
 
     Args:
@@ -417,7 +423,7 @@ def _check_timeless(name: str, said: Changes, of_times: Mapping[str, Any]) -> No
     Raises:
         SqlError: it has no change options, or has options that need an event time.
     """
-    if not said.are_said:
+    if not said.has_change_options:
         raise whole_error(
             f'"{name}"',
             "has no event time, and no column tells inserts from deletes",

@@ -162,7 +162,7 @@ def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str
         raise whole_error("job", f"is given {other!r}", "pass the result of relation.to_sink(…)")
     given = _all_given(output.relation for output in outputs)
     functions = {output.sink.name: output.function for output in outputs if output.function is not None}
-    made = Job(description_of(outputs, _said(checkpoint, settings)), given, functions)
+    made = Job(description_of(outputs, _collect_settings(checkpoint, settings)), given, functions)
     _ = made.plan
     return made
 
@@ -206,7 +206,7 @@ def sql(
     given = _all_given(relations.values())
     description = parse_job(
         text,
-        overrides={key: as_text(value) for key, value in _said(checkpoint, settings).items()},
+        overrides={key: as_text(value) for key, value in _collect_settings(checkpoint, settings).items()},
         given={name: relation.flow() for name, relation in relations.items()},
         own_functions=by_spark(given),
     )
@@ -243,7 +243,7 @@ def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
     return given
 
 
-def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def _collect_settings(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
     if settings is not None and not isinstance(settings, Mapping):
         raise whole_error("settings", f"is {settings!r}", "{'max_rows': 1_000_000}")
     said: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from watersmeet.spec.connectors import BY_NAME, CONNECTORS, FOREACH_BATCH, SPARK
 from watersmeet.spec.model import OutputMode, Sink
 from watersmeet.spec.options.function import NAMED, OfBatches, call_problem
 from watersmeet.spec.options.spark import FORMAT, TABLE
-from watersmeet.spec.secrets import guarded
+from watersmeet.spec.secrets import wrap_secret
 
 if TYPE_CHECKING:
     from watersmeet.relations.relation import Relation
@@ -54,7 +54,7 @@ def sink(
         names = [other for other, able in CONNECTORS.items() if able.sinks]
         hint = near_names(str(connector), names)
         raise whole_error("sink", f"is {connector!r}, which is not a connector for sinks", hint)
-    said = options_of_today(_said(options, more), traits.name)
+    said = options_of_today(_collect_options(options, more), traits.name)
     own = checked_name(name) or _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
     problem = primary_key_problem(traits.name) if keys else None
@@ -71,12 +71,12 @@ def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, n
     """
     if not isinstance(value, str) or not value.strip():
         raise whole_error(what, f"is {value!r}", "'jdbc'" if what == FORMAT else "'catalog.db.t'")
-    said = _said(options, {})
+    said = _collect_options(options, {})
     if any(key.lower() == FORMAT for key in said):
         raise whole_error("options", "also contain a format", "remove it")
     said = {what: value, **said}
     own = checked_name(name) or _last_part(said) or value
-    return Sink(own, SPARK, {key: guarded(key, text) for key, text in said.items()})
+    return Sink(own, SPARK, {key: wrap_secret(key, text) for key, text in said.items()})
 
 
 def checked_name(name: Any) -> str | None:
@@ -90,7 +90,7 @@ def checked_name(name: Any) -> str | None:
     return name
 
 
-def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
+def _collect_options(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
     if options is not None and not isinstance(options, Mapping):
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
     said: dict[str, str] = {}

@@ -92,7 +92,7 @@ class Relation(WithSinks):
         """Rename the relation; the texts of a join use this name."""
         if not isinstance(name, str) or not name.strip():
             raise whole_error("alias", f"is {name!r}", "pass a name: orders.alias('o')")
-        return replace(self, _tree=_named(self._item("alias"), name), _grows=False)
+        return replace(self, _tree=_set_alias(self._item("alias"), name), _grows=False)
 
     def join(
         self,
@@ -139,7 +139,7 @@ class Relation(WithSinks):
             node.set("match_condition", tree)
             fragments.append(fragment)
         select.append("joins", node)
-        return self._checked(
+        return self._build_relation(
             select, together(self._given, other._given), [*other._fragments, *fragments], True
         )
 
@@ -152,7 +152,7 @@ class Relation(WithSinks):
         before = select.args.get("where")
         trees = [] if before is None else [before.this]
         select.set("where", exp.Where(this=reduce(join_conditions, [*trees, *(tree for tree, _ in read)])))
-        return self._checked(select, self._given, [fragment for _, fragment in read], True)
+        return self._build_relation(select, self._given, [fragment for _, fragment in read], True)
 
     filter = where
 
@@ -163,14 +163,14 @@ class Relation(WithSinks):
         read = _items(columns, "select")
         select = self._growing("select")
         select.set("expressions", [tree for tree, _ in read])
-        return self._checked(select, self._given, [fragment for _, fragment in read], False)
+        return self._build_relation(select, self._given, [fragment for _, fragment in read], False)
 
     def distinct(self) -> Relation:
         """Deduplicate the rows by grouping by all columns; groups change as rows change."""
         chosen = isinstance(self._tree, exp.Select) and not is_summarized(self._tree)
         select = self._tree.copy() if chosen else self._growing("distinct")
         select.set("distinct", exp.Distinct())
-        return self._checked(select, self._given, [], False)
+        return self._build_relation(select, self._given, [], False)
 
     def hint(self, *hints: str) -> Relation:
         """Set how the joins so far run: ``BROADCAST(d)``, ``PLAN(delta)``."""
@@ -188,7 +188,7 @@ class Relation(WithSinks):
         node = exp.Hint(expressions=[exp.Var(this=fragment.text[3:-2].strip())])
         node.meta["start"] = fragment.first
         select.set("hint", node)
-        return self._checked(select, self._given, [fragment], True)
+        return self._build_relation(select, self._given, [fragment], True)
 
     def union_all(self, *others: Relation) -> Relation:
         """Concatenate the rows of all relations by position, each with its own late threshold."""
@@ -199,7 +199,7 @@ class Relation(WithSinks):
             tree = exp.Union(this=tree, expression=other._whole(), distinct=False)
             given = together(given, other._given)
             fragments += other._fragments
-        return self._checked(tree, given, fragments, False)
+        return self._build_relation(tree, given, fragments, False)
 
     def impose_order(self, column: Written, lag: Length) -> Relation:
         """Declare ``column`` an event time whose watermark lags the greatest time by ``lag``.
@@ -211,7 +211,7 @@ class Relation(WithSinks):
         name = _column_name(column, alias, "impose_order")
         order = ImposeOrder(this=_bare(item), column=name, lag=length_node(lag, "lag"))
         tree = exp.Table(this=order)
-        return self._checked(_named(tree, alias) if alias else tree, self._given, [], False)
+        return self._build_relation(_set_alias(tree, alias) if alias else tree, self._given, [], False)
 
     def group_by(self, *keys: Written | Window) -> Grouped:
         """Groups by a window (`tumble`, `hop`, `session`) and columns, or by columns alone; `Grouped.agg`
@@ -251,7 +251,7 @@ class Relation(WithSinks):
             SqlError, SeveralErrors: the relation is wrong.
         """
         tree, text = self._whole(), self._text()
-        return self._built(text, lambda: select_flow(tree, self._catalog(), text))
+        return self._build_or_raise_problems(text, lambda: select_flow(tree, self._catalog(), text))
 
     def query(self) -> Query:
         """Build the query as a description of `spec`.
@@ -260,7 +260,9 @@ class Relation(WithSinks):
             SqlError, SeveralErrors: the relation is wrong.
         """
         tree, text = self._whole(), self._text()
-        return self._built(text, lambda: build_query(tree, self._catalog(), text, shown(self._tree)))
+        return self._build_or_raise_problems(
+            text, lambda: build_query(tree, self._catalog(), text, render_sql(self._tree))
+        )
 
     @property
     def plan(self) -> JobPlan:
@@ -288,7 +290,7 @@ class Relation(WithSinks):
             return refusal_page(repr(self), error)
 
     def __repr__(self) -> str:
-        return f"Relation({shown(self._whole())})"
+        return f"Relation({render_sql(self._whole())})"
 
     @staticmethod
     def _conditions(
@@ -319,7 +321,7 @@ class Relation(WithSinks):
         name = _own_name(self._tree)
         tree = exp.Subquery(this=self._tree.copy())
         if name is not None:
-            return _named(tree, name)
+            return _set_alias(tree, name)
         plain = not self._tree.args.get("where") and not self._tree.args.get("hint")
         if call == "join" and self._grows and plain:  # (a JOIN b ON …)
             first = tree.this.args["from_"].this
@@ -364,7 +366,7 @@ class Relation(WithSinks):
         item = exp.Subquery(this=self._tree.copy())
         if is_ranked(self._tree):
             return _all_of(item)
-        return _all_of(_named(item, name or "joined"))
+        return _all_of(_set_alias(item, name or "joined"))
 
     def checked(self, tree: exp.Expression, fragment: Fragment) -> Relation:
         """Return the relation of a whole query.
@@ -372,9 +374,9 @@ class Relation(WithSinks):
         Raises:
             SqlError, SeveralErrors: the query is wrong.
         """
-        return self._checked(tree, self._given, [fragment], False)
+        return self._build_relation(tree, self._given, [fragment], False)
 
-    def _checked(
+    def _build_relation(
         self, tree: exp.Expression, given: Mapping[str, Given], more: Iterable[Fragment], grows: bool
     ) -> Relation:
         """Return the relation of ``tree``.
@@ -396,7 +398,7 @@ class Relation(WithSinks):
         return catalog
 
     @staticmethod
-    def _built(text: Fragments, build: Callable[[], Built]) -> Built:
+    def _build_or_raise_problems(text: Fragments, build: Callable[[], Built]) -> Built:
         try:
             with flat_enough():
                 return build()
@@ -430,13 +432,13 @@ class Grouped:
         Args:
             having: condition on aggregates and keys; only groups that satisfy it are emitted.
         """
-        return self._made(
+        return self._build_grouped_relation(
             [*self._edges(), *(tree.copy() for tree, _ in self._keys)], aggregates, "agg", having
         )
 
     def select(self, *columns: Written, having: Written | None = None) -> Relation:
         """Select columns of one row per group, from the window's start and end, keys and aggregates."""
-        return self._made([], columns, "select", having)
+        return self._build_grouped_relation([], columns, "select", having)
 
     def _edges(self) -> list[exp.Expression]:
         names = () if self._window is None else (WINDOW_START, WINDOW_END)
@@ -445,12 +447,16 @@ class Grouped:
             edge.meta[OF_WINDOW] = True
         return edges
 
-    def _made(
+    def _build_grouped_relation(
         self, first: list[exp.Expression], texts: Sequence[Written], call: str, having: Written | None
     ) -> Relation:
         read = _items(texts, call)
         fragments = [fragment for _, fragment in (*self._keys, *read)]
-        select = self._rows._growing("group_by") if self._window is None else self._windowed(self._window)
+        select = (
+            self._rows._growing("group_by")
+            if self._window is None
+            else self._build_window_select(self._window)
+        )
         select.set("expressions", [*first, *(tree for tree, _ in read)])
         keys = [*self._edges(), *(tree for tree, _ in self._keys)]
         if keys:
@@ -462,9 +468,9 @@ class Grouped:
             fragments.append(fragment)
         if not is_summarized(select):
             raise whole_error(call, "has no aggregate and no column", "add count(*) AS n, or use select")
-        return self._rows._checked(select, self._rows._given, fragments, False)
+        return self._rows._build_relation(select, self._rows._given, fragments, False)
 
-    def _windowed(self, window: Window) -> exp.Select:
+    def _build_window_select(self, window: Window) -> exp.Select:
         item, where = self._rows._windowed_rows()
         name = item.alias_or_name
         table = WindowTable(
@@ -474,12 +480,12 @@ class Grouped:
             sizes=window.size_nodes(),
             partition=[],
         )
-        select = _all_of(_named(exp.Table(this=table), name) if name else exp.Table(this=table))
+        select = _all_of(_set_alias(exp.Table(this=table), name) if name else exp.Table(this=table))
         select.set("where", where)
         return select
 
 
-def shown(tree: exp.Expression) -> str:
+def render_sql(tree: exp.Expression) -> str:
     """Render the tree as SQL, for people."""
     return tree.sql("spark")
 
@@ -493,7 +499,7 @@ def _all_of(item: exp.Expression) -> exp.Select:
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
 
 
-def _named(item: exp.Expression, name: str) -> exp.Expression:
+def _set_alias(item: exp.Expression, name: str) -> exp.Expression:
     item.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
     return item
 

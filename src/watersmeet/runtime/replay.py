@@ -130,7 +130,7 @@ def _check_steps(case: Mapping[str, Any]) -> None:
     }
     errors: dict[str, SpecError] = {}
 
-    def recognised(number: int, what: str, name: str, names: Iterable[str]) -> bool:
+    def check_known_name(number: int, what: str, name: str, names: Iterable[str]) -> bool:
         names = list(names)
         if name not in names:
             text = f'step {number}: unknown {what} "{name}"'
@@ -139,19 +139,19 @@ def _check_steps(case: Mapping[str, Any]) -> None:
 
     for number, step in enumerate(case["steps"]):
         for key in step:
-            recognised(number, "entry", key, _STEP_KEYS)
+            check_known_name(number, "entry", key, _STEP_KEYS)
         for stream, row, *_ in step.get("rows", ()):
-            if recognised(number, "stream", stream, columns):
+            if check_known_name(number, "stream", stream, columns):
                 for column in row:
-                    recognised(
+                    check_known_name(
                         number, f'column of "{stream}":', column, (*sorted(columns[stream]), CASE_PARTITION)
                     )
         for name in step.get("idle", ()):
-            recognised(number, "stream", name.partition("/")[0], columns)
+            check_known_name(number, "stream", name.partition("/")[0], columns)
         for key in step.get("advance", {}):
             stream, _, column = key.partition(".")
-            if recognised(number, "stream", stream, columns):
-                recognised(number, f'column of "{stream}":', column, sorted(columns[stream]))
+            if check_known_name(number, "stream", stream, columns):
+                check_known_name(number, f'column of "{stream}":', column, sorted(columns[stream]))
     raise_all(list(errors.values()))
 
 

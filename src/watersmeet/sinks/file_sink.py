@@ -161,7 +161,7 @@ class FileSink:
         )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        staged = self._staged(insert, tick, attempt)
+        staged = self._build_staging_path(insert, tick, attempt)
         if self._format == "parquet":
             # Spark's default is INT96, which newer readers take for a legacy
             frame.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
@@ -189,7 +189,7 @@ class FileSink:
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
         from pyarrow import parquet
 
-        staged = self._staged(insert, tick, attempt)
+        staged = self._build_staging_path(insert, tick, attempt)
         if self._format == "parquet":
             return sum(parquet.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
         files = list(staged.glob("part-*"))
@@ -204,7 +204,7 @@ class FileSink:
 
         if self._format != "parquet" or self._options or not can_write(schema):
             return None
-        staged = self._staged(insert, tick, attempt)
+        staged = self._build_staging_path(insert, tick, attempt)
         with translate_write_errors(staged, HINT):
             staged.mkdir(parents=True, exist_ok=True)
         return ParquetPart(str(staged))
@@ -251,7 +251,7 @@ class FileSink:
             check_same(self._spec.name, str(self._path), insert, tick, read_mark(final), identity)
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        staged, final = self._staged(insert, tick, attempt), self._final(insert, tick)
+        staged, final = self._build_staging_path(insert, tick, attempt), self._final(insert, tick)
         try:
             self.check(insert, tick, identity)
             there = True  # known by what was done: looked at again, the directory may be away
@@ -360,7 +360,7 @@ class FileSink:
     def _has_header(self) -> bool:
         return self._options["header"].strip().lower() == "true"
 
-    def _staged(self, insert: str, tick: int, attempt: str) -> Path:
+    def _build_staging_path(self, insert: str, tick: int, attempt: str) -> Path:
         return self._path / ATTEMPTS / _safe(attempt) / f"{_safe(insert)}-{tick}"
 
     def _final(self, insert: str, tick: int) -> Path:

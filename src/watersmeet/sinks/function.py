@@ -327,29 +327,30 @@ class FunctionCalls:
             try:
                 function(part, reader)
             except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
-                raise source.failed or self._failed(number, failure_text(error)) from None
+                raise source.failed or self._build_function_error(number, failure_text(error)) from None
             if source.failed is not None:
                 raise source.failed
             if source.given < count and not part.is_skipped:
-                raise self._left(number, source.given, count)
+                raise self._build_unread_rows_error(number, source.given, count)
         return {"called": numbers}
 
-    def _failed(self, number: int, text: str) -> EngineError:
+    def _build_function_error(self, number: int, text: str) -> EngineError:
         return EngineError(
-            f'the function {self.written} of sink "{self.sink}" failed at {self._named(number)}: {text}',
+            f'the function {self.written} of sink "{self.sink}" failed at'
+            f" {self._describe_part(number)}: {text}",
             code="function-failed",
             hint=f"correct the function or the service it calls{_AGAIN}",
         )
 
-    def _left(self, number: int, given: int, count: int) -> EngineError:
+    def _build_unread_rows_error(self, number: int, given: int, count: int) -> EngineError:
         return EngineError(
-            f'the function {self.written} of sink "{self.sink}" returned at {self._named(number)} after'
-            f" reading {given:,} of {format_count(count, 'row')}",
+            f'the function {self.written} of sink "{self.sink}" returned at'
+            f" {self._describe_part(number)} after reading {given:,} of {format_count(count, 'row')}",
             code="function-left-rows",
             hint=f"let it read all rows, or call part.skip() if it already has them{_AGAIN}",
         )
 
-    def _named(self, number: int) -> str:
+    def _describe_part(self, number: int) -> str:
         return f'tick {self.tick} of "{self.insert}", part {number} of {len(self.staged)}'
 
 
@@ -448,11 +449,11 @@ class ForeachBatchSink(RecordedSink):
             asked = {name: named[name] for name in named_among(self._function, NAMED)}
             undone = left_undone(self._function(rows, tick, **asked))
         except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
-            raise self._failed(insert, tick, failure_text(error)) from error
+            raise self._build_function_error(insert, tick, failure_text(error)) from error
         if undone is not None:
-            raise self._failed(insert, tick, undone)
+            raise self._build_function_error(insert, tick, undone)
 
-    def _failed(self, insert: str, tick: int, why: str) -> EngineError:
+    def _build_function_error(self, insert: str, tick: int, why: str) -> EngineError:
         return EngineError(
             f'the function of sink "{self._spec.name}" failed at tick {tick} of "{insert}": {why}',
             code="function-failed",

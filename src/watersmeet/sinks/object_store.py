@@ -96,7 +96,7 @@ def translate_store_errors(sink: str) -> Iterator[None]:
         raise EngineError(f'sink "{sink}": {error.message}', code=error.code, hint=hint) from None
 
 
-def put_file(place: ObjectLocation, name: str, file: Path) -> None:
+def upload_file(place: ObjectLocation, name: str, file: Path) -> None:
     """Put a file; there is no other object of that name. Raises: StateError."""
     size = file.stat().st_size
     place = extend_timeout(place, min(size, _IN_PARTS))
@@ -112,7 +112,7 @@ def create(place: ObjectLocation, name: str, file: Path) -> bool:
     lost nobody can say: then it is False. Raises: StateError."""
     from obstore.exceptions import AlreadyExistsError
 
-    def created(client: Any) -> bool:
+    def create_object(client: Any) -> bool:
         try:
             client.put(name, file, mode="create", use_multipart=False)
         except AlreadyExistsError:
@@ -123,7 +123,7 @@ def create(place: ObjectLocation, name: str, file: Path) -> bool:
             return False
         return True
 
-    return send_request(extend_timeout(place, file.stat().st_size), f'take "{name}"', created)
+    return send_request(extend_timeout(place, file.stat().st_size), f'take "{name}"', create_object)
 
 
 def get_all(place: ObjectLocation, names: Sequence[str], folder: Path) -> Iterator[Path]:
@@ -196,12 +196,12 @@ def list_entries(place: ObjectLocation, folder: str | None = None) -> tuple[list
         StateError: The request failed.
     """
 
-    def listed(client: Any) -> tuple[list[str], list[str]]:
+    def list_folder_entries(client: Any) -> tuple[list[str], list[str]]:
         listing = client.list_with_delimiter(folder)
         objects = [str(entry["path"]) for entry in listing["objects"]]
         return [_last(path) for path in listing["common_prefixes"]], [_last(path) for path in objects]
 
-    return send_request(place, "list what it holds", listed)
+    return send_request(place, "list what it holds", list_folder_entries)
 
 
 def list_folder(place: ObjectLocation, folder: str) -> list[str]:
@@ -330,7 +330,7 @@ class StoredPart:
                     count += group.num_rows
                     writer.write_table(in_table(group, wanted))
             if count:
-                put_file(stored_place(self.url, self.endpoint, self.region), name, staged)
+                upload_file(stored_place(self.url, self.endpoint, self.region), name, staged)
         return {"name": name, "rows": count} if count else None
 
 
@@ -469,7 +469,7 @@ class StoredFileSink:
             )
         parts = self._staged[key]
         with translate_store_errors(self._spec.name):
-            is_there = self._put(parts, insert, tick, identity) if parts else False
+            is_there = self._write_final_object(parts, insert, tick, identity) if parts else False
             is_there = is_there or self._is_there(insert, tick, identity)
             if parts and not is_there:
                 raise EngineError(
@@ -498,7 +498,9 @@ class StoredFileSink:
         parts = filter(None, map(_PART.fullmatch, list_entries(self._place)[1]))
         return sorted((_insert_of(part[1]), int(part[2])) for part in parts)
 
-    def _put(self, parts: Sequence[StagedPart], insert: str, tick: int, identity: Identity) -> bool:
+    def _write_final_object(
+        self, parts: Sequence[StagedPart], insert: str, tick: int, identity: Identity
+    ) -> bool:
         """Write the part; return True if this call created it, as far as the store can tell."""
         with temporary_folder() as folder:
             whole = folder / "whole.parquet"

@@ -92,14 +92,14 @@ class GrammarParser(SparkParser):
     def _parse_equality(self, parse_is: bool = True) -> Any:
         """Parse ``booleanExpression`` without AND and OR."""
         if self._match(TokenType.NOT):
-            return self.expression(exp.Not(this=self._needed(self._parse_equality())))
-        return self._predicated(self._parse_bitwise())
+            return self.expression(exp.Not(this=self._require_expression(self._parse_equality())))
+        return self._parse_optional_predicate(self._parse_bitwise())
 
     def _parse_comparison(self, this: Any = None) -> Any:
         return self._parse_bitwise()
 
     def _parse_range(self, this: Any = None, parse_is: bool = False) -> Any:
-        return self._predicated(self._parse_bitwise())
+        return self._parse_optional_predicate(self._parse_bitwise())
 
     def _parse_bitwise(self) -> Any:
         """Parse ``valueExpression``, which Spark accepts where sqlglot calls this method."""
@@ -120,7 +120,7 @@ class GrammarParser(SparkParser):
             if other is None and kind is exp.IntDiv:  # a name
                 self._retreat(self._index - 1)
                 break
-            expr = self.expression(kind(this=_operand(expr), expression=self._needed(other)))
+            expr = self.expression(kind(this=_operand(expr), expression=self._require_expression(other)))
             if kind is exp.Div:
                 expr.set("typed", self.dialect.TYPED_DIVISION)
                 expr.set("safe", self.dialect.SAFE_DIVISION)
@@ -168,19 +168,19 @@ class GrammarParser(SparkParser):
             if token is not None and token.token_type is TokenType.NUMBER:  # the sign is part of the number
                 self._advance()
                 expr = self.expression(exp.Neg(this=self._number(token, negative=True)))
-                return self._collated(self._parse_column_ops(expr))
-            return self.expression(exp.Neg(this=self._needed(self._parse_unary())))
+                return self._parse_collations(self._parse_column_ops(expr))
+            return self.expression(exp.Neg(this=self._require_expression(self._parse_unary())))
         if self._match(TokenType.PLUS):  # it makes numbers of texts
-            return exp.Anonymous(this="POSITIVE", expressions=[self._needed(self._parse_unary())])
+            return exp.Anonymous(this="POSITIVE", expressions=[self._require_expression(self._parse_unary())])
         if self._match(TokenType.TILDE):
-            return self.expression(exp.BitwiseNot(this=self._needed(self._parse_unary())))
-        return self._collated(self._parse_type())
+            return self.expression(exp.BitwiseNot(this=self._require_expression(self._parse_unary())))
+        return self._parse_collations(self._parse_type())
 
-    def _collated(self, expr: Any) -> Any:
+    def _parse_collations(self, expr: Any) -> Any:
         while expr is not None and self._match(TokenType.COLLATE):
             if isinstance(expr, exp.Cast) and self._tokens[self._index - 2].token_type in self.TYPE_TOKENS:
                 self.raise_error("COLLATE is ambiguous here: write (x::STRING) COLLATE …", self._prev)
-            name = self._needed(self._parse_id_var())
+            name = self._require_expression(self._parse_id_var())
             plain = name if name.args.get("quoted") else exp.var(name.name)
             expr = self._parse_column_ops(self.expression(exp.Collate(this=expr, expression=plain)))
         return expr
@@ -296,15 +296,15 @@ class GrammarParser(SparkParser):
     def _parse_bracket_key_value(self, is_map: bool = False) -> Any:
         return _operand(super()._parse_bracket_key_value(is_map))
 
-    def _predicated(self, this: Any) -> Any:
+    def _parse_optional_predicate(self, this: Any) -> Any:
         """Parse the optional single predicate after a value."""
         if this is None:
             return None
         if self._match(TokenType.IS):
-            return self._tested(_operand(this))
+            return self._parse_is_test(_operand(this))
         start = self._index
         negated = bool(self._match(TokenType.NOT))
-        compared = self._compared(_operand(this))
+        compared = self._parse_unnegated_predicate(_operand(this))
         if compared is None:
             self._retreat(start)
             return this
@@ -316,7 +316,7 @@ class GrammarParser(SparkParser):
             return compared
         return self.expression(exp.Not(this=compared))
 
-    def _compared(self, this: Any) -> Any:
+    def _parse_unnegated_predicate(self, this: Any) -> Any:
         if self._match(TokenType.BETWEEN):
             low = self._value()
             if not self._match(TokenType.AND):
@@ -335,14 +335,14 @@ class GrammarParser(SparkParser):
         if not self._match_set((TokenType.LIKE, TokenType.ILIKE)):
             return None
         kind = exp.Like if self._prev.token_type is TokenType.LIKE else exp.ILike
-        quantified = self._quantified()
+        quantified = self._parse_quantified_patterns()
         if quantified is not None:
             return self.expression(kind(this=this, expression=quantified))
         expr = self.expression(kind(this=this, expression=self._value()))
         if not self._match(TokenType.ESCAPE):
             return expr
         sign = self._curr
-        escape = self._needed(self._parse_string())
+        escape = self._require_expression(self._parse_string())
         if len(escape.name) != 1 or escape.name > "\uffff":  # of Java's characters
             raise MisreadError(
                 f"ESCAPE '{escape.name}' is not one character",
@@ -351,7 +351,7 @@ class GrammarParser(SparkParser):
             )
         return self.expression(exp.Escape(this=expr, expression=escape))
 
-    def _quantified(self) -> exp.Expression | None:
+    def _parse_quantified_patterns(self) -> exp.Expression | None:
         following = self._token(1)
         if following is None or following.token_type is not TokenType.L_PAREN:
             return None
@@ -364,7 +364,7 @@ class GrammarParser(SparkParser):
             raise MisreadError("() needs at least one pattern", "write at least one", opened.start)
         return kind(this=exp.Tuple(expressions=patterns))
 
-    def _tested(self, this: Any) -> Any:
+    def _parse_is_test(self, this: Any) -> Any:
         negated = bool(self._match(TokenType.NOT))
         if self._match_text_seq("DISTINCT", "FROM"):
             kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
@@ -375,9 +375,9 @@ class GrammarParser(SparkParser):
         return self.expression(exp.Not(this=expr)) if negated else expr
 
     def _value(self) -> Any:
-        return _operand(self._needed(self._parse_bitwise()))
+        return _operand(self._require_expression(self._parse_bitwise()))
 
-    def _needed(self, expr: Any) -> Any:
+    def _require_expression(self, expr: Any) -> Any:
         if expr is None:
             self.raise_error("Expecting a value")
         return expr

@@ -94,7 +94,7 @@ class _Reader:
                 self._place, repeatable = self._place + 1, False
                 self._suffix()
             elif sign == "{":
-                self._counted()
+                self._parse_count()
                 repeatable = False
             else:
                 self._place, repeatable = self._place + 1, True
@@ -107,7 +107,7 @@ class _Reader:
         if self._pattern[self._place : self._place + 1] in ("?", "+"):
             self._place += 1
 
-    def _counted(self) -> None:
+    def _parse_count(self) -> None:
         match = _COUNTED.match(self._pattern, self._place)
         if match is None:
             raise PatternError(

@@ -165,7 +165,7 @@ def load_token(setting: str | None) -> AccessToken | None:
             _make(file)
         return AccessToken(file, _read(file))
     except OSError as error:
-        raise _refused(file, error.strerror or str(error)) from None
+        raise _build_token_error(file, error.strerror or str(error)) from None
 
 
 def _make(file: Path) -> None:
@@ -186,15 +186,15 @@ def _read(file: Path) -> Secret:
     with open(file, "rb", opener=_open_unblocked) as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise _refused(file, "it is not a regular file")
+            raise _build_token_error(file, "it is not a regular file")
         if status.st_uid not in (0, os.geteuid()):
-            raise _refused(file, "it belongs to another user")
+            raise _build_token_error(file, "it belongs to another user")
         if status.st_uid != 0 and status.st_mode & 0o077:  # secrets that are mounted belong to root
-            raise _refused(file, "other users may read it", f"chmod 600 '{file}'")
+            raise _build_token_error(file, "other users may read it", f"chmod 600 '{file}'")
         text = opened.read(_MAX_BYTES).strip().decode("ascii", "replace")
     if not _TOKEN.fullmatch(text):
         rule = f"it does not have one line of at least {_MIN_LENGTH} letters, digits or signs"
-        raise _refused(file, rule, "remove the file; the next run creates a new token")
+        raise _build_token_error(file, rule, "remove the file; the next run creates a new token")
     return Secret(text)
 
 
@@ -203,7 +203,7 @@ def _open_unblocked(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _refused(file: Path, reason: str, hint: str = _HINT) -> EngineError:
+def _build_token_error(file: Path, reason: str, hint: str = _HINT) -> EngineError:
     message = f'the token for page and metrics cannot be read from "{file}": {reason}'
     return EngineError(message, code="token-file", hint=hint)
 

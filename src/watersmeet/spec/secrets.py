@@ -38,15 +38,15 @@ class OpaqueSecret(Secret):
         return OpaqueSecret(super().lower())
 
 
-def guarded(name: str, value: str) -> str:
+def wrap_secret(name: str, value: str) -> str:
     """Return the value of an option, as a `Secret` if the option's name marks it as one.
 
-    >>> {"user": guarded("user", "reader"), "password": guarded("password", "x")}
+    >>> {"user": wrap_secret("user", "reader"), "password": wrap_secret("password", "x")}
     {'user': 'reader', 'password': '***'}
 
     The name of a file that contains a secret is not a secret:
 
-    >>> guarded("token_file", "/etc/watersmeet/token")
+    >>> wrap_secret("token_file", "/etc/watersmeet/token")
     '/etc/watersmeet/token'
     """
     is_open = isinstance(value, Secret) or public(name, value) == value

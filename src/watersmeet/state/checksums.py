@@ -150,11 +150,11 @@ def add_checksum(name: str, text: str | bytes) -> bytes:
 
 def sealed_record(store: Store, name: str, record: StoredRecord) -> Any:
     """Return what to store of a record that nobody changes; a `MemoryStore` makes it when it is read."""
-    encode = partial(_encoded, name, record)
+    encode = partial(_encode_record, name, record)
     return encode if isinstance(store, MemoryStore) else encode()
 
 
-def _encoded(name: str, record: StoredRecord) -> bytes:
+def _encode_record(name: str, record: StoredRecord) -> bytes:
     return add_checksum(name, record.model_dump_json())
 
 

@@ -225,8 +225,8 @@ class TickRetention:
             self._left = self._store.delete_all(self._garbage(gone, search=begins or self._left > 0))
             return self._left
         if begins:
-            return self._behind.search(manifest, gone, self._kept(), check)
-        self._behind.delete(manifest, gone, self._kept, check)
+            return self._behind.search(manifest, gone, self._collect_retained_names(), check)
+        self._behind.delete(manifest, gone, self._collect_retained_names, check)
         return 0
 
     def _garbage(self, gone: list[str], *, search: bool) -> list[str]:
@@ -234,7 +234,7 @@ class TickRetention:
         others write, of all that there is."""
         written: set[str] | None = getattr(self._store, "written_names", None)
         if search or written is None:
-            return garbage_in(self._store, *self._kept())
+            return garbage_in(self._store, *self._collect_retained_names())
         names = [*written]
         written.difference_update(names)
         return gone + [name for name in names if name not in self._needed and name.split("/")[0] in FOLDERS]
@@ -290,7 +290,7 @@ class TickRetention:
                     garbage.append(name)
         return manifests + garbage
 
-    def _kept(self) -> RetainedNames:
+    def _collect_retained_names(self) -> RetainedNames:
         return RetainedNames(frozenset(name for name, _ in self._ticks or ()), frozenset(self._needed))
 
 

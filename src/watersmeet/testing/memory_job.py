@@ -159,14 +159,14 @@ class MemoryJob:
         self._check(given, idle or {})
         held = self._held.held()
         try:
-            return self._told(self._job.tick(given, clock_us=_micros(self.clock), idle=idle))
+            return self._build_tick(self._job.tick(given, clock_us=_micros(self.clock), idle=idle))
         except Exception:
             self._held.restore(held)  # of a tick that fails nothing is left
             raise
 
     def end(self) -> Tick:
         """End all inputs and emit the retained rows."""
-        return self._told(self._job.tick({}, clock_us=_micros(self.clock), end=True))
+        return self._build_tick(self._job.tick({}, clock_us=_micros(self.clock), end=True))
 
     def _check(
         self, given: Mapping[str, Sequence[tuple[Row, int]]], idle: Mapping[str, Iterable[str]]
@@ -184,7 +184,7 @@ class MemoryJob:
             if isinstance(partitions, str):
                 raise SpecError(f'idle: "{partitions}" is not a list of partitions', code="bad-value")
 
-    def _told(self, output: StepOutput) -> Tick:
+    def _build_tick(self, output: StepOutput) -> Tick:
         marks = {
             query: {
                 key: "end" if mark == ENDED else shown_time(mark, f"{query}/{key}" in self._integers)

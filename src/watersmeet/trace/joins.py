@@ -59,7 +59,7 @@ def again(plan: MatchPlan, task: NodeTask) -> Joined:
     released, brought, least = [], {}, {}
     for side, planned in zip(Side, plan.sides, strict=False):
         told = work.side(side)
-        released += list(_released(plan, side, shape, told, report, task.store))
+        released += list(_list_released_rows(plan, side, shape, told, report, task.store))
         if planned.feeds:
             brought[side] = _brought(plan, side, shape.side(side), told, task.store)
         for column, time in report.side(side).least.items():
@@ -102,10 +102,12 @@ def _columns(side: Side, task: SideShape, where: Side | None = None) -> list[Joi
 def _read(join: MatchPlan, side: Side, task: SideShape, batch: pa.RecordBatch, rows: Rows) -> list[Row]:
     """Read stored rows of a side for people."""
     gathered = gather(tuple(_columns(side, task, Side.LEFT)), batch, rows, None, NO_ROWS)
-    return _named(join, side, task, gathered)
+    return _convert_to_named_rows(join, side, task, gathered)
 
 
-def _named(join: MatchPlan, side: Side, task: SideShape, gathered: pa.RecordBatch) -> list[Row]:
+def _convert_to_named_rows(
+    join: MatchPlan, side: Side, task: SideShape, gathered: pa.RecordBatch
+) -> list[Row]:
     """Convert rows of `_columns` to dictionaries by name.
 
     A computed key is named by its expression; other computed columns are left out.
@@ -125,7 +127,7 @@ def _named(join: MatchPlan, side: Side, task: SideShape, gathered: pa.RecordBatc
 
 
 def _pairs(join: MatchPlan, shape: NodeShape, batch: pa.RecordBatch) -> Iterator[Pair]:
-    rows = {side: _named(join, side, shape.side(side), batch) for side in Side}
+    rows = {side: _convert_to_named_rows(join, side, shape.side(side), batch) for side in Side}
     there = {side: _is_there(join.side(side), side, batch) for side in Side}
     diffs = batch.column(DIFF).to_pylist() if shape.changelog else [1] * batch.num_rows
     for place, diff in enumerate(diffs):
@@ -156,7 +158,7 @@ def _brought(join: MatchPlan, side: Side, task: SideShape, work: SideWork, store
     return brought
 
 
-def _released(
+def _list_released_rows(
     join: MatchPlan, side: Side, shape: NodeShape, work: SideWork, report: NodeReport, store: Store
 ) -> Iterator[Released]:
     task, plan, side_report = shape.side(side), join.side(side), report.side(side)

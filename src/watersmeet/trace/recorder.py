@@ -100,7 +100,7 @@ class Tracer:
         self._trace.entries.append(
             TickTrace(
                 output,
-                arrived=list(self._arrived(step)),
+                arrived=list(self._list_arrived_rows(step)),
                 too_late=list(self._too_late(output)),
                 inputs=list(self._inputs(state)),
                 joins=[self._join(join, state) for join in query.every(MatchPlan)],
@@ -124,7 +124,7 @@ class Tracer:
 
     # rows that came in
 
-    def _arrived(self, step: CaseStep) -> Iterator[Arrived]:
+    def _list_arrived_rows(self, step: CaseStep) -> Iterator[Arrived]:
         changes = any(node.changes for node in self._query.nodes)
         for side in self._query.sides:
             for number, branch in side.ingested:

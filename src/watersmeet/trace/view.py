@@ -25,22 +25,22 @@ def trace_text(case: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], tr
         trace: None when the plan was rejected.
     """
     about = f": {case['about']}" if case.get("about") else ""
-    lines = [f"case {case['case']}{about}", *_indented([" ".join(case.get("query", "").split())])]
+    lines = [f"case {case['case']}{about}", *_indent_lines([" ".join(case.get("query", "").split())])]
     if trace is None:
-        return _text([*lines, *_indented(_failed("refused", outputs[0]))])
-    lines += _indented(_head(trace))
+        return _text([*lines, *_indent_lines(_format_failure("refused", outputs[0]))])
+    lines += _indent_lines(_head(trace))
     chosen = trace.query.options.plan.value
     if case.get("options", {}).get("plan", PlanChoice.AUTO.value) != chosen:
         lines.append(f"{_INDENT}plan {chosen}: shown join by join; run as a delta join, with the same rows")
     for output, entry in zip(outputs, [*trace.entries[1:], None], strict=False):
         step = output["step"]
-        lines += ["", f"step {step}: {_asked(case['steps'][step])}"]
+        lines += ["", f"step {step}: {_describe_step(case['steps'][step])}"]
         if "error" in output:
-            lines += _indented(_failed("failed", output))
+            lines += _indent_lines(_format_failure("failed", output))
         elif isinstance(entry, TickTrace):
-            lines += _indented(_tick(trace, entry, output))
+            lines += _indent_lines(_tick(trace, entry, output))
         elif isinstance(entry, Opened):
-            lines += _indented([f"all memory dropped; goes on from what tick {entry.tick} has committed"])
+            lines += _indent_lines([f"all memory dropped; goes on from what tick {entry.tick} has committed"])
     return _text(lines)
 
 
@@ -48,17 +48,17 @@ def _text(lines: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
+def _indent_lines(lines: Iterator[str] | Sequence[str]) -> list[str]:
     return [_INDENT + line for line in lines]
 
 
 def _section(title: str, lines: Sequence[str] | Lines, nothing: str = "nothing") -> Lines:
     content = list(lines)
     yield title if content else f"{title}: {nothing}"
-    yield from _indented(content)
+    yield from _indent_lines(content)
 
 
-def _failed(how: str, output: Mapping[str, Any]) -> list[str]:
+def _format_failure(how: str, output: Mapping[str, Any]) -> list[str]:
     return f"{how}: {output['error']}".splitlines()
 
 
@@ -100,7 +100,7 @@ def _postpone_map(trace: Trace, join: JoinPlan) -> Lines:
         yield f"{key} -> {{{', '.join(entries)}}}" if entries else f"{key} -> []"
 
 
-def _asked(step: Mapping[str, Any]) -> str:
+def _describe_step(step: Mapping[str, Any]) -> str:
     """Describe what the case does in a step."""
     if "restart" in step:
         return "restart"
@@ -130,10 +130,10 @@ def _tick(trace: Trace, tick: TickTrace, output: Mapping[str, Any]) -> Lines:
     for _, step in sorted(steps.items(), key=lambda own: own[0]):
         if isinstance(step, JoinStep):
             yield _title(step.join)
-            yield from _indented(_join(step))
+            yield from _indent_lines(_join(step))
         else:
             yield f"{window_name(step.node)} over {step.node.time_key}"
-            yield from _indented(_windows(step))
+            yield from _indent_lines(_windows(step))
     if trace.query.where is not None:
         condition = text_of(trace.query.where).replace("`", "")
         yield f"filter after the last join: {condition}"
@@ -178,7 +178,7 @@ def _join(step: JoinStep) -> Lines:
     for side, rows in step.buffers.items():
         count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
         yield f"kept of {join.side(side).title}: {count}"
-        yield from _indented(rows)
+        yield from _indent_lines(rows)
     yield from _section("output watermarks", [mark.text for mark in step.outputs])
 
 

@@ -35,15 +35,15 @@ class LateBy:
         borders, names = _buckets(self.integer)
         counts = np.zeros(len(names), dtype=np.int64)
         np.add.at(counts, np.searchsorted(borders, late_by, side="right"), 1 if times is None else times)
-        self._put({name: int(rows) for name, rows in zip(names, counts, strict=True)})
+        self._add_counts({name: int(rows) for name, rows in zip(names, counts, strict=True)})
         self.most = max(self.most, int(late_by.max(initial=0)))
 
     def plus(self, other: LateBy) -> LateBy:
         total = LateBy(dict(self.counts), max(self.most, other.most), other.integer)
-        total._put(other.counts)
+        total._add_counts(other.counts)
         return total
 
-    def _put(self, more: Mapping[str, int]) -> None:
+    def _add_counts(self, more: Mapping[str, int]) -> None:
         rows = {name: self.counts.get(name, 0) + more.get(name, 0) for name in _buckets(self.integer)[1]}
         self.counts = {name: number for name, number in rows.items() if number}
 

@@ -23,7 +23,7 @@ from watersmeet.runtime.local.input_rows import coerce_rows
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES, format_of
 from watersmeet.spec.options.kafka import parser_of, records_of
-from watersmeet.spec.options.values import is_true, lowered, separator_in
+from watersmeet.spec.options.values import is_true, lower_names, separator_in
 from watersmeet.spec.records.text_records import UNIT
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import TIMESTAMP, SqlType
@@ -134,10 +134,12 @@ def _source_options(source: Source, wanted: str) -> Mapping[str, str]:
         if parser_of(records_of(source.options)) != wanted:
             return {}
         prefix = f"{wanted}."
-        return lowered({n.removeprefix(prefix): v for n, v in source.options.items() if n.startswith(prefix)})
+        return lower_names(
+            {n.removeprefix(prefix): v for n, v in source.options.items() if n.startswith(prefix)}
+        )
     if not source.traits.files or format_of(source.options) != wanted:
         return {}
-    return {name: value for name, value in lowered(source.options).items() if name not in _OF_FILES}
+    return {name: value for name, value in lower_names(source.options).items() if name not in _OF_FILES}
 
 
 def _is_known(name: str, value: str, wanted: str, quote: str) -> bool:

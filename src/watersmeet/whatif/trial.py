@@ -56,7 +56,7 @@ class Played:
     state_bytes: list[int] = field(default_factory=list)
 
 
-def played(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Played]:
+def replay_sample(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Played]:
     """Run the sample through the engine and return its counts per query.
 
     The input does not end with the sample.
@@ -77,7 +77,7 @@ def played(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Play
             assert manifest is not None  # a tick was committed
             for query in plan.queries:
                 own, of_query = told[query.name], result.queries[query.name]
-                own.kept.append(_kept(query, manifest.queries[query.name]))
+                own.kept.append(_count_retained_rows(query, manifest.queries[query.name]))
                 own.counts = {alias: dict(counts) for alias, counts in of_query.account.items()}
                 own.matches += of_query.matches
                 own.state_bytes.append(of_query.state_bytes)
@@ -88,7 +88,7 @@ def played(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[str, Play
     return told
 
 
-def _kept(query: QueryPlan, state: QueryState) -> int:
+def _count_retained_rows(query: QueryPlan, state: QueryState) -> int:
     """Count the rows that a query retains.
 
     Rows of an input that are retained in several arrangements count once; rows that another query
@@ -205,7 +205,7 @@ class Trials:
         plan = plan_job(job)
         replays: dict[str, Played] = {}
         if is_played(plan):
-            replays = played(plan, self.sample)
+            replays = replay_sample(plan, self.sample)
         queries = {
             query.name: self._try_query(query, job, setting, replays.get(query.name))
             for query in plan.queries

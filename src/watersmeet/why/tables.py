@@ -32,7 +32,7 @@ from watersmeet.names import DIFF
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.runtime.local.evaluate import BranchEvaluator, evaluate_column
 from watersmeet.spec.model import Branch, Input, Insert, OutputMode, Source
-from watersmeet.spec.records.changes import computed_of_changes, said_by
+from watersmeet.spec.records.changes import computed_of_changes, get_change_column_name
 from watersmeet.why.replay import Joined
 from watersmeet.why.rows import MAY_MATCH, UNMATCHABLE, InputRows, Numbers, QueryRows
 
@@ -159,7 +159,11 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
         kept.append(pa.Table.from_batches([evaluate(own.of.rows).select(list(side.kept))]))
         names = [column.name for column in source.row_columns]
         if computed_of_changes(source):
-            names += [one.column.name for one in source.computed if one.column.name != said_by(source)]
+            names += [
+                one.column.name
+                for one in source.computed
+                if one.column.name != get_change_column_name(source)
+            ]
         if len(branches) == 1:
             whole = [pa.table({name: evaluate_column(source, name, own.of.rows, zone) for name in names})]
     group = _first_of(group_numbers(batch_of(pa.concat_tables(kept)), side.kept)) if side.kept else places * 0

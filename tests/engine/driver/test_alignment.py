@@ -71,7 +71,7 @@ class Backlogs:
         self.out += bag(self.job.tick({}, clock_us=self.clock, end=True))
 
 
-def timed(count: int, first: int, draw: random.Random) -> list[dict[str, Any]]:
+def build_rows(count: int, first: int, draw: random.Random) -> list[dict[str, Any]]:
     return [{"t": first + n, "k": draw.choice("ab"), "v": 0, "i": n} for n in range(count)]
 
 
@@ -85,7 +85,7 @@ def test_aligned_sources_give_the_same_rows_with_bounded_state(seed, query, run)
     draw = random.Random(seed * 3 + run)
     names = ["l", "r"] if query == LEFT else ["l", "r", "m"]
     fast = draw.choice(names)
-    rows = {name: timed(200, 100 if name == fast else 0, draw) for name in names}
+    rows = {name: build_rows(200, 100 if name == fast else 0, draw) for name in names}
     paces = {name: 40 if name == fast else draw.randint(8, 12) for name in names}
     streams = {name: stream() for name in names}
 
@@ -102,7 +102,7 @@ def test_aligned_sources_give_the_same_rows_with_bounded_state(seed, query, run)
 
 def test_one_that_waits_is_read_again_when_the_other_has_caught_up():
     draw = random.Random(0)
-    backlogs = Backlogs({"l": timed(20, 100, draw), "r": timed(200, 0, draw)}, {"l": 5, "r": 10})
+    backlogs = Backlogs({"l": build_rows(20, 100, draw), "r": build_rows(200, 0, draw)}, {"l": 5, "r": 10})
     backlogs.start(plan_of(LEFT, max_drift=SKEW))
     told = [backlogs.tick().get("l") for _ in range(12)]
     assert told[0] == SourceDrift("r", 104 - 9)
@@ -129,7 +129,7 @@ def test_a_silent_one_is_waited_for_until_it_is_idle(timeout):
     assert again.driver.held() == result.held
 
 
-def test_what_was_idle_before_it_was_held_stays_so():
+def test_idle_partition_stays_idle_while_its_source_is_paused():
     declared = {"l": stream(idle_timeout=2, partitions=["0", "1"]), "r": stream()}
     job = LocalJob(plan_of(LEFT, declared, max_drift=SKEW), MemoryStore())
     job.tick(arriving(l=[row(1, "0")], r=[row(0)]), clock_us=0)
@@ -185,10 +185,12 @@ def test_what_it_can_be(type_, skew, most):
 
 
 def test_explain_says_who_is_waited_for_when_it_is_silent():
-    def told(timeout: str) -> str:
+    def explain_with_timeout(timeout: str) -> str:
         return explain(plan_job(parse_job(TEXT.format(type="DATE", timeout=timeout, skew="'1 day'"))))
 
     line = "a source that is more than 1 d ahead of another one is not read until that has caught up"
-    assert line in told("")
-    assert "without an idle_timeout, a silent source is waited for: l, r\n" in told("")
-    assert "without an idle_timeout, a silent source is waited for: l\n" in told(", 'idle_timeout' = '1 min'")
+    assert line in explain_with_timeout("")
+    assert "without an idle_timeout, a silent source is waited for: l, r\n" in explain_with_timeout("")
+    assert "without an idle_timeout, a silent source is waited for: l\n" in explain_with_timeout(
+        ", 'idle_timeout' = '1 min'"
+    )

@@ -78,7 +78,7 @@ class Told:
         self.amounts.append(estimate_cost(node, task.shape, task.work))
 
 
-def test_what_comes_and_what_is_released_counts_and_not_what_is_kept() -> None:
+def test_cost_counts_new_and_released_rows_but_not_retained_ones() -> None:
     told = Told()
     job = told.job = LocalJob(plan_job(parse_job(JOB)), MemoryStore(), watcher=told)
 

@@ -164,7 +164,7 @@ def test_the_same_tick_repeats_itself():
     assert len(found[0]) > 100
 
 
-def test_only_what_the_two_newest_manifests_name_is_kept():
+def test_store_retains_only_files_of_the_two_newest_manifests():
     job = LocalJob(plan_of(LEFT), MemoryStore())
     for number in range(1, 12):
         job.tick(arriving(l=[row(number, 10 * number)], r=[row(number, 10 * number)]))
@@ -220,7 +220,7 @@ def test_a_run_whose_rows_went_by_different_columns_is_dropped():
     assert job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"].runs == []
 
 
-def test_how_late_rows_were_is_kept_since_the_start():
+def test_lateness_statistics_survive_a_restart():
     store = MemoryStore()
     job = LocalJob(plan_of(INNER), store)
     job.tick(arriving(l=[row(1, 100)], r=[row(1, 100)]))
@@ -231,7 +231,7 @@ def test_how_late_rows_were_is_kept_since_the_start():
     assert late == {"l": {"t": LateBy({"<10": 2, "<100": 1}, most=60, integer=True)}}
 
 
-def test_a_null_time_fails_the_tick_when_asked_for():
+def test_null_time_fails_the_tick_if_on_null_time_is_fail():
     job = LocalJob(plan_of(INNER, on_null_time="fail"), MemoryStore())
     with pytest.raises(EngineError, match='source "l": a row has no valid t') as raised:
         job.tick(arriving(l=[row(1, 1), row(2, None)]))

@@ -85,7 +85,7 @@ def test_a_limit_says_nothing_of_keys_where_none_is_heavy():
          "k = '2022-03-01', n = NULL"),
     ],
 )  # fmt: skip
-def test_keys_are_told_as_users_know_them(columns, on, values, told):
+def test_heavy_keys_are_reported_by_column_and_value(columns, on, values, told):
     streams = {name: stream(columns=columns) for name in "lr"}
     is_time = columns["t"] == "TIMESTAMP"
     band = "r.t BETWEEN l.t AND l.t + " + ("INTERVAL '1' SECOND" if is_time else "1")

@@ -126,7 +126,7 @@ def test_a_clock_that_is_set_back_before_the_first_tick():
     assert job.left(TIMEOUT, l=[row(30)]) == 30
 
 
-def test_who_holds_a_watermark_back_is_told_after_the_clock_was_set_back():
+def test_watermark_holder_is_reported_after_the_clock_is_set_back():
     job = LocalJob(plan_of(LEFT), MemoryStore(), clock_us=HOUR * S)
     job.tick(arriving(l=[row(10), row(4, "q")]), clock_us=HOUR * S)
     for clock in (0, 10):
@@ -160,12 +160,12 @@ def test_a_source_of_one_partition_goes_idle_without_ever_a_row():
     assert [row["n"] for output in found.values() for row in output.rows["console"]] == [10]
 
 
-def test_sources_without_a_timeout_are_never_asked():
+def test_sources_without_a_timeout_never_become_idle():
     job = LocalJob(plan_of(LEFT), MemoryStore())
     assert job.driver.begin(HOUR * S).find_idling_sources([]) == frozenset()
 
 
-def test_who_would_go_idle_is_asked_by_source():
+def test_sources_about_to_become_idle_are_found():
     job = Job(MemoryStore(), 0)
     job.tick(0, l=[row(10), row(4, "q")], r=[row(10)])
     job.tick(7, l=[row(11)], r=[row(11)])

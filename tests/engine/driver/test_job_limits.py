@@ -21,7 +21,7 @@ ONE = "INSERT INTO x SELECT l.n AS m, r.n " + JOIN.format("LEFT", 50)
 SHARED = ONE + "INSERT INTO y SELECT r.n, l.n AS m " + JOIN.format("", 40)
 
 
-def planned(queries, *, a="", b="", settings=""):
+def plan_queries(queries, *, a="", b="", settings=""):
     options = [f", {each}" if each else "" for each in (a, b)]
     return plan_job(parse_job(settings + DECLARED.format(a=options[0], b=options[1]) + queries))
 
@@ -30,7 +30,7 @@ def rows(count, first=0, key="k"):
     return [({"k": key, "t": 1, "n": number}, 1) for number in range(first, first + count)]
 
 
-def kept(job):
+def list_stored_rows(job):
     """What two queries keep, of their shared files."""
     return [
         {name: side.stored for name, side in query.nodes[0].arrangements.items()}
@@ -41,9 +41,9 @@ def kept(job):
 @pytest.mark.parametrize("queries", [ONE, SHARED])
 def test_a_source_may_keep_as_many_rows_as_it_says(queries):
     """Rows that two queries keep in the same files are counted once."""
-    job = LocalJob(planned(queries, a="'max_rows' = '5'"), MemoryStore())
+    job = LocalJob(plan_queries(queries, a="'max_rows' = '5'"), MemoryStore())
     job.tick({"a": rows(5), "b": rows(9)})
-    assert all(each["l"] == 5 for each in kept(job))
+    assert all(each["l"] == 5 for each in list_stored_rows(job))
     with pytest.raises(EngineError) as raised:
         job.tick({"a": rows(1, 5)})
     assert raised.value.code == "max-rows"
@@ -58,7 +58,7 @@ def test_rows_that_queries_keep_in_files_of_their_own_are_counted_for_each():
         "INSERT INTO y SELECT r.n, l.n AS m FROM a l JOIN b r ON l.n = r.n AND r.t BETWEEN l.t AND l.t + 9;"
     )
     for most, fails in ((9, True), (10, False)):
-        job = LocalJob(planned(ONE + other, a=f"'max_rows' = '{most}'"), MemoryStore())
+        job = LocalJob(plan_queries(ONE + other, a=f"'max_rows' = '{most}'"), MemoryStore())
         if fails:
             with pytest.raises(
                 EngineError, match=r'the job retains 10 rows of "a" \(l in "x": 5, l in "y": 5\)'
@@ -69,7 +69,9 @@ def test_rows_that_queries_keep_in_files_of_their_own_are_counted_for_each():
 
 
 def test_released_rows_are_not_counted():
-    job = LocalJob(planned(SHARED, a="'max_rows' = '5'", settings="SET max_job_rows = 6;"), MemoryStore())
+    job = LocalJob(
+        plan_queries(SHARED, a="'max_rows' = '5'", settings="SET max_job_rows = 6;"), MemoryStore()
+    )
     for tick in range(6):
         row = {"k": "k", "t": 1000 * tick, "n": 1}
         job.tick({"a": [(row, 1)] * 5, "b": [(row, 1)]})
@@ -77,39 +79,39 @@ def test_released_rows_are_not_counted():
 
 @pytest.mark.parametrize("queries", [ONE, SHARED])
 def test_the_job_may_keep_as_many_rows_as_it_says(queries):
-    job = LocalJob(planned(queries, settings="SET max_job_rows = 8;"), MemoryStore())
+    job = LocalJob(plan_queries(queries, settings="SET max_job_rows = 8;"), MemoryStore())
     job.tick({"a": rows(5), "b": rows(3)})
     with pytest.raises(EngineError) as raised:
         job.tick({"b": rows(1)})
     assert raised.value.code == "max-rows"
     assert "the job retains 9 rows in the whole job" in str(raised.value)
     assert "more than max_job_rows = 8" in str(raised.value)
-    again = LocalJob(planned(queries, settings="SET max_job_rows = 9;"), job.store)
+    again = LocalJob(plan_queries(queries, settings="SET max_job_rows = 9;"), job.store)
     again.tick({"b": rows(1)})
 
 
 @pytest.mark.parametrize("which", ["source", "job"])
 def test_bytes_in_files_are_counted_once(which):
     store = MemoryStore()
-    LocalJob(planned(SHARED), store).tick({"a": rows(50), "b": rows(3)})
+    LocalJob(plan_queries(SHARED), store).tick({"a": rows(50), "b": rows(3)})
     names = [name for name in store.names("runs") if which == "job" or ".l-" in name]
     size = sum(store.read(name).size for name in names)
 
-    def limited(most):
+    def plan_with_limit(most):
         if which == "job":
-            return planned(SHARED, settings=f"SET max_job_bytes = {most};")
-        return planned(SHARED, a=f"'max_bytes' = '{most}'")
+            return plan_queries(SHARED, settings=f"SET max_job_bytes = {most};")
+        return plan_queries(SHARED, a=f"'max_bytes' = '{most}'")
 
-    LocalJob(limited(size), store).tick({})
+    LocalJob(plan_with_limit(size), store).tick({})
     with pytest.raises(EngineError, match=r"in files .*more than") as raised:
-        LocalJob(limited(size - 1), store).tick({})
+        LocalJob(plan_with_limit(size - 1), store).tick({})
     assert raised.value.code == "max-bytes"
 
 
 def test_files_that_are_merged_are_not_counted_twice():
     """Who shares them has those before for one tick more."""
     settings = "SET max_job_rows = 400;"
-    job = LocalJob(planned(SHARED, settings=settings, a="'max_rows' = '300'"), MemoryStore())
+    job = LocalJob(plan_queries(SHARED, settings=settings, a="'max_rows' = '300'"), MemoryStore())
     merged = 0
     for tick in range(30):
         job.tick({"a": rows(10, 10 * tick), "b": rows(3)})
@@ -121,7 +123,7 @@ def test_files_that_are_merged_are_not_counted_twice():
 
 
 def test_the_heaviest_keys_are_named():
-    job = LocalJob(planned(ONE, settings="SET max_job_rows = 100;"), MemoryStore())
+    job = LocalJob(plan_queries(ONE, settings="SET max_job_rows = 100;"), MemoryStore())
     with pytest.raises(EngineError, match=r"heaviest keys: of l k = .hot. has about 101 rows"):
         job.tick({"a": rows(101, key="hot")})
 
@@ -133,7 +135,7 @@ def test_tables_as_of_the_tick_count(tmp_path):
             CREATE TABLE t (k STRING, v BIGINT)
               WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json', 'max_rows' = '{most}');
             INSERT INTO x SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = t.k;"""
-        job = LocalJob(planned(table), MemoryStore())
+        job = LocalJob(plan_queries(table), MemoryStore())
         if fails:
             with pytest.raises(EngineError, match='the job retains 3 rows of "t"'):
                 job.tick({"a": rows(1)})
@@ -154,7 +156,7 @@ def test_tables_as_of_the_tick_count_where_rows_are_shed_and_stay(tmp_path):
         ("max_job_bytes", 10_000, None),
     ):
         settings = f"SET {limit} = {most}; SET at_limit = shed_heaviest;"
-        job = LocalJob(planned(ONE + table, settings=settings), MemoryStore())
+        job = LocalJob(plan_queries(ONE + table, settings=settings), MemoryStore())
         output = job.tick({"a": [*rows(4), *rows(2, 4, "other")]})
         (node,) = job.driver.manifest.queries["x"].nodes
         if left is not None:
@@ -162,7 +164,7 @@ def test_tables_as_of_the_tick_count_where_rows_are_shed_and_stay(tmp_path):
             assert len(output.shed) == 6 - left
     settings = "SET max_job_rows = 2; SET at_limit = shed_heaviest;"
     with pytest.raises(EngineError, match=r"the job retains 3 rows in the whole job \(t") as raised:
-        LocalJob(planned(ONE + table, settings=settings), MemoryStore()).tick({"a": rows(1)})
+        LocalJob(plan_queries(ONE + table, settings=settings), MemoryStore()).tick({"a": rows(1)})
     assert raised.value.code == "max-rows"
 
 
@@ -171,6 +173,6 @@ def test_a_branch_of_a_union_has_no_limit_of_its_own():
         CREATE VIEW u AS SELECT k, t, n FROM a UNION ALL SELECT k, t, n FROM b;
         INSERT INTO x SELECT l.n FROM u l JOIN b r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + 5;"""
     with pytest.raises(PlanError, match='"a" has max_rows or max_bytes') as raised:
-        planned(union, a="'max_rows' = '5'")
+        plan_queries(union, a="'max_rows' = '5'")
     assert raised.value.code == "limit-in-union"
-    planned(union)
+    plan_queries(union)

@@ -49,14 +49,14 @@ def opening(store, moves):
     calls = []
 
     @retry_if_superseded
-    def opened(plan, schemas, store):
+    def open_moving_state(plan, schemas, store):
         calls.append(tick := load_newest(store).tick)
         if len(calls) <= moves:
             commit(store, manifest(tick + 1))
             raise missing_error("runs/x")
         return tick
 
-    return lambda: opened(None, None, store)
+    return lambda: open_moving_state(None, None, store)
 
 
 def test_it_is_opened_again_as_it_is_by_then():
@@ -65,10 +65,10 @@ def test_it_is_opened_again_as_it_is_by_then():
         opening(Moving(0), 60)()
 
 
-def test_what_is_missing_of_the_newest_state_is_told():
+def test_missing_file_of_the_newest_state_is_reported():
     @retry_if_superseded
-    def opened(plan, schemas, store):
+    def open_damaged_state(plan, schemas, store):
         raise missing_error("runs/x")
 
     with pytest.raises(StateError, match="state-missing"):
-        opened(None, None, Moving(0))
+        open_damaged_state(None, None, Moving(0))

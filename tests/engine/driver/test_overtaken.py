@@ -28,7 +28,7 @@ def ahead():
 
 
 @pytest.mark.parametrize("error", [ahead(), missing_error("runs/x")], ids=lambda error: error.code)
-def test_the_run_that_slept_while_another_went_on_is_told_of_that(error):
+def test_fenced_run_is_reported_as_fenced(error):
     store = MemoryStore()
     own = commit(store, manifest(BEFORE))
     assert explain_fencing(error, driver(own, store)) is error
@@ -63,7 +63,7 @@ def test_what_is_no_such_error_or_cannot_be_looked_into_stays():
     assert explain_fencing(lost, driver(own, store)) is lost
 
 
-def test_a_tick_that_another_run_has_put_out_and_not_committed_is_no_copy_that_was_restored():
+def test_uncommitted_tick_of_another_run_is_reported_as_fenced():
     """The sink has it, and the manifests do not yet say that anybody went on."""
     empty, store, asked = MemoryStore(), MemoryStore(), []
 

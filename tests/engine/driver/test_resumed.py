@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from tests.observe.watched import TEXT, TICKS, WatchedJob
-from watersmeet.runtime.coordinator.restore.job_state import resumed
+from watersmeet.runtime.coordinator.restore.job_state import restore_last_result
 from watersmeet.runtime.coordinator.results import QueryResult
 
 OF_A_TICK = {"risen_watermarks", "counts", "rows_out", "matches", "missing_deletes", "newly_shed_joined"}
@@ -30,10 +30,10 @@ def test_what_is_of_the_tick_alone_are_fields_of_the_result():
 @pytest.mark.parametrize("text", [TEXT, SHARED], ids=["each alone", "one for another"])
 def test_it_is_the_last_result_but_for_what_was_of_the_tick(text):
     job = WatchedJob(text=text)
-    assert resumed(job.plan, None) is None
+    assert restore_last_result(job.plan, None) is None
     for rows in TICKS:
         result = job.tick(rows)
-        told = resumed(job.plan, result.state)
+        told = restore_last_result(job.plan, result.state)
         assert (told.tick, told.clock_us, told.finished) == (result.tick, result.clock_us, result.finished)
         assert list(told.queries) == list(result.queries)
         for name, query in result.queries.items():
@@ -48,4 +48,4 @@ def test_a_query_that_the_state_does_not_know_has_no_result():
     job = WatchedJob()
     state = job.tick(TICKS[0]).state
     wider = WatchedJob(text=SHARED).plan
-    assert set(resumed(wider, state).queries) == {"delivered", "windows", "climbed"}
+    assert set(restore_last_result(wider, state).queries) == {"delivered", "windows", "climbed"}

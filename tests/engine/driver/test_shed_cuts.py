@@ -20,7 +20,7 @@ from watersmeet.state.runs.reader import OpenRun
 from watersmeet.state.store import MemoryStore
 
 
-def kept_rows(seed):
+def build_retained_runs(seed):
     """The parts of a join after some ticks, and per part its rows: (time, upper half of the hash)."""
     random = np.random.default_rng(seed)
     job = LocalJob(
@@ -62,7 +62,7 @@ def chosen(parts):
 
 @pytest.mark.parametrize("case", range(at_effort(quick=12, full=40)))
 def test_no_more_rows_are_shed_than_needed(case, seed):
-    random, parts, plain = kept_rows([seed, case])
+    random, parts, plain = build_retained_runs([seed, case])
     weights = [int(random.integers(1, 9)) for _ in parts]
     counting = [
         (w, t, h, p, n) for p, (w, own) in enumerate(zip(weights, plain, strict=True)) for t, h, n in own

@@ -119,7 +119,7 @@ class Told:
         return self.ran.shares[partition], self.ran.reports[partition]
 
 
-def changed(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
+def draw_changes(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
     """Random changes of a tick, and the bags after it."""
     given: dict[str, list[tuple[dict[str, Any], int]]] = {}
     for name, columns in COLUMNS.items():
@@ -137,7 +137,7 @@ def changed(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[d
     return given
 
 
-def joined(bags: Bags) -> Counter[tuple[Any, ...]]:
+def join_bags(bags: Bags) -> Counter[tuple[Any, ...]]:
     rows: Counter[tuple[Any, ...]] = Counter()
     for (of, name), customers in bags["c"].items():
         for (no, cust), orders in bags["o"].items():
@@ -183,10 +183,10 @@ def test_inline_ticks_give_the_join(seed: int, most: int, monkeypatch: pytest.Mo
     job = HandedOver(plan, MemoryStore(), settings=TickSettings(small_rows=14))
     sums: Counter[tuple[Any, ...]] = Counter()
     for _ in range(25):
-        out = job.tick(changed(rng, bags, 9))
+        out = job.tick(draw_changes(rng, bags, 9))
         for row in out.rows["console"]:
             sums[row["name"], row["no"], row["item"]] += row["_diff"]
-        assert +sums == joined(bags), (seed, out.result.tick)
+        assert +sums == join_bags(bags), (seed, out.result.tick)
         assert min(sums.values(), default=0) >= 0
     assert 0 < job.alone < 50, job.alone
 
@@ -217,7 +217,7 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
     store, rng, bags = Passing(), random.Random(5), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
     job = LocalJob(plan_job(parse_job(JOB.replace("delta", plan) + GROUPS)), store, partitions=2)
     for _ in range(at_effort(quick=8, full=20)):
-        job.tick(changed(rng, bags, 9))
+        job.tick(draw_changes(rng, bags, 9))
         manifest = job.driver.manifest
         assert manifest is not None
         assert not manifest.files() & store.passing
@@ -230,18 +230,18 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
     assert {name.split("/")[0] for name in store.passing} == {"runs"}
 
 
-def test_what_becomes_much_behind_a_node_is_left_to_tasks(monkeypatch: pytest.MonkeyPatch):
+def test_inline_run_is_abandoned_if_its_output_is_too_large(monkeypatch: pytest.MonkeyPatch):
     job = LocalJob(plan_job(parse_job(JOB + ROWS)), MemoryStore())
     node_task, seen = RunningTick.node_task, []
 
-    def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
+    def create_task_and_run_inline(tick: RunningTick, name: str, number: int) -> NodeTask:
         task = node_task(tick, name, number)
         if number == job.plan.queries[0].root.number:
             seen.append(tick.run_inline(name, number, task, lambda ran: None))
             seen.append(tick.run_inline(name, number, task, lambda ran: replace(ran, shares=[])))
         return task
 
-    monkeypatch.setattr(RunningTick, "node_task", handed)
+    monkeypatch.setattr(RunningTick, "node_task", create_task_and_run_inline)
     out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
     assert len(out.rows["console"]) == 2
     first, second = seen
@@ -259,13 +259,13 @@ def test_few_rows_that_another_query_made_go_out_by_the_driver(
     job = LocalJob(plan, MemoryStore(), settings=TickSettings(small_rows=few))
     node_task, alone = RunningTick.node_task, []
 
-    def handed(tick: RunningTick, name: str, number: int) -> NodeTask:
+    def create_task_and_record_inline_run(tick: RunningTick, name: str, number: int) -> NodeTask:
         task = node_task(tick, name, number)
         if name == "out1":
             alone.append(tick.run_inline(name, number, task))
         return task
 
-    monkeypatch.setattr(RunningTick, "node_task", handed)
+    monkeypatch.setattr(RunningTick, "node_task", create_task_and_record_inline_run)
     out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
     assert len(out.rows["out1"]) == 2
     assert [ran is not None for ran in alone] == [is_alone]
@@ -282,7 +282,9 @@ CHAIN = """SELECT l.v, r.v AS w, x.v AS u FROM l {kind} JOIN r ON l.k = r.k AND 
     LEFT JOIN r AS x ON x.k = l.k AND x.t BETWEEN l.t AND l.t + 20 AND x.v > l.v - 40"""
 
 
-def streamed(rng: random.Random, tick: int, count: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
+def draw_stream_rows(
+    rng: random.Random, tick: int, count: int
+) -> dict[str, list[tuple[dict[str, Any], int]]]:
     """Draw ``count`` rows a side for a tick: some are late, some have no key."""
     return {
         name: [
@@ -357,7 +359,7 @@ def test_inline_execution_gives_what_tasks_give(
     plain = LocalJob(plan, MemoryStore())
     put_out, counts = 0, [count for _ in range(4) for count in rng.sample((0, 3, 8, 16, 40), 5)]
     for tick in range(20):
-        rows, end = streamed(rng, tick, counts[tick]), tick == 19
+        rows, end = draw_stream_rows(rng, tick, counts[tick]), tick == 19
         one, other = ours.tick(rows, end=end), plain.tick(rows, end=end)
         if threads == 1:
             assert one.rows == other.rows, (seed, tick)
@@ -469,7 +471,7 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
         def run_inline(self, query: str, number: int, task: None, then: None) -> None:
             asked.append(query)
 
-    def handed(found: int) -> int:
+    def count_inline_attempts(found: int) -> int:
         """``found``: in the tick before."""
         asked.clear()
         counts.begin()
@@ -481,7 +483,7 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
 
     assert counts.estimate_rows("q", few) == 0
     most = tick_phases.MAX_INLINE_MATCHES
-    assert [handed(found) for found in (most, most + 10, 3)] == [1, 0, 1]
+    assert [count_inline_attempts(found) for found in (most, most + 10, 3)] == [1, 0, 1]
     assert counts.estimate_rows("q", replace(few, rows=20)) == 6
 
 
@@ -538,7 +540,7 @@ def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, 
 
 @pytest.mark.parametrize(("most", "is_alone"), [(50, False), (100, True)])
 @pytest.mark.parametrize("more", ["", " AND l.v + r.v < 0"], ids=["found", "refused"])
-def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):
+def test_inline_sort_of_retained_rows_is_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):
     """101 rows are kept in order of time, by which each of the tick's 60 asks for all; by number, for one."""
     monkeypatch.setattr(tick_phases, "MAX_INLINE_MATCHES", most)
     query = NO_KEY.format(kind="INNER", more=" AND r.v BETWEEN l.v AND l.v" + more)
@@ -673,7 +675,7 @@ class Remote(MemoryStore):
 
 
 @pytest.mark.parametrize(("store", "alone"), [(MemoryStore, 2), (Remote, 1)])
-def test_runs_that_are_kept_count_where_they_would_be_fetched(store: Any, alone: int, monkeypatch: Any):
+def test_remote_retained_runs_count_as_fetched_bytes(store: Any, alone: int, monkeypatch: Any):
     monkeypatch.setattr(amount_module, "FETCHED_BYTES", 10)
     job = HandedOver(
         plan_job(parse_job(RETAINED + PAIRS.format(kind="INNER", more=""))),

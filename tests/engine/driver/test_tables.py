@@ -100,11 +100,11 @@ def test_a_repeated_tick_meets_the_same_table(survives, monkeypatch, reads):
     job = LocalJob(plan_of(LEFT), store, tables=held, clock_us=0)
     job.tick(with_table(arriving(l=[{"t": 1, "k": 1}]), (1, "x", 1)))
 
-    def killed(*_: object, **__: object) -> None:
+    def raise_interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     phase, step = (ConcludedTick, "commit") if survives else (StartedTick, "advance")
-    monkeypatch.setattr(phase, step, killed)
+    monkeypatch.setattr(phase, step, raise_interrupt)
     rows = arriving(l=[{"t": 2, "k": 1}, {"t": 2, "k": 2}])
     with pytest.raises(KeyboardInterrupt):
         job.tick(with_table(rows, (1, "x", -1), (1, "y", 1)))
@@ -122,22 +122,22 @@ def test_refresh_is_how_often_a_table_is_looked_at(tmp_path, reads):
     folder = tmp_path / "table"
     folder.mkdir()
 
-    def put(value: str) -> None:
+    def write_lookup_file(value: str) -> None:
         pq.write_table(pa.table({"k": [1], "v": [value]}), folder / "one.parquet")
 
     plan, store = of_files(folder, ", 'refresh' = '10 seconds'"), MemoryStore()
-    put("x")
+    write_lookup_file("x")
     job = LocalJob(plan, store)
     met = []
     for second, value in ((0, "yy"), (9, "zzz"), (10, None), (19, "wwww"), (25, None)):
         output = job.tick(arriving(l=[{"t": second, "k": 1}]), clock_us=second * 1_000_000)
         met.append(output.rows["console"][0]["v"])
         if value is not None:
-            put(value)
+            write_lookup_file(value)
         job = LocalJob(plan, store)
     assert met == ["x", "x", "zzz", "zzz", "wwww"]
     assert len(reads) == 3
-    put("vvvvv")
+    write_lookup_file("vvvvv")
     found = job.tick(arriving(l=[{"t": 30, "k": 1}]), clock_us=5_000_000).rows["console"]
     assert (found[0]["v"], len(reads)) == ("vvvvv", 4), "the clock was set back below the last look"
     assert CONNECTORS["jdbc"].refresh_us == 60_000_000, "as the guarantees and EXPLAIN have it"
@@ -214,7 +214,7 @@ def test_windows_over_rows_that_met_a_table():
     }
 
 
-def test_another_query_of_the_table_reads_it_anew(reads):
+def test_changed_query_reads_the_table_again(reads):
     """What is read of a table is no part of the stored state: it may change; what is kept of the stream may
     not."""
     store, held = MemoryStore(), InMemoryTables()

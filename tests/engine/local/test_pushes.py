@@ -39,7 +39,7 @@ def columns(**other: pa.Array) -> dict[str, Any]:
     return given | other
 
 
-def pushed(data: Any, **more: Any) -> pa.Table:
+def push_and_tick(data: Any, **more: Any) -> pa.Table:
     job = local.job(JOB)
     job.push("a", data, **more)
     return job.tick().table
@@ -47,7 +47,7 @@ def pushed(data: Any, **more: Any) -> pa.Table:
 
 def value(name: str, array: Any) -> Any:
     """What comes out of a column that is pushed so."""
-    table = pushed(pa.table(columns(**{name: array})))
+    table = push_and_tick(pa.table(columns(**{name: array})))
     assert table.schema.field(name).type == SCHEMA[name]
     return table.column(name)[0].as_py()
 
@@ -116,7 +116,7 @@ def test_another_kind_of_value_is_refused(name: str, array: Any, kind: type, tol
     assert job.tick().table.num_rows == 1
 
 
-def test_all_problems_of_a_table_are_told_together() -> None:
+def test_push_reports_all_problems_of_a_table_at_once() -> None:
     given = columns(n=pa.array(["1"]), x=pa.array(["2"]))
     with pytest.raises(SeveralErrors) as told:
         local.job(JOB).push("a", pa.table(given))
@@ -141,13 +141,13 @@ def test_what_is_no_rows(data: Any) -> None:
 
 def test_rows_as_mappings() -> None:
     row = dict.fromkeys(SCHEMA) | {"id": 1, "at": "2024-05-01T12:00:00", "price": "1.50", "name": "n"}
-    assert pushed(row).to_pylist()[0]["at"] == NOON
-    assert pushed([row, row | {"id": 2}]).num_rows == 2
+    assert push_and_tick(row).to_pylist()[0]["at"] == NOON
+    assert push_and_tick([row, row | {"id": 2}]).num_rows == 2
     with pytest.raises(SeveralErrors, match="nmae") as told:
-        pushed([row, {"nmae": 1} | {name: row[name] for name in row if name != "name"}])
+        push_and_tick([row, {"nmae": 1} | {name: row[name] for name in row if name != "name"}])
     assert "did you mean" in str(told.value)
     with pytest.raises(EngineError, match="BIGINT"):
-        pushed(row | {"id": "one"})
+        push_and_tick(row | {"id": "one"})
 
 
 def test_frames_of_pandas() -> None:
@@ -170,8 +170,8 @@ def test_whatever_speaks_arrow() -> None:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return pa.table(columns()).__arrow_c_stream__(requested_schema)
 
-    assert pushed(Frame()).num_rows == 1
-    assert pushed(pa.table(columns()).to_batches()[0]).num_rows == 1
+    assert push_and_tick(Frame()).num_rows == 1
+    assert push_and_tick(pa.table(columns()).to_batches()[0]).num_rows == 1
 
 
 def test_nothing_is_something_that_may_be_pushed() -> None:

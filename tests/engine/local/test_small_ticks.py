@@ -93,11 +93,11 @@ def test_a_tick_over_a_directory_searches_no_folder_and_syncs_each_once(
         tick(job, number)
     store.listed.clear()
 
-    def noted(handle: int) -> None:
+    def record_fsync(handle: int) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{handle}"))
         fsync(handle)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     tick(job, 10)
     assert set(store.listed) == {"manifests"}
     folders = [path for path in synced if Path(path).is_dir()]

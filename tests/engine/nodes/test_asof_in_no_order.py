@@ -22,7 +22,7 @@ RIGHT = "k STRING, t BIGINT, n INT, v DOUBLE, m MAP<STRING, INT>, a ARRAY<STRUCT
 SOURCE = "WITH ('connector' = 'spark', 'format' = 'x')"
 
 
-def opened(comparison: str, right: str = SOURCE, partitions: int = 1) -> Any:
+def build_asof_job(comparison: str, right: str = SOURCE, partitions: int = 1) -> Any:
     return local.job(
         f"""CREATE TABLE l (k STRING, t BIGINT, id BIGINT, WATERMARK FOR t AS t - 3) {SOURCE};
         CREATE TABLE r ({RIGHT}, WATERMARK FOR t AS t - 3) {right};
@@ -51,7 +51,7 @@ def values(row: dict[str, Any]) -> str:
 @pytest.mark.parametrize("comparison", ["l.t >= r.t", "l.t <= r.t"])
 def test_order_of_rows_in_a_tick_does_not_decide_ties(comparison, seed):
     draw = random.Random(f"{seed} {comparison}")
-    jobs = [opened(comparison, partitions=partitions) for partitions in (1, 1, 3)]
+    jobs = [build_asof_job(comparison, partitions=partitions) for partitions in (1, 1, 3)]
     ids, asked, came, ties = 0, {}, [], 0
     for tick in range(at_effort(quick=14, full=25)):
         right = [drawn(draw, tick) for _ in range(draw.randrange(9))]
@@ -96,7 +96,7 @@ def nearest(
 
 def test_explain_says_what_decides():
     in_order = "WITH ('connector' = 'memory')"
-    texts = [explain(opened("l.t >= r.t", right).plan) for right in (SOURCE, in_order)]
+    texts = [explain(build_asof_job("l.t >= r.t", right).plan) for right in (SOURCE, in_order)]
     assert "by tick, in it by a hash of the row" in texts[0]
     assert "by tick, source partition, and place in it" in texts[1]
 

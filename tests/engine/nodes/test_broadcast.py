@@ -28,14 +28,14 @@ FAR = {"t": 10_000, "k": "far"}
 """Moves the watermark of its stream beyond all others."""
 
 
-def asked(kind="RIGHT", on=KEYED, hint=HINT):
+def build_query(kind="RIGHT", on=KEYED, hint=HINT):
     columns = "l.t AS lt, l.v AS lv" + (
         "" if kind in ("LEFT SEMI", "LEFT ANTI") else ", x.t AS xt, x.v AS xv"
     )
     return f"SELECT {hint}{columns} FROM l {kind} JOIN r x ON {on}"
 
 
-def turned(kind, hint=HINT):
+def build_flipped_query(kind, hint=HINT):
     """With the broadcast side first."""
     columns = "x.t AS xt, x.v AS xv" + ("" if kind in ("LEFT SEMI", "LEFT ANTI") else ", l.t AS lt")
     return f"SELECT {hint}{columns} FROM r x {kind} JOIN l ON {KEYED}"
@@ -63,17 +63,17 @@ def marks_of(found):
 @pytest.mark.parametrize(
     ("query", "who"),
     [
-        (asked(), 0),
-        (asked(on=KEYLESS), 3),
-        (turned("LEFT"), 5),
-        (turned("LEFT ANTI"), 3),
+        (build_query(), 0),
+        (build_query(on=KEYLESS), 3),
+        (build_flipped_query("LEFT"), 5),
+        (build_flipped_query("LEFT ANTI"), 3),
         *(
             pytest.param(query, who, marks=pytest.mark.full)
             for query, others in (
-                (asked(), (3, 5)),
-                (asked(on=KEYLESS), (0, 5)),
-                (turned("LEFT"), (0, 3)),
-                (turned("LEFT ANTI"), (0, 5)),
+                (build_query(), (3, 5)),
+                (build_query(on=KEYLESS), (0, 5)),
+                (build_flipped_query("LEFT"), (0, 3)),
+                (build_flipped_query("LEFT ANTI"), (0, 5)),
             )
             for who in others
         ),
@@ -102,7 +102,7 @@ def test_a_row_is_padded_once_or_never_whoever_found_its_match(query, who):
         assert padded == 5
 
 
-@pytest.mark.parametrize("query", [asked("LEFT SEMI"), turned("LEFT SEMI")])
+@pytest.mark.parametrize("query", [build_query("LEFT SEMI"), build_flipped_query("LEFT SEMI")])
 def test_a_semi_join_gives_each_row_once(query):
     twice = [
         arriving(l=rows(5, 5, 6), r=rows(0, 1)),
@@ -120,7 +120,7 @@ def test_a_semi_join_gives_each_row_once(query):
 
 def test_marks_of_several_tasks_are_one_segment_a_run():
     """However many ticks and tasks added to them."""
-    running = job(asked())
+    running = job(build_query())
     running.tick(arriving(r=rows(*range(0, 900, 10), k="x")))
     for first in range(12):
         times = [5 + 10 * n for n in range(first, 90, 12)]
@@ -132,7 +132,7 @@ def test_marks_of_several_tasks_are_one_segment_a_run():
 
 
 def test_what_is_known_is_not_written_again():
-    running = job(asked("INNER"))
+    running = job(build_query("INNER"))
     running.tick(arriving(r=rows(0, k="x"), l=rows(1, 2, 3, k="x")))
     before = {name: segments for name, segments in marks_of(running).items() if ".x-" in name}
     running.tick(arriving(l=rows(4, 5, 6, k="x")))
@@ -144,13 +144,16 @@ def test_an_older_state_stays_whole():
     """The tick before can be run again from its own manifest, and does the same."""
     store, steps = MemoryStore(), [arriving(r=rows(0, 20, 40, k="x"))]
     steps += [arriving(l=rows(5, 25, k="x")), arriving(l=rows(45, k="x")), arriving(l=[FAR])]
-    running = job(asked(), store=store)
+    running = job(build_query(), store=store)
     outputs = [bag(running.tick(step)) for step in steps]
     store.delete("manifests/000000000004.json")
-    assert bag(job(asked(), 2, store).tick(steps[3])) == outputs[3]
+    assert bag(job(build_query(), 2, store).tick(steps[3])) == outputs[3]
 
 
-@pytest.mark.parametrize("query", [asked(), asked(on=KEYLESS), turned("LEFT"), turned("LEFT ANTI")])
+@pytest.mark.parametrize(
+    "query",
+    [build_query(), build_query(on=KEYLESS), build_flipped_query("LEFT"), build_flipped_query("LEFT ANTI")],
+)
 def test_merged_runs_have_the_marks_of_all_tasks(query, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     for partitions in at_effort(quick=(3,), full=(2, 3, 7)):
@@ -164,24 +167,24 @@ def test_merged_runs_have_the_marks_of_all_tasks(query, monkeypatch):
         assert bag(running.tick(arriving(l=[FAR]))) == bag(plain.tick(arriving(l=[FAR])))
 
 
-def reported(monkeypatch):
+def record_matches(monkeypatch):
     """Matches per task, of every tick that follows."""
     found, settle = [], RunningTick.settle
 
-    def noted(self, query, number, reports, **counted):
+    def settle_and_record(self, query, number, reports, **counted):
         told = list(reports)
         found.append([report.matches for report in told])
         settle(self, query, number, told, **counted)
 
-    monkeypatch.setattr(RunningTick, "settle", noted)
+    monkeypatch.setattr(RunningTick, "settle", settle_and_record)
     return found
 
 
 @pytest.mark.parametrize("on", [KEYED, KEYLESS, "x.v <> l.v AND l.t <= x.t + 10 AND l.t >= x.t"])
 def test_rows_of_one_key_are_spread_evenly(on, monkeypatch):
-    found = reported(monkeypatch)
+    found = record_matches(monkeypatch)
     for hint in ("", HINT):
-        running = job(asked("INNER", on, hint), 4)
+        running = job(build_query("INNER", on, hint), 4)
         running.tick(arriving(r=rows(0, 0, 0, v=10)))
         running.tick(arriving(l=rows(*[5] * 100, v=100)))
     assert sorted(found[3]) == [75, 75, 75, 75]
@@ -190,7 +193,7 @@ def test_rows_of_one_key_are_spread_evenly(on, monkeypatch):
 
 
 def test_without_key_and_band_rows_are_spread_too(monkeypatch):
-    found = reported(monkeypatch)
+    found = record_matches(monkeypatch)
     query = (
         "SELECT {}l.v AS lv, x.v AS xv FROM l JOIN r x ON l.v <> x.v"
         " JOIN l c ON c.t BETWEEN l.t AND l.t + 5 AND c.t BETWEEN x.t AND x.t + 5"
@@ -209,7 +212,7 @@ def test_the_hint_may_change_between_runs(kind, seed):
     """The state is the same with it and without: rows, watermarks and counts do not tell."""
     rng = random.Random(seed)
     store = MemoryStore()
-    plans = [asked(kind, hint=hint) for hint in ("", HINT)]
+    plans = [build_query(kind, hint=hint) for hint in ("", HINT)]
     assert len({plan_of(plan).queries[0].fingerprint for plan in plans}) == 1
     plain = job(plans[0], 1)
     for tick in range(at_effort(quick=7, full=14)):

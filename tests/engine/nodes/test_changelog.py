@@ -57,7 +57,7 @@ class Changes:
         return Counter({pair: diff for pair, diff in found.items() if diff})
 
 
-def test_a_pad_goes_out_at_once_and_is_taken_back_by_a_match():
+def test_padded_row_is_emitted_at_once_and_retracted_by_a_match():
     changes = Changes("LEFT")
     assert changes.tick([((1, "a", 1), 1)]) == {(1, None): 1}
     assert changes.tick([], [((1, "a", 7), 1)]) == {(1, None): -1, (1, 7): 1}

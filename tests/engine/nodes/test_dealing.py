@@ -36,12 +36,12 @@ def reports(monkeypatch):
     found: list[NodeReport] = []
     run = NodeTask.run
 
-    def noted(self, partition, partitions):
+    def run_and_record_report(self, partition, partitions):
         batches = list(run(self, partition, partitions))
         found.append(batches[-1])
         yield from batches
 
-    monkeypatch.setattr(NodeTask, "run", noted)
+    monkeypatch.setattr(NodeTask, "run", run_and_record_report)
     return found
 
 

@@ -49,7 +49,7 @@ def test_a_group_comes_changes_and_goes() -> None:
     ]
 
 
-def test_what_leaves_the_result_as_it_was_is_not_put_out() -> None:
+def test_unchanged_result_is_not_emitted() -> None:
     job = Job("SELECT k, max(v) AS m FROM a GROUP BY k")
     assert job.tick({"k": "p", "v": 5}) == [("p", 5, 1)]
     assert job.tick({"k": "p", "v": 3}, {"k": "p", "v": 5}) == []
@@ -72,7 +72,7 @@ def test_the_aggregate_of_no_rows_is_one_row(partitions: int) -> None:
         assert len(job.tick({"k": "p", "v": 1, "d": -1})) == 2
 
 
-def test_a_delete_of_nothing_is_told_and_not_applied() -> None:
+def test_delete_of_a_missing_row_is_reported_and_ignored() -> None:
     job = Job("SELECT k, sum(v) AS s FROM a GROUP BY k")
     assert job.tick({"k": "p", "v": 1}, {"k": "p", "v": 2, "d": -1}) == [("p", 1, 1)]
     account = job.job.driver.manifest.queries["console"].account["a"]
@@ -92,7 +92,7 @@ def test_a_sum_that_is_too_great_stops_the_job() -> None:
         job.tick({"k": "p", "p": "1"})
 
 
-def test_floating_sums_leave_nothing_behind() -> None:
+def test_floating_point_sums_leave_no_residue() -> None:
     job = Job("SELECT k, sum(x) AS s, avg(x) AS m FROM a GROUP BY k")
     assert job.tick({"k": "p", "x": 0.1}, {"k": "p", "x": 1e300}) == [("p", 1e300, 5e299, 1)]
     assert job.tick({"k": "p", "x": 1e300, "d": -1}) == [("p", 1e300, 5e299, -1), ("p", 0.1, 0.1, 1)]
@@ -110,7 +110,7 @@ def test_floating_sums_leave_nothing_behind() -> None:
     assert total == 0.1
 
 
-def test_what_is_kept_of_what_came_and_went_is_nothing() -> None:
+def test_emptied_group_retains_no_rows() -> None:
     job = Job("SELECT k, max(v) AS m, sum(x) AS s FROM a GROUP BY k", partitions=1)
     for _ in range(8):
         row = {"k": "p", "v": 1, "x": 0.1}

@@ -33,7 +33,7 @@ def job_of(store: MemoryStore, more: str = "", columns: str = ", ".join(SHOWN)) 
     return LocalJob(plan_job(parse_job(JOB.format(more=more, columns=columns))), store)
 
 
-def shown(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     return repr([row.get(name) for name in SHOWN])
 
 
@@ -96,8 +96,8 @@ def test_values_are_those_of_the_record_before(seed: int, more: str) -> None:
             job.partitions = draw.choice([1, 2, 3])
             output = job.tick({"t": records})
             for out in output.rows["out"]:
-                found.update({shown(out): out["_diff"]})
-            assert +found == Counter(map(shown, table.values())), f"random-{number}"
+                found.update({format_row(out): out["_diff"]})
+            assert +found == Counter(map(format_row, table.values())), f"random-{number}"
             assert -found == Counter()
             account = output.result.queries["out"].account["t.t"]
             assert account.get("broken", 0) == broken, f"random-{number}"

@@ -83,11 +83,11 @@ def test_a_badly_sorted_run_is_sorted_for_the_tick(seed, monkeypatch):
     sorted_by = []
     original = ranges.SideSlice.__init__
 
-    def noted(own, *args):
+    def init_and_record_slice(own, *args):
         original(own, *args)
         sorted_by.append(own)
 
-    monkeypatch.setattr("watersmeet.runtime.tasks.side.SideSlice.__init__", noted)
+    monkeypatch.setattr("watersmeet.runtime.tasks.side.SideSlice.__init__", init_and_record_slice)
     run(plan_of(query(False, 5, 2_000), STREAMS), seed, partitions=1)
     first = [own.new.looked_up.index.name for own in sorted_by[:2] if own.new is not None]
     assert first == ["t", "p"], "the left rows are needles, the right ones are looked up"

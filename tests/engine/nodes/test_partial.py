@@ -94,7 +94,7 @@ def test_groups_of_one_row_come_to_what_rows_come_to(seed):
 
 
 @pytest.mark.parametrize("call", ["count(DISTINCT v)", "stddev_pop(v)"])
-def test_rows_are_kept_for_what_needs_them(call):
+def test_rows_are_retained_for_aggregates_that_need_them(call):
     job = LocalJob(plan_of(windows("TUMBLE", f"count(*) AS n, {call} AS x")), MemoryStore())
     for _ in range(3):
         job.tick(arriving(l=[{"t": 1, "k": "a", "v": 1}] * 10))
@@ -110,7 +110,7 @@ def test_rows_of_windows_that_close_in_their_tick_are_never_written():
     assert output.result.queries[QUERY].account["l"] == {"in": 3, "grouped": 2, "retained": 1}
 
 
-def test_max_rows_is_about_what_is_kept():
+def test_max_rows_limits_retained_partial_aggregates():
     job = LocalJob(plan_of(windows("TUMBLE", size="1000"), max_rows=5), MemoryStore())
     job.tick(arriving(l=[{"t": n, "k": "ab"[n % 2]} for n in range(100)]))
     with pytest.raises(EngineError, match="retains 14 rows"):

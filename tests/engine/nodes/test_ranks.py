@@ -55,7 +55,7 @@ def test_rows_come_up_and_go_down() -> None:
     assert job.tick({"k": "p", "v": 0, "d": -1}, {"k": "q", "v": 7, "d": -1}) == [("p", 0, -1), ("q", 7, -1)]
 
 
-def test_numbers_of_those_behind_change() -> None:
+def test_new_row_changes_the_ranks_of_the_rows_after_it() -> None:
     job = Job(first("v", 3, "v, rn", by=""))
     assert job.tick({"v": 5}, {"v": 6}) == [(5, 1, 1), (6, 2, 1)]
     assert job.tick({"v": 4}) == [(5, 1, -1), (6, 2, -1), (4, 1, 1), (5, 2, 1), (6, 3, 1)]
@@ -136,7 +136,7 @@ def test_ties_are_decided_by_the_other_columns(partitions: int) -> None:
         assert +sums == Counter({(None, 1, 1): 1, (None, 2, 2): 1, ("a", 1, 3): 1})
 
 
-def test_a_delete_of_nothing_is_told_and_not_applied() -> None:
+def test_delete_of_a_missing_row_is_reported_and_ignored() -> None:
     job = Job(first("v", 1))
     assert job.tick({"k": "p", "v": 2}, {"k": "p", "v": 1, "d": -1}) == [("p", 2, 1)]
     assert job.job.driver.manifest.queries["console"].account["r.a"] == {"in": 2, "missing_deletes": 1}

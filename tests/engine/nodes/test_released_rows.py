@@ -16,7 +16,7 @@ def row(t: int, n: int) -> dict:
     return {"t": t, "n": n}
 
 
-def test_a_condition_that_would_fail_is_not_asked_of_a_released_row():
+def test_failing_condition_is_not_evaluated_for_a_released_row():
     """No c can be near both a's row of 0 and b's row of 51, so a's row has gone when b's comes; whether its
     run is there still, for the row of 50, makes no difference."""
     job = LocalJob(plan_of(SQL, STREAMS), MemoryStore(), partitions=1)

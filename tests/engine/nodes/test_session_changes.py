@@ -39,7 +39,7 @@ def test_rows_exactly_the_gap_apart_are_one_session() -> None:
     assert job.tick((5, "a")) == [(1, 7, "a", 2, -1), (8, 11, "a", 1, -1), (1, 11, "a", 4, 1)]
 
 
-def test_what_stays_is_not_put_out() -> None:
+def test_unchanged_session_is_not_emitted() -> None:
     job = Job(sessions("count(*) AS n, sum(v) AS s, max(v) AS m"))
     job.tick((1, "a", 5), (2, "a", 5), (6, "a", 1))
     assert job.tick((1, "a", 5, -1), (1, "a", 5)) == []
@@ -150,22 +150,22 @@ def test_closed_sessions_leave_no_state(partitions: int, emit: str, monkeypatch:
 def test_the_start_of_open_sessions_holds_the_watermark_back() -> None:
     job = Job(sessions("count(*) AS n"))
 
-    def told() -> dict[str, Any]:
+    def get_output_watermarks() -> dict[str, Any]:
         return dict(job.told.result.queries["console"].output_watermarks)
 
     job.tick((1, "a"))
-    assert told() == {"window_start": -4, "window_end": -4}
+    assert get_output_watermarks() == {"window_start": -4, "window_end": -4}
     job.tick((3, "a"), (6, "a"), (8, "a"), (2, "b"), (7, "b"))
-    assert told() == {"window_start": 1, "window_end": 3}
+    assert get_output_watermarks() == {"window_start": 1, "window_end": 3}
     job.tick((10, "c"))  # W = 5: the session of b that ends then is open, and that of a
-    assert told() == {"window_start": 1, "window_end": 5}
+    assert get_output_watermarks() == {"window_start": 1, "window_end": 5}
     job.tick((6, "a", None, -1), (11, "c"))
-    assert told() == {"window_start": 1, "window_end": 6}
+    assert get_output_watermarks() == {"window_start": 1, "window_end": 6}
     job.tick((12, "c"))
-    assert told() == {"window_start": 7, "window_end": 7}
+    assert get_output_watermarks() == {"window_start": 7, "window_end": 7}
 
 
-def test_no_row_is_left_at_the_time_that_held_the_watermark_back() -> None:
+def test_deleted_row_no_longer_delays_the_output_watermark() -> None:
     job = Job(sessions("count(*) AS n"))
     job.tick((7, "a"), (8, "b"))
     job.tick((7, "a", None, -1), (20, "c"))
@@ -232,7 +232,7 @@ def test_two_modes_of_one_query_do_not_share_a_checkpoint() -> None:
         job.reopen(sessions("count(*) AS n") + " EMIT FINAL")
 
 
-def test_max_rows_counts_what_is_kept() -> None:
+def test_max_rows_limits_retained_session_rows() -> None:
     job = Job(sessions("count(*) AS n"), settings="SET max_rows = 3;")
     job.tick((1, "a"), (2, "a"), (3, "a"))
     job.tick((4, "b"), (1, "a", None, -1))

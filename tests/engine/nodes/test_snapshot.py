@@ -181,10 +181,10 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
         driver.begin(5).advance([]).node_task("console", 0)
     else:
 
-        def killed(*_: Any) -> None:
+        def raise_killed(*_: Any) -> None:
             raise Killed
 
-        with patch.object(ConcludedTick, "commit", killed), pytest.raises(Killed):
+        with patch.object(ConcludedTick, "commit", raise_killed), pytest.raises(Killed):
             table.job.tick({}, clock_us=5)
     # The table changes again before the next attempt.
     table.held.change(table.job._sources.tables["t"], [({"id": 1, "x": 1.0, "name": "c"}, 1)])
@@ -202,12 +202,12 @@ def test_all_inputs_that_read_a_table_have_one_reading(monkeypatch):
     table = Table(TABLE.replace("{columns}", WHOLE) + JOINED, partitions=2)
     source, read = table.job._sources.tables["t"], LocalSnapshot.read
 
-    def followed(self: LocalSnapshot, *others: Any) -> Any:
+    def read_then_change_table(self: LocalSnapshot, *others: Any) -> Any:
         runs = read(self, *others)
         table.held.change(source, [({"id": 1, "x": 1.0, "name": "late"}, 1)])
         return runs
 
-    monkeypatch.setattr(LocalSnapshot, "read", followed)
+    monkeypatch.setattr(LocalSnapshot, "read", read_then_change_table)
     table.held.change(source, [({"id": 1, "x": 1.0, "name": "a"}, 1)])
     for late in range(3):
         table.take(table.job.tick({}))
@@ -216,7 +216,7 @@ def test_all_inputs_that_read_a_table_have_one_reading(monkeypatch):
         assert table.sums == Counter(pairs)
 
 
-def test_what_another_run_with_other_settings_read_is_not_taken():
+def test_snapshot_of_a_run_with_other_settings_is_not_reused():
     table = Table(TABLE.replace("{columns}", WHOLE) + "SELECT id FROM t")
     table.open(TickSettings(digest="before"))
     table.job.driver.begin(5).advance([]).node_task("console", 0)

@@ -51,7 +51,9 @@ def test_each_row_is_one_tasks(seed, case):
     assert of_whole == in_whole.sum()
 
 
-def told_by(query: str, keys: list[int], tasks: int, monkeypatch, **options) -> list[tuple[str, float]]:
+def find_split_keys(
+    query: str, keys: list[int], tasks: int, monkeypatch, **options
+) -> list[tuple[str, float]]:
     """The keys that a tick of the left rows, one per key told, and one right row per key is split by."""
     monkeypatch.setattr(repartition, "MIN_SPLIT_WORK", 100.0)
     plan = plan_of(query, {"l": stream(100), "r": stream(100)}, **options)
@@ -67,19 +69,19 @@ KEYS = [7] * 600 + list(range(1000, 2400))
 
 def test_a_key_is_split_by_its_share_of_what_a_task_is_to_do(monkeypatch):
     for tasks in (1, 2):
-        assert told_by(JOIN.format(kind="LEFT"), KEYS, tasks, monkeypatch) == []
+        assert find_split_keys(JOIN.format(kind="LEFT"), KEYS, tasks, monkeypatch) == []
     for tasks in (4, 8):
-        ((key, share),) = told_by(JOIN.format(kind="LEFT"), KEYS, tasks, monkeypatch)
+        ((key, share),) = find_split_keys(JOIN.format(kind="LEFT"), KEYS, tasks, monkeypatch)
         assert key == "i = 7"
         assert 1 / (2 * tasks) < share < 0.3
-    assert told_by(JOIN.format(kind="LEFT"), KEYS, 1, monkeypatch) == []
+    assert find_split_keys(JOIN.format(kind="LEFT"), KEYS, 1, monkeypatch) == []
 
 
 def test_little_work_is_not_split(monkeypatch):
-    assert told_by(JOIN.format(kind="INNER"), [7] * 40, 4, monkeypatch) == []
+    assert find_split_keys(JOIN.format(kind="INNER"), [7] * 40, 4, monkeypatch) == []
 
 
 def test_joins_over_changes_are_not_split(monkeypatch):
     plain = JOIN.format(kind="INNER")
-    assert told_by(plain, KEYS, 8, monkeypatch, output_mode="changelog") == []
-    assert told_by(plain, KEYS, 8, monkeypatch) != []
+    assert find_split_keys(plain, KEYS, 8, monkeypatch, output_mode="changelog") == []
+    assert find_split_keys(plain, KEYS, 8, monkeypatch) != []

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.phases import replaced
+from tests.support.phases import replace_phase
 from watersmeet.errors import StateError
 from watersmeet.names import CASE_PARTITION
 from watersmeet.observe.row_accounting import InputAccount
@@ -79,7 +79,7 @@ class Killed(Exception):
     """Nothing after it runs."""
 
 
-def killed(*_: Any, **__: Any) -> None:
+def raise_killed(*_: Any, **__: Any) -> None:
     raise Killed
 
 
@@ -94,7 +94,7 @@ def rank(value: Any) -> tuple[bool, Any]:
     return (True, 0) if value == "NaN" else (False, value)
 
 
-def shown(value: Any) -> Any:
+def format_value(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -153,7 +153,7 @@ def case_of(
     }
 
 
-def joined(kind: str, tables: dict[str, Table], names: Sequence[str]) -> Counter[Any]:
+def join_tables(kind: str, tables: dict[str, Table], names: Sequence[str]) -> Counter[Any]:
     """The join of what the tables hold, by trying all pairs."""
     rows: Counter[Any] = Counter()
     met: set[Any] = set()
@@ -188,7 +188,7 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
         "c": Table(key, "s" if sequence else None, tombstones),
         "o": Table(("number",)),
     }
-    placing = r.choice([None, move_to_borders, crowded])
+    placing = r.choice([None, move_to_borders, collide_hashes])
     partitioned = r.random() < 0.5
     store, total, clock, job = MemoryStore(), Counter[Any](), 0, None
     for tick in range(14):
@@ -218,7 +218,7 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
         }
         if r.random() < 0.3:
             phase = r.choice(["node_task", "settle", "conclude", "commit"])
-            with replaced(phase, killed), pytest.raises(Killed):
+            with replace_phase(phase, raise_killed), pytest.raises(Killed):
                 job.tick(written, clock_us=(clock + 100) * SECOND)  # what it decided does not count
             job = LocalJob(
                 plan, store, partitions=3, settings=TickSettings(placing=placing), clock_us=clock * SECOND
@@ -228,7 +228,7 @@ def test_sum_of_random_changes_is_the_join_of_the_tables(seed: int, monkeypatch:
             table.end(clock)
         for row in output.rows["q"]:
             total[row["v"], row["g"], row["number"], row["og"]] += row["_diff"]
-        wanted = joined(kind, tables, list(key_columns))
+        wanted = join_tables(kind, tables, list(key_columns))
         assert +total == wanted, (seed, tick)
         assert not -total, (seed, tick)
         counts = output.result.queries["q"].account
@@ -253,7 +253,7 @@ def written_value(value: Any) -> Any:
     return value
 
 
-def crowded(hashes: Any) -> Any:
+def collide_hashes(hashes: Any) -> Any:
     """Keys of few hashes: equal ones do not tell keys apart."""
     return (hashes >> 62) << 62
 
@@ -364,7 +364,7 @@ def test_a_table_may_be_joined_with_itself_and_be_in_a_union():
     assert sums.tick(old=[(1, "a", -1)]) == {}
 
 
-def test_only_what_is_needed_is_kept_of_a_table():
+def test_table_retains_only_the_needed_columns():
     plan = plan_job(parse_job(DECLARED + "SELECT o.number, c.name FROM o JOIN c ON c.id = o.customer"))
     sides = [side for node in plan.queries[0].nodes for side in node.sides]
     kept = {side.name: side.kept for side in sides if side.feed is None}  # else rows on their way
@@ -395,13 +395,13 @@ def test_another_time_for_tombstones_goes_on_with_the_state_and_another_key_does
         job(store, {"sequence_by": "g"})
 
 
-def test_nothing_is_computed_of_what_a_delete_says_beside_its_key():
+def test_delete_evaluates_only_its_key():
     sums = Sums("SELECT c.id, o.number FROM o JOIN c ON CAST(c.name AS BIGINT) = o.customer")
     assert sums.tick(c=[(1, "5", 0, "I")], o=[(7, 5, 1)]) == {(1, 7): 1}
     assert sums.tick(c=[(1, "no number", 0, "D")]) == {}
 
 
-def test_a_table_may_be_put_together_with_itself():
+def test_union_of_a_table_with_itself_is_supported():
     sums = Sums("SELECT name FROM c WHERE level > 0 UNION ALL SELECT name FROM c WHERE level > 1")
     assert sums.tick(c=[(1, "a", 2, "I"), (2, "b", 1, "I")]) == {("a",): 2, ("b",): 1}
     assert sums.tick(c=[(1, "a", 1, "I"), (2, None, None, "D")]) == {("a",): 1}

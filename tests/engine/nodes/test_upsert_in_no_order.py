@@ -22,7 +22,7 @@ QUERIES = ("id, name, n, v", "n, v, id, name")
 COUNTED = ("in", "deleted", "missing_deletes", "stale", "unmatchable")
 
 
-def opened(columns: str) -> Any:
+def build_job(columns: str) -> Any:
     text = f"{TABLE} CREATE SINK q WITH ('connector' = 'memory'); INSERT INTO q SELECT {columns} FROM c"
     return local.job(text)
 
@@ -83,7 +83,7 @@ def weight(record: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("columns", QUERIES)
 def test_order_of_records_in_a_tick_does_not_decide(columns, seed):
     draw, oracle = random.Random(f"{seed} {columns}"), Oracle()
-    jobs = [opened(columns) for _ in range(2)]
+    jobs = [build_job(columns) for _ in range(2)]
     totals: list[Counter[tuple[Any, ...]]] = [Counter(), Counter()]
     for _ in range(40):
         records = [drawn(draw) for _ in range(draw.randrange(12))]
@@ -108,7 +108,7 @@ def account_of(job: Any) -> list[dict[str, int]]:
 
 
 def test_equal_sequences_of_two_ticks_are_in_the_order_of_ticks():
-    job = opened(QUERIES[0])
+    job = build_job(QUERIES[0])
     row = {"id": 1, "name": "b", "n": 1, "v": 5.0, "op": "I"}
     job.push("c", row)
     job.tick()

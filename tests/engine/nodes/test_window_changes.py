@@ -118,7 +118,7 @@ def test_closed_windows_leave_no_state(partitions: int) -> None:
     assert job.kept == {"s": 0, "#1": 0}
 
 
-def test_a_delete_of_nothing_is_told_and_not_applied() -> None:
+def test_delete_of_a_missing_row_is_reported_and_ignored() -> None:
     job = Job(windows("count(*) AS n"))
     assert job.tick((1, "a", 5), (2, "a", 6, -1)) == [(0, "a", 1, 1)]
     assert job.account["s"] == {"in": 2, "missing_deletes": 1}
@@ -233,7 +233,7 @@ def test_final_rows_of_times_at_the_ends_of_int64() -> None:
     assert rows
 
 
-def test_a_query_of_final_rows_beside_one_of_changes() -> None:
+def test_final_query_and_changelog_query_share_a_stream() -> None:
     select = windows("count(*) AS n")
     job = Job(
         "CREATE TABLE x WITH ('connector' = 'memory'); CREATE TABLE y WITH ('connector' = 'memory');"
@@ -279,7 +279,7 @@ def test_final_rows_are_joined_and_windowed_again_as_rows_that_only_come() -> No
     assert job.tick((40, "b")) == [("a", 1, "b"), ("b", 1, None)]
 
 
-def test_final_rows_of_joins_of_streams_that_change_beside_tables() -> None:
+def test_final_windows_aggregate_joins_of_changing_streams_and_tables() -> None:
     tables = "CREATE TABLE c (k STRING, x INT, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');"
     job = Job(
         f"{tables} SELECT window_start, count(*) AS n, sum(x) AS x FROM TABLE(TUMBLE((SELECT s.t, c.x FROM s"

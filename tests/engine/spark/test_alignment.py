@@ -49,7 +49,7 @@ def write(folder, name: str, first: int, hours: int, per_file: int) -> None:
         os.utime(path, (1_700_000_000 + start, 1_700_000_000 + start))
 
 
-def expected(left: range, right: range) -> Counter[tuple[int, int | None]]:
+def compute_expected_rows(left: range, right: range) -> Counter[tuple[int, int | None]]:
     return Counter((k, k if k in right else None) for k in left)
 
 
@@ -57,7 +57,7 @@ def read() -> Counter[tuple[int, int | None]]:
     return Counter((row["lk"], row["rk"]) for row in MemorySink.rows("out"))
 
 
-def most_kept(running: Running, alias: str = "l") -> int:
+def get_max_retained_rows(running: Running, alias: str = "l") -> int:
     return max(tick.queries["out"].state[alias] for tick in running.ticks)
 
 
@@ -82,8 +82,8 @@ def test_a_day_ahead_with_a_restart_in_the_middle(spark, tmp_path):
 
     again = caught_up(spark, text, tmp_path / "state", finish=True)
     assert 0 in [tick.rows_in["l"] for tick in again.ticks[:2]], "held after a restart, too"
-    assert read() == expected(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
-    bounded = max(most_kept(first), most_kept(again))
+    assert read() == compute_expected_rows(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
+    bounded = max(get_max_retained_rows(first), get_max_retained_rows(again))
     assert bounded <= 4 * (SKEW + 2 * 6 + 2 + 2) < 4 * HOURS, "at most two ticks ahead, see the page"
 
 
@@ -94,8 +94,8 @@ def test_without_max_drift_the_state_holds_the_whole_lead(spark, tmp_path):
     write(tmp_path, "l", 24, HOURS, 6)
     text = JOB.format(l=files(tmp_path, "l"), r=files(tmp_path, "r"), settings="")
     free = caught_up(spark, text, tmp_path / "state", finish=True)
-    assert read() == expected(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
-    assert most_kept(free) == 4 * HOURS
+    assert read() == compute_expected_rows(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
+    assert get_max_retained_rows(free) == 4 * HOURS
 
 
 def topic(broker, name: str, more: str = "") -> str:
@@ -140,7 +140,7 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
             assert run.ticks[-1].queries["out"].idle == (), "nor is what is held idle"
             send(kafka_broker, right, *range(40, 96 + rows))
             run.wait_for(lambda: run.total("in", "out", "l") == rows)
-            assert most_kept(run) <= 4 * (SKEW + 1) + 8 + 20
+            assert get_max_retained_rows(run) <= 4 * (SKEW + 1) + 8 + 20
         assert [str(one.runId) for one in spark.streams.active] == [query]
 
 

@@ -15,7 +15,7 @@ def report(*newest):
     return json.dumps({"sources": [{"latestOffset": each} for each in newest]})
 
 
-def test_rows_behind():
+def test_backlog_counts_unread_rows():
     newest = {"x": {"0": 9, "1": 6, "2": 100}}
     told = report({"logOffset": 4}, newest, {"y": {"0": 3}})
     assert count_backlog_rows(told, SOURCES, OFFSETS) == {

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.engine.spark.running import Running
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from tests.support.small_disk import small_disk
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.spark.errors import readable_error
@@ -40,7 +40,7 @@ class Job:
             rows = [{"k": k, "t": number * 100 + k % 20} for k in range(ROWS)]
             rows += [{"k": k, "t": 0} for k in range(LATE if number else 0)]
             wide = ({**row, "x": randomly.randbytes(200).hex()} for row in rows)
-            put_rows(root / "in" / f"{number}.json", number, wide)
+            write_rows_file(root / "in" / f"{number}.json", number, wide)
 
     def run(self, **settings) -> Running:
         run = Running(self.spark, self.text, self.root / "state", until_caught_up=True, **settings)

@@ -27,11 +27,11 @@ def test_the_next_stream_fails_in_its_own_words(spark, tmp_path, monkeypatch):
     """That the stream before was to end is no reason to pass over its error."""
     begun, begin_stream = [], ArrowReading.begin_stream
 
-    def noted(self):
+    def begin_and_record_stream(self):
         begun.append(begin_stream(self))
         return begun[-1]
 
-    monkeypatch.setattr(ArrowReading, "begin_stream", noted)
+    monkeypatch.setattr(ArrowReading, "begin_stream", begin_and_record_stream)
     MemorySink.clear()
     (tmp_path / "in").mkdir()
     for number, content in enumerate(FILES):

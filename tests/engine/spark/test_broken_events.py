@@ -31,26 +31,26 @@ def source_of(key="", more="", columns=COLUMNS):
     return source
 
 
-def explained(record, key="", more=""):
+def explain_record(record, key="", more=""):
     check = build_check(source_of(key, more))
     return check.explain(record if isinstance(record, str) else json.dumps(record))
 
 
-def created(**values):
+def create_event(**values):
     return {"op": "c", "before": None, "after": {**ROW, **values}}
 
 
 IN_AFTER = "in after, "
 IDENTITY = "REPLICA IDENTITY FULL"
 CASES = [
-    (created(n="x"), "", f"{IN_AFTER}n is BIGINT, but the value is 'x': declare it STRING"),
-    (created(n=1.5), "", "n is BIGINT, but the value is 1.5: declare it DOUBLE"),
-    ({"payload": created(n="x"), "schema": None}, "", f"{IN_AFTER}n is BIGINT, but the value is 'x'"),
-    (created(price="AfQ="), "", "is 'AfQ=': with decimal.handling.mode = string, 'debezium.decimals' ="),
-    (created(price="1234"), "", "'debezium.decimals' = 'string' reads it"),
-    (created(at=1646128800000), "", "is 1646128800000: 'debezium.timestamps' = 'millis' reads it"),
-    (created(at="1646128800000000"), "", "'debezium.timestamps' = 'micros' reads it"),
-    (created(day="soon"), "", "day is DATE, but the value is 'soon'"),
+    (create_event(n="x"), "", f"{IN_AFTER}n is BIGINT, but the value is 'x': declare it STRING"),
+    (create_event(n=1.5), "", "n is BIGINT, but the value is 1.5: declare it DOUBLE"),
+    ({"payload": create_event(n="x"), "schema": None}, "", f"{IN_AFTER}n is BIGINT, but the value is 'x'"),
+    (create_event(price="AfQ="), "", "is 'AfQ=': with decimal.handling.mode = string, 'debezium.decimals' ="),
+    (create_event(price="1234"), "", "'debezium.decimals' = 'string' reads it"),
+    (create_event(at=1646128800000), "", "is 1646128800000: 'debezium.timestamps' = 'millis' reads it"),
+    (create_event(at="1646128800000000"), "", "'debezium.timestamps' = 'micros' reads it"),
+    (create_event(day="soon"), "", "day is DATE, but the value is 'soon'"),
     ({"before": {"id": "y"}, "op": "d"}, "", "in before, id is INT, but the value is 'y'"),
     ({"before": None, "after": ROW}, "", "it has no op"),
     ({"op": "x", "after": ROW}, "", "op is 'x', not c, r, u or d"),
@@ -59,36 +59,36 @@ CASES = [
     ({"op": "u", "after": ROW}, "", f"op is 'u', but it has no before: the table needs {IDENTITY}"),
     ({"op": "d", "after": ROW}, "", f"op is 'd', but it has no before: the table needs {IDENTITY}"),
     ({"op": "c", "after": [1]}, "", "after is not a JSON object"),
-    (created(s=TEXT), "", "neither after nor before has s"),
-    (created(raw="X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="), "", "neither after nor before has raw"),
+    (create_event(s=TEXT), "", "neither after nor before has s"),
+    (create_event(raw="X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="), "", "neither after nor before has raw"),
     (ROW, "", "it has no op, before or after, unlike a Debezium event"),
     ("{not json", "", "it is not a JSON object"),
     ("7", "", "it is not a JSON object"),
     ({"op": "d", "before": {"n": 2}}, KEY, "op is 'd', but neither before nor the record's key has id"),
     ({"op": "c", "after": {"n": 2}}, KEY, "its row has no id, which is in the PRIMARY KEY"),
-    (created(id=None), KEY, "its row has no id, which is in the PRIMARY KEY"),
-    (created(v="abcd"), "", "v is VARCHAR(3), but the value is 'abcd': declare it STRING"),
+    (create_event(id=None), KEY, "its row has no id, which is in the PRIMARY KEY"),
+    (create_event(v="abcd"), "", "v is VARCHAR(3), but the value is 'abcd': declare it STRING"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("record", "key", "said"), [case for case in CASES if "its row" not in case[2]])
 def test_of_an_event(record, key, said):
-    assert said in explained(record, key)
+    assert said in explain_record(record, key)
 
 
 @pytest.mark.parametrize(
     ("record", "key", "more"),
     [
-        (created(s="fine"), "", ""),
-        (created(price="1.5"), "", ", 'debezium.decimals' = 'string'"),
-        (created(at=1646128800000), "", ", 'debezium.timestamps' = 'millis'"),
-        (created(day=19000), "", ""),
-        ({"schema": {"fields": []}, "payload": created(price="AfQ=", at=1646128800000)}, "", ""),
+        (create_event(s="fine"), "", ""),
+        (create_event(price="1.5"), "", ", 'debezium.decimals' = 'string'"),
+        (create_event(at=1646128800000), "", ", 'debezium.timestamps' = 'millis'"),
+        (create_event(day=19000), "", ""),
+        ({"schema": {"fields": []}, "payload": create_event(price="AfQ=", at=1646128800000)}, "", ""),
         ({"op": "u", "after": ROW}, KEY, ""),
     ],
 )
 def test_a_value_that_is_read_is_no_reason(record, key, more):
-    assert explained(record, key, more) == ""
+    assert explain_record(record, key, more) == ""
 
 
 def test_tasks_get_no_password():

@@ -23,7 +23,7 @@ COLUMNS = {
 STRING = "declare it STRING, and cast it in a view"
 
 
-def explained(record, form, names=(*COLUMNS,), connector="file", **options):
+def explain_record(record, form, names=(*COLUMNS,), connector="file", **options):
     columns = tuple(column(name, COLUMNS[name]) for name in names)
     check = record_check(Source("o", columns, connector, {"path": "/nowhere", "format": form, **options}))
     return None if check is None else check.explain(record)
@@ -69,7 +69,7 @@ def explained(record, form, names=(*COLUMNS,), connector="file", **options):
     ],
 )
 def test_of_json(record, said):
-    told = explained(record, "json")
+    told = explain_record(record, "json")
     assert said in told
     assert bool(told) == bool(said)
     assert len(told) < 250
@@ -103,7 +103,7 @@ def test_of_json(record, said):
     ],
 )
 def test_of_csv(record, said):
-    told = explained(record, "csv", ("id", "at", "price"), header="false")
+    told = explain_record(record, "csv", ("id", "at", "price"), header="false")
     assert said in told
     assert bool(told) == bool(said)
 
@@ -118,25 +118,27 @@ def test_of_csv(record, said):
     ],
 )
 def test_of_parquet_no_type_is_proposed_that_its_files_cannot_be_read_as(record, said):
-    told = explained(record, "parquet")
+    told = explain_record(record, "parquet")
     assert said in told
     assert "in a view" not in told
 
 
 def test_options_of_topics_have_their_prefix_and_metadata_is_no_value():
     topic = {"connector": "kafka", "names": ("s", "at"), "metadata.s": "key"}
-    assert "'json.timestampFormat' = 'dd/MM/yyyy' or" in explained('{"at": "01/03/2026"}', "json", **topic)
-    assert "'csv.timestampFormat' = 'dd/MM/yyyy'" in explained("13/03/2026", "csv", **topic)
-    assert "'timestamp.unit' = 'us'" in explained('{"at": "1646128800000000"}', "upsert-json", **topic)
-    assert "'schema.header' = 'confluent'" in explained("\0\0\0\0\x01{}", "json", **topic)
-    assert explained("x", "avro", **topic) is None
+    assert "'json.timestampFormat' = 'dd/MM/yyyy' or" in explain_record(
+        '{"at": "01/03/2026"}', "json", **topic
+    )
+    assert "'csv.timestampFormat' = 'dd/MM/yyyy'" in explain_record("13/03/2026", "csv", **topic)
+    assert "'timestamp.unit' = 'us'" in explain_record('{"at": "1646128800000000"}', "upsert-json", **topic)
+    assert "'schema.header' = 'confluent'" in explain_record("\0\0\0\0\x01{}", "json", **topic)
+    assert explain_record("x", "avro", **topic) is None
 
 
-def test_what_is_said_of_the_source_counts():
+def test_explanation_respects_source_options():
     german = {"timestampFormat": "dd.MM.yyyy HH:mm"}
-    assert explained('{"at": "01.03.2026 10:00"}', "json", **german) == ""
-    assert "is '2026-03-01': " in explained('{"at": "2026-03-01"}', "json", **german)
-    assert explained('{"at": "1646128800000"}', "json", **{"timestamp.unit": "ms"}) == ""
+    assert explain_record('{"at": "01.03.2026 10:00"}', "json", **german) == ""
+    assert "is '2026-03-01': " in explain_record('{"at": "2026-03-01"}', "json", **german)
+    assert explain_record('{"at": "1646128800000"}', "json", **{"timestamp.unit": "ms"}) == ""
 
 
 LONG = "a" * (SAMPLE_CHARACTERS + 1_000)
@@ -145,7 +147,7 @@ LONG = "a" * (SAMPLE_CHARACTERS + 1_000)
 @pytest.mark.parametrize(
     ("form", "record"), [("json", json.dumps({"id": "x", "s": LONG})), ("csv", f"x,{LONG},5.00")]
 )
-def test_nothing_is_said_of_a_text_that_was_cut(form, record, tmp_path):
+def test_truncated_record_gets_no_explanation(form, record, tmp_path):
     columns = tuple(column(name, COLUMNS[name]) for name in ("id", "s", "price"))
     header = {"header": "false"} if form == "csv" else {}
     source = Source("o", columns, "file", {"path": str(tmp_path), "format": form, **header})
@@ -157,7 +159,7 @@ def test_nothing_is_said_of_a_text_that_was_cut(form, record, tmp_path):
         assert SourceTask(view, None, None)._explain_broken_record(pa.scalar(text)) == f"{record[:200]}{why}"
 
 
-def test_a_table_says_why_its_record_is_broken_and_less_where_its_files_are_gone(tmp_path):
+def test_table_error_explains_a_broken_record_while_its_file_exists(tmp_path):
     columns = (column("id", "BIGINT"), column("s", "STRING"))
     source = Source("t", columns, "file", {"path": str(tmp_path / "a"), "format": "csv"})
     (tmp_path / "a").write_text("s,id\nx,y\n")

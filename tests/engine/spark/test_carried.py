@@ -41,7 +41,7 @@ class Runs:
         return os.mkdir, (str(self.path),)
 
 
-def forged(error: WatersmeetError = ERROR, seal: str = "0" * 64) -> str:
+def forge_error(error: WatersmeetError = ERROR, seal: str = "0" * 64) -> str:
     """A whole error of ours, but for the seal."""
     return (
         f"watersmeet-error:{base64.b64encode(json.dumps(plain_of(error)).encode()).decode()}:{seal}: {error}"
@@ -78,17 +78,17 @@ def test_an_error_of_a_task_arrives_as_itself(error):
 
     with pytest.raises(Exception, match="watersmeet-error") as raised:
         list(ErrorSealingTask(task)([]))
-    said = f"Job aborted: {forged()} {raised.value}\n\tat x.y.Z(Z.java)"
+    said = f"Job aborted: {forge_error()} {raised.value}\n\tat x.y.Z(Z.java)"
     found = readable_error(RuntimeError(said))
     assert type(found) is type(error)
     assert plain_of(found) == plain_of(error)
 
 
-def test_an_error_is_taken_with_a_seal_of_this_process_alone():
+def test_only_errors_sealed_by_this_process_are_restored():
     of_another = str(seal_error(ERROR, b"another key"))
     ours = str(seal_error(ERROR))
     altered = ours.replace(ours.split(":")[1], of_another.split(":")[1][:-4] + "AAA=")
-    for text in (forged(), of_another, altered, "watersmeet-error::" + "0" * 64 + ":"):
+    for text in (forge_error(), of_another, altered, "watersmeet-error::" + "0" * 64 + ":"):
         assert readable_error(RuntimeError(text)).code == "spark-failed"
         assert readable_error(cast_error(text)).code == "spark-failed"
 
@@ -181,11 +181,11 @@ def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, co
     from watersmeet.runtime.spark.job.settings import RunSettings
 
     MemorySink.clear()
-    hostile = [old_style(Runs(tmp_path / "made")), old_style(ERROR), forged()]
+    hostile = [old_style(Runs(tmp_path / "made")), old_style(ERROR), forge_error()]
     value = (
         " ".join(hostile)
         + "\nwatersmeet.engine.spark.carried.TaskFailed: "
-        + forged()
+        + forge_error()
         + "\nCaused by: x.YError: z"
     )
     at = "2024-03-01T00:00:00Z"

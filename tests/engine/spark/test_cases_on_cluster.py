@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.spark.test_cases_on_spark import CHOSEN, QUERIES, compared
-from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.engine.spark.test_cases_on_spark import CHOSEN, QUERIES, build_case
+from tests.engine.spark.test_state_in_objects import Orders, compute_expected_rows
 from tests.support.case_files import cases_by_name
 from tests.support.forked import run_forked
 from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server
@@ -37,7 +37,7 @@ def chosen_cases() -> list[dict[str, Any]]:
         or case.get("options", {}).get("plan") == "delta"
         or any("primary_key" in table for table in case.get("tables", {}).values())
     ]
-    return [*cases, *(compared(query) for query in QUERIES.values())]
+    return [*cases, *(build_case(query) for query in QUERIES.values())]
 
 
 KILLED = """
@@ -69,7 +69,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: Any) -> Told:
+def cluster_results(tmp_path_factory: Any) -> Told:
     """One cluster for both tests but for the one of the driver that is killed."""
     folder = tmp_path_factory.mktemp("cluster")
     cases = chosen_cases()
@@ -104,23 +104,27 @@ def told(tmp_path_factory: Any) -> Told:
         return Told(killed, words, cases, orders, sum(proxy.requests.values()), proxy)
 
 
-def test_a_driver_that_was_killed_goes_on_elsewhere(told: Told) -> None:
+def test_killed_driver_resumes_on_another_cluster(cluster_results: Told) -> None:
     """Its executors have nothing of it."""
-    assert told.killed == -signal.SIGKILL
-    assert told.after("ticks") == ["3"]
-    assert any("which the next run repeats" in said for said in told.after("notice"))
-    assert told.orders.rows() == expected(30)
-    print(f"{told.requests} requests, {told.proxy.sent:,} bytes sent, {told.proxy.given:,} given", end="")
+    assert cluster_results.killed == -signal.SIGKILL
+    assert cluster_results.after("ticks") == ["3"]
+    assert any("which the next run repeats" in said for said in cluster_results.after("notice"))
+    assert cluster_results.orders.rows() == compute_expected_rows(30)
+    print(
+        f"{cluster_results.requests} requests, {cluster_results.proxy.sent:,} bytes sent,",
+        f"{cluster_results.proxy.given:,} given",
+        end="",
+    )
     print(", for a start and 3 ticks")
-    assert told.requests < 300
-    assert told.proxy.given < 400_000
+    assert cluster_results.requests < 300
+    assert cluster_results.proxy.given < 400_000
 
 
-def test_cases_on_executors_without_a_directory(told: Told) -> None:
-    each = [json.loads(line) for line in told.after("told")]
-    assert [one["case"] for one in each] == [case["case"] for case in told.cases]
+def test_cases_on_executors_without_a_directory(cluster_results: Told) -> None:
+    each = [json.loads(line) for line in cluster_results.after("told")]
+    assert [one["case"] for one in each] == [case["case"] for case in cluster_results.cases]
     assert [one for one in each if one["problems"]] == []
-    (places,) = map(json.loads, told.after("places"))
+    (places,) = map(json.loads, cluster_results.after("places"))
     assert len(places) >= 12
     assert all(there == places[0] for there in places), "tasks change places"
     assert len({name.split(" in ")[1] for name in places[0]}) == 2, "both are in one executor"

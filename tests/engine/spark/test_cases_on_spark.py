@@ -83,7 +83,7 @@ QUERIES = {
 }
 
 
-def compared(query: str) -> dict[str, Any]:
+def build_case(query: str) -> dict[str, Any]:
     """A case to be compared with another engine."""
     columns = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 20}}}
     return {"case": "c", "streams": dict.fromkeys("lrx", columns), "query": query, "steps": ROWS}
@@ -98,7 +98,7 @@ def compared(query: str) -> dict[str, Any]:
 )
 def test_agrees_with_the_engine_in_process(spark: Any, query: str) -> None:
     """Spread over two tasks, then three; rows of all steps, and what is retained, are the same."""
-    case = compared(query)
+    case = build_case(query)
     expected = [
         {key: line[key] for key in ("rows", "watermarks", "late", "state")}
         for line in replay_locally(case, partitions=1)

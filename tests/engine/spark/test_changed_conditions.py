@@ -44,7 +44,7 @@ def straight(own: Condition) -> str:
     return f"a.n AS na, b.n AS nb FROM s a LEFT JOIN u b ON {own.text('a', 'b')}"
 
 
-def turned(own: Condition) -> str:
+def flip_join(own: Condition) -> str:
     """From the other side, with its columns in another order."""
     between = f"a.t BETWEEN b.t - {own.high} AND b.t - {own.low}"
     return f"b.n AS nb, a.n AS na FROM u b RIGHT JOIN s a ON b.k = a.k AND {between}"
@@ -59,7 +59,7 @@ CHAINS = (
 
 
 @pytest.fixture
-def ended(spark: Any, tmp_path: Path, capfd: Any) -> Callable[..., str]:
+def job_runner(spark: Any, tmp_path: Path, capfd: Any) -> Callable[..., str]:
     """Runs a text to its end, which is to be of this status; what was said on standard error."""
 
     def run(text: str, status: int, *flags: str) -> str:
@@ -76,7 +76,7 @@ def ended(spark: Any, tmp_path: Path, capfd: Any) -> Callable[..., str]:
 
 
 @pytest.mark.full
-def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
+def test_a_job_goes_on_with_another_text(seed, tmp_path, job_runner):
     rng = random.Random(seed)
     came: dict[str, list[Row]] = {name: [] for name in "suv"}
     replay = Replay("LEFT JOIN")
@@ -88,24 +88,24 @@ def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
             folder = tmp_path / "in" / name
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in own))
-        said: str = ended(text, 0, *flags)
+        said: str = job_runner(text, 0, *flags)
         if changed:  # a tick of its own remembers it
             replay.tick(([], []), condition, is_last=False)
         replay.tick((rows["s"], rows["u"]), condition, is_last=False)
         return said
 
     run(0, text_of(straight(OLD), CHAINS[0]), OLD)
-    narrower = text_of(turned(NARROW), CHAINS[1])
-    refused = ended(narrower, 2)
+    narrower = text_of(flip_join(NARROW), CHAINS[1])
+    refused = job_runner(narrower, 2)
     assert f"the join of a and b was ON {OLD.text('a', 'b')}, now it is ON b.k = a.k AND a.t BETW" in refused
     assert '"o" then keeps its rows, which are all that it needs' in refused
     run(1, narrower, NARROW, "--change-queries", changed=True)
     said = run(2, text_of(straight(WIDE), CHAINS[2]), WIDE, "--change-queries", changed=True)
     assert "complete are its results with a.t >= " in said
-    run(3, text_of(turned(WIDE), CHAINS[1]), WIDE, "--finish")
+    run(3, text_of(flip_join(WIDE), CHAINS[1]), WIDE, "--finish")
     replay.tick(([], []), WIDE, is_last=True)
 
-    found = Counter((row.get("na"), row.get("nb")) for row in put_out(tmp_path, "o"))
+    found = Counter((row.get("na"), row.get("nb")) for row in read_sink_rows(tmp_path, "o"))
     pairs = Counter({pair: n for pair, n in found.items() if None not in pair})
     assert pairs == replay.pairs
     pads, withheld = Counter({na: n for (na, nb), n in found.items() if nb is None}), 0
@@ -117,7 +117,9 @@ def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
         withheld += not out
     assert not pads
     assert withheld == state.unknown
-    in_chain = Counter(tuple(row[name] for name in ("na", "nb", "nc")) for row in put_out(tmp_path, "c"))
+    in_chain = Counter(
+        tuple(row[name] for name in ("na", "nb", "nc")) for row in read_sink_rows(tmp_path, "c")
+    )
     assert in_chain == Counter(
         (a["n"], b["n"], c["n"])
         for a in came["s"]
@@ -140,7 +142,7 @@ def rows_of(rng: random.Random, number: int) -> dict[str, list[Row]]:
     return rows
 
 
-def put_out(folder: Any, sink: str) -> list[Row]:
+def read_sink_rows(folder: Any, sink: str) -> list[Row]:
     files = (folder / "out" / sink).glob("*.json")
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 

@@ -33,14 +33,14 @@ SINKS = "".join(
 )
 
 
-def joined(left: str, right: str) -> str:
+def build_join(left: str, right: str) -> str:
     return (
         f"INSERT INTO {left}{right} SELECT {left}.n AS l, {right}.n AS r FROM {left} JOIN {right}"
         f" ON {left}.k = {right}.k AND {right}.t BETWEEN {left}.t - 100 AND {left}.t + 100;\n"
     )
 
 
-AB, CA = joined("a", "b"), joined("c", "a")
+AB, CA = build_join("a", "b"), build_join("c", "a")
 XY = "INSERT INTO xy SELECT x.n AS l, y.n AS r FROM x JOIN y ON x.k = y.k EMIT CHANGES;\n"
 
 

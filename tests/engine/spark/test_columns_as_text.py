@@ -91,7 +91,7 @@ def test_columns_without_a_text_ask_for_one(spark):
             text_of(column)
 
 
-def test_readers_that_pass_over_rows_are_told_of(spark, tmp_path):
+def test_readers_that_skip_rows_are_reported(spark, tmp_path):
     """By frames of both kinds that Spark has, and by the options of a text."""
     files = spark.readStream.schema("t TIMESTAMP").option("mode", "DROPMALFORMED")
     files = files.option("ignoreMissingFiles", True).option("maxFilesPerTrigger", 1).json(str(tmp_path))

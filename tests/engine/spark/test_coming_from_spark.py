@@ -77,7 +77,7 @@ class Trial:
 
     spark: Any
     folder: Path
-    ran: SimpleNamespace
+    finished_job: SimpleNamespace
     here: str
 
     def frame(self, name: str = "readings") -> Any:
@@ -115,7 +115,7 @@ def row(text: str) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None
 
 
 @pytest.fixture(scope="module")
-def ran(spark, tmp_path_factory) -> Iterator[tuple[Path, SimpleNamespace]]:
+def finished_job(spark, tmp_path_factory) -> Iterator[tuple[Path, SimpleNamespace]]:
     """Run one job: UDFs and a watermark in a frame, joins, a window, a function, Spark's writers."""
     from pyspark.sql.functions import pandas_udf, udf
     from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -180,8 +180,8 @@ def test_each_row_of_the_table_has_a_check_and_each_check_a_row():
 
 
 @pytest.mark.parametrize("text", moves())
-def test_rows_move_as_the_table_says(spark, ran, text):
-    folder, job = ran
+def test_rows_move_as_the_table_says(spark, finished_job, text):
+    folder, job = finished_job
     CHECKS[text](Trial(spark, folder, job, moves()[text][1]))
 
 

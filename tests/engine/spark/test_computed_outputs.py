@@ -80,41 +80,43 @@ def sums(out: Path) -> tuple[list[tuple[str, Any]], Counter[tuple[Any, ...]]]:
     return list(types.pop()), total
 
 
-def killed(*_: Any) -> None:
+def raise_killed(*_: Any) -> None:
     raise EngineError("killed", code="test")
 
 
 @pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def staged_queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Queries whose rows of a tick the driver stages itself."""
     names: list[str] = []
     run_small = RunningTick.run_inline
 
-    def noted(self, query, number, task, then=None):
+    def run_inline_and_record(self, query, number, task, then=None):
         rows = run_small(self, query, number, task, then)
         if then is not None and rows is not None:  # asked with `then`: of the node whose rows go to the sink
             names.append(query)
         return rows
 
-    monkeypatch.setattr(RunningTick, "run_inline", noted)
+    monkeypatch.setattr(RunningTick, "run_inline", run_inline_and_record)
     return names
 
 
-def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch, staged):
+def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch, staged_queries):
     written(tmp_path)
     own_job = JOB.format(folder=tmp_path, out=tmp_path / "own")
     with monkeypatch.context() as patched:
         patched.setattr(plain_module, "SUMMED_BYTES", 1)
-        patched.setattr(ConcludedTick, "commit", killed)
+        patched.setattr(ConcludedTick, "commit", raise_killed)
         with pytest.raises(EngineError, match="killed"):
             until_caught_up(spark, own_job, tmp_path / "c1")
-    assert not staged  # what the driver was not to hold went to Spark; the tick is repeated by the driver
+    assert (
+        not staged_queries
+    )  # what the driver was not to hold went to Spark; the tick is repeated by the driver
     until_caught_up(spark, own_job, tmp_path / "c1")
-    assert staged
-    staged.clear()
+    assert staged_queries
+    staged_queries.clear()
     monkeypatch.setattr(tick_module, "plan_arrow_output", lambda *_: None)
     until_caught_up(spark, JOB.format(folder=tmp_path, out=tmp_path / "spark"), tmp_path / "c2")
-    assert not staged
+    assert not staged_queries
     own, wanted = sums(tmp_path / "own"), sums(tmp_path / "spark")
     assert own == wanted
     assert sum(1 for diff in wanted[1].values() if diff < 0) >= 3
@@ -162,41 +164,41 @@ def streams(folder: Path) -> None:
         parquet.write_table(pa.table(rows, pa.schema(types)), folder / name / "0.parquet")
 
 
-def put_out(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
+def read_output(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
     tables = [parquet.read_table(file) for file in out.glob("*.parquet")]
     (types,) = {tuple((field.name, field.type) for field in table.schema) for table in tables}
     return list(types), Counter(str(row) for table in tables for row in table.to_pylist())
 
 
-def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch, staged):
+def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch, staged_queries):
     streams(tmp_path)
     without_spark, planned = [], tick_module.plan_arrow_output
 
-    def noted(*of: Any) -> ArrowOutput | None:
+    def plan_and_record(*of: Any) -> ArrowOutput | None:
         found = planned(*of)
         without_spark.extend([] if found is None else [1])
         return found
 
-    monkeypatch.setattr(tick_module, "plan_arrow_output", noted)
+    monkeypatch.setattr(tick_module, "plan_arrow_output", plan_and_record)
 
-    def ran(name: str, small: str) -> tuple[list[tuple[str, Any]], Counter[str]]:
-        staged.clear()
+    def run_and_read_output(name: str, small: str) -> tuple[list[tuple[str, Any]], Counter[str]]:
+        staged_queries.clear()
         without_spark.clear()
         text = APPEND.format(
             folder=tmp_path, out=tmp_path / name, small=small, format="parquet", columns=COLUMNS
         )
         run = parse_job(text).run
         until_caught_up(spark, text, tmp_path / f"{name}-c", partitions=None, run=run)
-        return put_out(tmp_path / name)
+        return read_output(tmp_path / name)
 
-    found = ran("driver", "auto")
-    assert staged
+    found = run_and_read_output("driver", "auto")
+    assert staged_queries
     assert without_spark
-    assert ran("tasks", "spark") == found
+    assert run_and_read_output("tasks", "spark") == found
     assert without_spark
-    assert not staged
+    assert not staged_queries
     monkeypatch.setattr(tick_module, "plan_arrow_output", lambda *_: None)
-    assert ran("spark", "spark") == found
+    assert run_and_read_output("spark", "spark") == found
     assert sum(found[1].values()) > 1_000
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.support.effort import at_effort
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.errors import EngineError
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
@@ -69,9 +69,9 @@ def rows(rng: random.Random, first: int, count: int) -> list[dict]:
     return found
 
 
-def put(folder, number: int, found: list[dict]) -> None:
+def write_file(folder, number: int, found: list[dict]) -> None:
     folder.mkdir(exist_ok=True)
-    put_rows(folder / f"{number:03}.json", number, found)
+    write_rows_file(folder / f"{number:03}.json", number, found)
 
 
 def play(spark, sql: str, checkpoint, **settings):
@@ -90,7 +90,7 @@ def test_every_join_is_the_batch_join_in_the_zone(spark, tmp_path, seed):
     rng = random.Random(seed)
     for name, first in (("ra", 0), ("rb", 1000)):
         for number in range(2):
-            put(tmp_path / name, number, rows(rng, first + 100 * number, 40))
+            write_file(tmp_path / name, number, rows(rng, first + 100 * number, 40))
     MemorySink.clear()
     sinks = "".join(f"CREATE MAPPING {name} TYPE Memory;" for name in QUERIES)
     inserts = "".join(f"INSERT INTO {name} {query};" for name, query in QUERIES.items())
@@ -117,7 +117,7 @@ def test_every_join_is_the_batch_join_in_the_zone(spark, tmp_path, seed):
 def test_a_condition_that_fails_stops_the_job_and_is_named(spark, tmp_path):
     rng = random.Random(1)
     for name, first in (("ra", 0), ("rb", 1000)):
-        put(tmp_path / name, 0, rows(rng, first, 20))
+        write_file(tmp_path / name, 0, rows(rng, first, 20))
     MemorySink.clear()
     query = f"SELECT a.id FROM a LEFT JOIN b ON {NEAR} AND bround(a.n / (b.n - b.n), 1) > 1"
     sql = SOURCES.format(path=tmp_path, zone="UTC") + "CREATE MAPPING o TYPE Memory; INSERT INTO o " + query
@@ -132,7 +132,7 @@ NUMBERS = [{"id": 1, "s": "1"}, {"id": 2, "s": "x"}, {"id": 3, "s": " 2 "}, {"id
 
 def numbers(path, condition: str, where: str, on: str) -> str:
     for name in ("ra", "rb"):
-        put(path / name, 0, [row | {"t": "2024-03-10T00:00:00Z", "n": row["id"]} for row in NUMBERS])
+        write_file(path / name, 0, [row | {"t": "2024-03-10T00:00:00Z", "n": row["id"]} for row in NUMBERS])
     views = f"""
     CREATE VIEW fa AS SELECT id, s, CAST(s AS INT) AS whole, t FROM a WHERE {condition};
     CREATE MAPPING o TYPE Memory;

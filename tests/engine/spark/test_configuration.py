@@ -14,7 +14,7 @@ from watersmeet.runtime.spark.configuration import context_settings, list_settin
 pytestmark = pytest.mark.spark
 
 
-def test_all_settings_are_told(spark):
+def test_all_spark_settings_are_listed(spark):
     own = spark.newSession()
     own.conf.set("spark.sql.parquet.made.up", "two\nlines")
     asked, told = dict(spark.sparkContext.getConf().getAll()), dict(context_settings(spark.sparkContext))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_run_on import account, job, put_out
+from tests.engine.spark.test_run_on import account, job, read_output
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import WatersmeetError
@@ -24,7 +24,9 @@ MS = 1_772_368_215_123
 UNIT = {"s": "1772368215.123", "ms": f"{MS}", "us": f"{MS}000", "ns": f"{MS}000999"}
 
 
-def parsed(spark, unit, records, columns="id INT, at TIMESTAMP, wall TIMESTAMP_NTZ", form="json", more=""):
+def parse_topic_records(
+    spark, unit, records, columns="id INT, at TIMESTAMP, wall TIMESTAMP_NTZ", form="json", more=""
+):
     text = f"""CREATE TABLE c ({columns}) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = '{form}',
         'bootstrap.servers' = 'x:1', 'timestamp.unit' = '{unit}'{more}); SELECT * FROM c"""
     (source,) = plan_job(parse_job(text)).sources
@@ -34,15 +36,17 @@ def parsed(spark, unit, records, columns="id INT, at TIMESTAMP, wall TIMESTAMP_N
 
 @pytest.mark.parametrize("unit", at_effort(quick=("s", "ns"), full=tuple(UNIT)))
 def test_records_of_topics_count_each_unit(spark, unit):
-    rows = parsed(spark, unit, [f'{{"id": 1, "at": {UNIT[unit]}, "wall": "{UNIT[unit]}"}}'])
+    rows = parse_topic_records(spark, unit, [f'{{"id": 1, "at": {UNIT[unit]}, "wall": "{UNIT[unit]}"}}'])
     assert [(row["at"], row["wall"], row[BROKEN]) for row in rows] == [(MOMENT, MOMENT, None)]
-    rows = parsed(spark, unit, [f"1,{UNIT[unit]},{UNIT[unit]}"], form="csv")
+    rows = parse_topic_records(spark, unit, [f"1,{UNIT[unit]},{UNIT[unit]}"], form="csv")
     assert [(row["at"], row["wall"], row[BROKEN]) for row in rows] == [(MOMENT, MOMENT, None)]
 
 
 def test_texts_are_read_as_before_and_what_is_no_time_is_broken(spark):
     values = ['"2026-03-01T12:30:15.123Z"', "null", '"x"', "1e3", "-1", "99999999999999999999", "true"]
-    rows = parsed(spark, "ms", [f'{{"id": 1, "at": {value}}}' for value in values], "id INT, at TIMESTAMP")
+    rows = parse_topic_records(
+        spark, "ms", [f'{{"id": 1, "at": {value}}}' for value in values], "id INT, at TIMESTAMP"
+    )
     assert [(row["at"], row[BROKEN] is not None) for row in rows] == [
         (MOMENT, False),
         (None, False),
@@ -54,7 +58,9 @@ def test_texts_are_read_as_before_and_what_is_no_time_is_broken(spark):
     ]
     assert '"at":"x"' in rows[2][BROKEN]
     german = ", 'json.timestampFormat' = 'dd.MM.yyyy HH:mm:ss.SSS'"
-    (row,) = parsed(spark, "ms", ['{"at": "01.03.2026 12:30:15.123"}'], "at TIMESTAMP", more=german)
+    (row,) = parse_topic_records(
+        spark, "ms", ['{"at": "01.03.2026 12:30:15.123"}'], "at TIMESTAMP", more=german
+    )
     assert row["at"] == MOMENT
 
 
@@ -81,10 +87,10 @@ def test_files_count_the_unit_and_so_do_tables_and_previews(spark, tmp_path, for
     source = next(source for source in plan_job(parse_job(text)).sources if source.name == "l")
     assert [row["at"] for row in read_first_rows(source, 10).rows] == [MOMENT, MOMENT]
     until_caught_up(spark, text, tmp_path / "state")
-    assert set(put_out(tmp_path)[0]) == {(1, MS, MS), (2, MS, MS)}
+    assert set(read_output(tmp_path)[0]) == {(1, MS, MS), (2, MS, MS)}
 
 
-def test_milliseconds_that_are_read_as_seconds_are_told_of(spark, tmp_path):
+def test_milliseconds_read_as_seconds_are_reported(spark, tmp_path):
     text = job(tmp_path, "id INT, at TIMESTAMP, WATERMARK FOR at AS at", "SELECT id FROM l")
     lines = [{"id": 1, "at": "2026-03-01T12:00:00Z"}, {"id": 2, "at": MS}, {"id": 3, "at": MS + 5}]
     (tmp_path / "in" / "a").write_text("\n".join(map(json.dumps, lines)))

@@ -39,7 +39,7 @@ def texts_of(path, options):
     return CsvTexts.of(source)
 
 
-def test_a_value_with_the_end_of_a_line_is_refused_until_it_is_said(spark, tmp_path):
+def test_quoted_newline_is_rejected_until_multiline_is_set(spark, tmp_path):
     content = b'k,v\n1,"a\n2,b"\n3,c\n'
     with pytest.raises(WatersmeetError) as caught:
         run(spark, tmp_path, content)
@@ -50,7 +50,7 @@ def test_a_value_with_the_end_of_a_line_is_refused_until_it_is_said(spark, tmp_p
     assert rows == {(1, b"a\n2,b"): 1, (3, b"c"): 1}
 
 
-def test_quotes_that_are_characters_like_others_are_read_where_that_is_said(spark, tmp_path):
+def test_empty_quote_option_reads_quotes_as_characters(spark, tmp_path):
     assert run(spark, tmp_path, b'k,v\n1,"a\n2,5"\n', ", 'quote' = ''") == {(1, b'"a'): 1, (2, b'5"'): 1}
 
 
@@ -99,7 +99,7 @@ LINES = [
         (", 'comment' = '#', 'ignoreLeadingWhiteSpace' = 'true'", [('#1,"a', False), ('1,  "a', True)]),
     ],
 )
-def test_lines_that_end_within_quotes_are_told(spark, tmp_path, options, lines):
+def test_lines_that_end_inside_quotes_are_listed(spark, tmp_path, options, lines):
     texts = texts_of(tmp_path, options)
     for number, (line, _) in enumerate(lines):
         (tmp_path / f"{number:02}").write_text(line + "\n")

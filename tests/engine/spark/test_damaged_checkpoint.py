@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine.spark.running import Running
 from tests.support.effort import at_effort
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.coordinator.tick_phases import ConcludedTick
 
@@ -46,7 +46,7 @@ class Place:
         for name, known in self.rows.items():
             rows = [{"id": number * 10 + n, "k": n % 3, "t": number * 10 + n} for n in range(6)]
             file = self.path / f"{name}.staged"
-            put_rows(file, number, rows)
+            write_rows_file(file, number, rows)
             file.rename(self.path / name / f"{number}.json")
             known += rows
 
@@ -82,7 +82,9 @@ class Place:
         return sorted(each for each in found if (each.parts[0] == "spark") == sparks)
 
 
-def damaged(draw: random.Random, data: bytes, others: list[bytes]) -> Iterator[tuple[str, bytes | None]]:
+def generate_damage(
+    draw: random.Random, data: bytes, others: list[bytes]
+) -> Iterator[tuple[str, bytes | None]]:
     place = draw.randrange(max(len(data), 1))
     yield "cut", data[:place]
     yield "flipped", data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] if data else b"\x01"
@@ -113,7 +115,9 @@ def test_a_damaged_checkpoint_is_refused_or_its_rows_are_right(spark, tmp_path, 
         place.restore()
         data = target.read_bytes()
         others = [each.read_bytes() for each in sorted(target.parent.iterdir()) if each.is_file()]
-        what, content = draw.choice(list(damaged(draw, data, [each for each in others if each != data])))
+        what, content = draw.choice(
+            list(generate_damage(draw, data, [each for each in others if each != data]))
+        )
         if content is None:
             target.unlink()
         else:

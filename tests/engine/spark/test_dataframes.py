@@ -281,7 +281,7 @@ def test_any_source_of_sparks_is_read_by_a_text(tmp_path, spark):
         ("'rowsPerBatch' = '5'", "'rowsPerBatch' = 'many'", "many"),
     ],
 )
-def test_what_is_wrong_with_a_source_of_sparks_is_said(tmp_path, spark, was, made, says):
+def test_invalid_spark_source_is_reported(tmp_path, spark, was, made, says):
     text = RATE.replace("{folder}", str(tmp_path)).replace(was, made).replace("SELECT value", "SELECT 1")
     with pytest.raises(ws.WatersmeetError, match=re.escape(says)):
         ws.run(text, {"checkpoint": str(tmp_path / "state"), "until_caught_up": True})
@@ -324,7 +324,7 @@ def test_frames_whose_rows_would_be_others_are_refused_before_a_query_starts(sho
     assert not spark.streams.active
 
 
-def test_a_source_that_forgets_is_refused_and_one_that_is_not_known_is_told_of(shop, spark, tmp_path):
+def test_unreplayable_source_is_rejected_and_unknown_source_is_reported(shop, spark, tmp_path):
     def started(frame: Any) -> Any:
         relation = ws.stream(frame.selectExpr("now() AS t", "*"), time="t", name="numbers")
         sink = ws.files(str(shop.folder / "out"))
@@ -347,7 +347,7 @@ def test_a_source_that_forgets_is_refused_and_one_that_is_not_known_is_told_of(s
         assert job.progress.rows_in == {"numbers": 3}
 
 
-def test_a_subquery_is_a_table_beside(shop, spark):
+def test_frame_with_a_subquery_is_rejected(shop, spark):
     shop.add(0, 3)
     spark.range(3).createOrReplaceTempView("three")
     frame = shop.frame("orders", ORDERS).where("order_id IN (SELECT id FROM three)")
@@ -362,7 +362,7 @@ def test_a_frame_with_an_end_is_no_stream(spark):
         ws.stream(spark.range(3), time="id", name="numbers")
 
 
-def test_what_spark_keeps_of_a_frame_cannot_be_made_anew(shop):
+def test_spark_checkpoint_of_a_frame_cannot_be_rebuilt(shop):
     shop.add(0, 10)
     assert shop.job(until_caught_up=True).start().await_termination(120)
     shutil.rmtree(shop.folder / "state" / "spark")

@@ -61,7 +61,7 @@ def test_bytes_are_no_numbers(spark):
     assert read(spark, "", "", event(None)) == [(None, 1, False)]
 
 
-def test_texts_are_numbers_where_it_is_said(spark):
+def test_string_decimals_option_reads_texts_as_numbers(spark):
     said = ", 'debezium.decimals' = 'String'"
     found = read(spark, "", said, event("1234"), event("-0.5"), event(7), event("BAg="), event("NaN"))
     assert [row[0] for row in found] == [Decimal("1234.00"), Decimal("-0.50"), Decimal("7.00"), None, None]

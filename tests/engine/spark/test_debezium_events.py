@@ -266,7 +266,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 
 
-def enveloped(told: Mapping[str, Any], **columns: tuple[str, str | None, Any]) -> dict[str, Any]:
+def wrap_in_envelope(told: Mapping[str, Any], **columns: tuple[str, str | None, Any]) -> dict[str, Any]:
     """An event with its schema: of columns the type, its name, and the scale."""
     row = [
         {"field": name, "type": kind, "optional": True}
@@ -289,7 +289,7 @@ def bytes_of(unscaled: int) -> str:
 @pytest.mark.parametrize("said", ["", ", 'debezium.decimals' = 'string'"])
 def test_decimals_are_read_as_the_schema_says(spark, said):
     def amount(value: Any, kind: str, name: str | None, scale: Any) -> dict[str, Any]:
-        return enveloped(event("c", {"id": 1, "amount": value}), amount=(kind, name, scale))
+        return wrap_in_envelope(event("c", {"id": 1, "amount": value}), amount=(kind, name, scale))
 
     largest = 10**38 - 1
     given = [
@@ -321,10 +321,10 @@ def test_decimals_are_read_as_the_schema_says(spark, said):
     assert all(row[-1] for row in read(spark, "id INT, amount DECIMAL(38,2)", *wrong, more=said))
 
 
-def test_decimals_of_rows_before_and_beside_other_types(spark):
+def test_decimals_of_both_images_are_decoded_among_other_types(spark):
     columns = {"amount": ("bytes", DECIMAL, 2), "price": ("double", None, None), "at": TIMES["micros"]}
     rows = [{"id": 1, "amount": bytes_of(n), "price": 0.1, "at": 1_000_000 * n} for n in (100, 200)]
-    told = enveloped(event("u", rows[1], rows[0], source={"lsn": 3}), **columns)
+    told = wrap_in_envelope(event("u", rows[1], rows[0], source={"lsn": 3}), **columns)
     found = read(
         spark, f"{KEY}, amount DECIMAL(9,2), price DECIMAL(9,2), at TIMESTAMP, lsn BIGINT", told,
         more=", 'metadata.lsn' = 'source.lsn'",
@@ -360,14 +360,16 @@ def test_numbers_count_what_the_schema_says(spark, said):
     for kind, text in (("TIMESTAMP", "2024-07-03T09:46:40Z"), ("TIMESTAMP_NTZ", "2024-07-03T09:46:40")):
         values = [second * counts[name] if name in counts else text for name in TIMES]
         events = [
-            enveloped(event("c", {"id": 1, "t": value}), t=of)
+            wrap_in_envelope(event("c", {"id": 1, "t": value}), t=of)
             for value, of in zip(values, TIMES.values(), strict=True)
         ]
         found = read(spark, f"id INT, t {kind}", *events, more=said)
         broken = [name for name, row in zip(TIMES, found, strict=True) if row[-1]]
         assert broken == (["days"] if said else ["days", "number"])
         assert len({row[1] for row in found if not row[-1]}) == 1, found
-    days = [enveloped(event("c", {"id": 1, "d": 20_000}), d=TIMES[name]) for name in ("days", "millis")]
+    days = [
+        wrap_in_envelope(event("c", {"id": 1, "d": 20_000}), d=TIMES[name]) for name in ("days", "millis")
+    ]
     assert [row[-1] for row in read(spark, "id INT, d DATE", *days, more=said)] == [False, True]
 
 
@@ -460,7 +462,7 @@ def test_why_skips_what_the_job_skips(spark, op, after, is_skipped):
             read_event(None, text.encode())
 
 
-def test_a_key_is_put_together_once(spark):
+def test_plan_builds_a_composite_key_once(spark):
     """Not once for each of its times: the plan would grow with the square of their number."""
     columns = ", ".join(f"k{n} TIMESTAMP" for n in range(4))
     source = source_of(f"{columns}, PRIMARY KEY (k0, k1, k2, k3) NOT ENFORCED")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 PAGE = Path("docs/users/reference/declared-types.md")
 
 
-def documented() -> Iterator[tuple[str, str, str, str]]:
+def read_documented_types() -> Iterator[tuple[str, str, str, str]]:
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and cells[0] != "declared":
@@ -56,7 +56,7 @@ def outcomes(spark: Any, form: str, rows: list[tuple[str, str]]) -> list[str]:
 @pytest.mark.parametrize(("form", "place"), [("json", 2), ("csv", 3)])
 def test_the_table_says_what_is_read(spark, form, place):
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    table = list(documented())
+    table = list(read_documented_types())
     assert len(table) > 20
     said = [(*row[:2], row[place]) for row in table]
     read = outcomes(spark, form, [row[:2] for row in table])

@@ -20,7 +20,7 @@ INSERT INTO out SELECT k, '${{ACME_PASSWORD}}' AS c FROM a;
 """
 
 
-def test_secrets_of_a_job_are_kept_nowhere(spark, tmp_path, monkeypatch, capfd):
+def test_secrets_of_a_job_are_not_stored(spark, tmp_path, monkeypatch, capfd):
     text, said = JOB.format(folder=tmp_path), []
     settings = {"checkpoint": str(tmp_path / "state"), "until_caught_up": True, "small_ticks": "spark"}
     monkeypatch.setenv("IN_FOLDER", str(tmp_path / "in"))

@@ -37,7 +37,7 @@ def job(sources: dict[str, tuple[str, str]]) -> str:
     )
 
 
-def found_by(spark, sources, checkpoint):
+def run_and_count_rows(spark, sources, checkpoint):
     MemorySink.clear("out")
     until_caught_up(spark, job(sources), checkpoint)
     return Counter((row["source"], row["k"], row["v"]) for row in MemorySink.rows("out"))
@@ -50,7 +50,7 @@ def test_relative_paths_are_of_the_working_directory(spark, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     paths = {"folder": "in", "pattern": "i*/*.csv", "file": "in/one.csv"}
     sources = {name: (path, "csv") for name, path in paths.items()}
-    assert found_by(spark, sources, tmp_path / "state") == Counter((name, "a", 2) for name in paths)
+    assert run_and_count_rows(spark, sources, tmp_path / "state") == Counter((name, "a", 2) for name in paths)
 
 
 ENCODED = {
@@ -71,14 +71,14 @@ def test_names_of_partitions_are_utf_8(spark, tmp_path, format_):
             rows = pa.table({"t": [1], "v": pa.array([number], pa.int32())})
             parquet.write_table(rows, folder / "1.parquet")
     expected = Counter(("s", value, number) for number, value in enumerate(ENCODED.values()))
-    assert found_by(spark, {"s": (str(tmp_path / "in"), format_)}, tmp_path / "state") == expected
+    assert run_and_count_rows(spark, {"s": (str(tmp_path / "in"), format_)}, tmp_path / "state") == expected
 
 
-def test_a_column_of_the_file_is_not_taken_from_a_directory_above(spark, tmp_path):
+def test_file_column_is_not_read_from_a_parent_directory(spark, tmp_path):
     folder = tmp_path / "k=%C3%A4" / "in"
     (folder / "v=1").mkdir(parents=True)
     (folder / "v=1" / "1.csv").write_text("k,t\nown,1\n")
-    found = found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "state")
+    found = run_and_count_rows(spark, {"s": (str(folder), "csv")}, tmp_path / "state")
     assert found == Counter({("s", "own", 1): 1})
 
 
@@ -113,7 +113,7 @@ def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
     )
     sources["parquet"] = (str(tmp_path / "one.parquet"), "parquet")
     expected += [("json", "j", 7), ("parquet", "p", 8)]
-    assert found_by(spark, sources, tmp_path / "checkpoint") == Counter(expected)
+    assert run_and_count_rows(spark, sources, tmp_path / "checkpoint") == Counter(expected)
 
 
 def test_tables_of_one_file_and_of_columns_in_any_order(spark, tmp_path):
@@ -131,13 +131,13 @@ def test_a_header_that_differs_is_refused_by_name(spark, tmp_path):
     (folder / "a.csv").write_text("k,t,v\na,1,1\n")
     (folder / "b.csv").write_text("t,k,v\n1,a,1\n")
     with pytest.raises(WatersmeetError) as refused:
-        found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
+        run_and_count_rows(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
     assert refused.value.code == "wrong-columns"
     assert "b.csv has t, k, v" in str(refused.value)
     (folder / "b.csv").write_text("t,k\n1,a\n")
     (folder / "a.csv").unlink()
     with pytest.raises(WatersmeetError, match=r"b\.csv has no column v"):
-        found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
+        run_and_count_rows(spark, {"s": (str(folder), "csv")}, tmp_path / "checkpoint")
 
 
 def test_what_is_a_pattern_stays_one(tmp_path):
@@ -184,7 +184,7 @@ def test_directories_above_those_of_partitions(spark, tmp_path):
         if taken:
             sources[f"s{number}"] = (str(tmp_path / name), "json")
             expected += [(f"s{number}", row, number) for row in rows]
-    assert found_by(spark, sources, tmp_path / "checkpoint") == Counter(expected)
+    assert run_and_count_rows(spark, sources, tmp_path / "checkpoint") == Counter(expected)
 
 
 def test_a_name_with_a_colon_is_refused_where_the_path_is_a_pattern(tmp_path):

@@ -15,7 +15,7 @@ from watersmeet.runtime.spark.sources.files.progress import FileProgress
 pytestmark = pytest.mark.spark
 
 
-def test_a_file_that_is_gone_between_the_plan_of_a_tick_and_its_rows(spark, tmp_path, monkeypatch):
+def test_file_deleted_between_planning_and_reading_is_reported(spark, tmp_path, monkeypatch):
     place = "gone"
     spark._jsc.hadoopConfiguration().set(f"fs.viewfs.mounttable.{place}.link./d", f"file://{tmp_path}")
     text = f"""

@@ -57,10 +57,10 @@ class Job:
     def again(self) -> FileProgress:
         """A new run."""
         return FileProgress(
-            [self.source], self.spark, self.store, self.host, self.notes.append, self._gone_of
+            [self.source], self.spark, self.store, self.host, self.notes.append, self._find_deleted
         )
 
-    def _gone_of(self, urls: Sequence[str]) -> frozenset[str]:
+    def _find_deleted(self, urls: Sequence[str]) -> frozenset[str]:
         return frozenset(self.gone.intersection(urls))
 
     def restart(self) -> None:
@@ -125,7 +125,7 @@ def job(tmp_path):
 
 
 @pytest.fixture
-def warned(tmp_path):
+def warning_job(tmp_path):
     return Job(tmp_path, on_changed_file="warn")
 
 
@@ -163,7 +163,7 @@ def test_a_file_changed_after_it_was_read_stops_the_job(job, change, restarted):
     assert "on_changed_file" in error.hint
 
 
-def test_as_it_was_and_gone_after_it_was_read_are_fine(job):
+def test_restored_or_deleted_file_is_accepted_after_reading(job):
     path, other = job.put("1.json"), job.put("2.json")
     job.read(path, other)
     append(path)
@@ -176,52 +176,52 @@ def test_as_it_was_and_gone_after_it_was_read_are_fine(job):
     assert job.notes == []
 
 
-def test_with_warn_it_is_counted_once_and_named(warned):
-    path, other = warned.put("1.json"), warned.put("2.json")
-    warned.read(path, other)
+def test_with_warn_it_is_counted_once_and_named(warning_job):
+    path, other = warning_job.put("1.json"), warning_job.put("2.json")
+    warning_job.read(path, other)
     append(path)
-    warned.files.look()
-    assert warned.counted() == {"s": (1, ["1.json"])}
-    warned.files.look()
+    warning_job.files.look()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
+    warning_job.files.look()
     path.write_text("again")
-    warned.files.look()
-    assert warned.counted() == {"s": (1, ["1.json"])}, "one file is one, however often it changes"
-    (note,) = warned.notes
+    warning_job.files.look()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}, "one file is one, however often it changes"
+    (note,) = warning_job.notes
     assert str(path) in note
-    warned.read(warned.put("3.json"))
-    warned.restart()
+    warning_job.read(warning_job.put("3.json"))
+    warning_job.restart()
     append(path)
-    warned.files.look()
-    assert warned.counted() == {"s": (1, ["1.json"])}, "a restart knows what was counted"
+    warning_job.files.look()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}, "a restart knows what was counted"
     append(other)
-    warned.files.look()
-    assert warned.counted() == {"s": (2, ["1.json", "2.json"])}
+    warning_job.files.look()
+    assert warning_job.counted() == {"s": (2, ["1.json", "2.json"])}
 
 
-def test_lists_do_not_grow_with_a_file_that_always_changes(warned):
-    path = warned.put("1.json")
-    warned.read(path)
+def test_lists_do_not_grow_with_a_file_that_always_changes(warning_job):
+    path = warning_job.put("1.json")
+    warning_job.read(path)
     for number in range(30):
         path.write_text("x" * number)
-        warned.files.look()
-        warned.read(warned.put(f"new {number}.json"))
-    assert sum(each["files"] for each in warned.host["files"]) == 32
+        warning_job.files.look()
+        warning_job.read(warning_job.put(f"new {number}.json"))
+    assert sum(each["files"] for each in warning_job.host["files"]) == 32
 
 
-def test_what_was_found_changed_is_no_part_of_a_tick_that_is_repeated(warned):
+def test_what_was_found_changed_is_no_part_of_a_tick_that_is_repeated(warning_job):
     """Else its parts that are out would be taken for those of another tick."""
-    old, new = warned.put("1.json"), warned.put("2.json")
-    warned.read(old)
-    offsets = warned.listed(new)
-    _, host = warned.begun(offsets)
+    old, new = warning_job.put("1.json"), warning_job.put("2.json")
+    warning_job.read(old)
+    offsets = warning_job.listed(new)
+    _, host = warning_job.begun(offsets)
     append(old)
-    warned.restart()  # killed after it was published
-    _, again = warned.begun(offsets, again=True)
+    warning_job.restart()  # killed after it was published
+    _, again = warning_job.begun(offsets, again=True)
     assert again["files"] != host["files"]
     assert again["read"] == host["read"]
     append(new)
-    warned.restart()
-    _, other = warned.begun(offsets, again=True)
+    warning_job.restart()
+    _, other = warning_job.begun(offsets, again=True)
     assert other["read"] != host["read"], "those of the tick itself are"
 
 
@@ -270,20 +270,20 @@ def test_a_line_that_is_too_long_stops_the_job_until_the_file_is_mended(job):
     job.files.finish()
 
 
-def test_torn_with_warn_is_counted_once(warned):
-    path = warned.put("1.json")
-    batch, host = warned.begun(warned.listed(path))
+def test_torn_with_warn_is_counted_once(warning_job):
+    path = warning_job.put("1.json")
+    batch, host = warning_job.begun(warning_job.listed(path))
     append(path)
-    warned.commit(batch, host)
+    warning_job.commit(batch, host)
     for _ in range(2):
-        warned.files.look()
-        assert warned.counted() == {"s": (1, ["1.json"])}
-    warned.read(warned.put("2.json"))
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}
+        warning_job.files.look()
+        assert warning_job.counted() == {"s": (1, ["1.json"])}
+    warning_job.read(warning_job.put("2.json"))
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
 
 
-def test_gone_before_it_is_read(job):
+def test_file_deleted_before_reading_fails_the_tick(job):
     path = job.put("1.json")
     offsets = job.listed(path)
     path.unlink()
@@ -291,25 +291,25 @@ def test_gone_before_it_is_read(job):
     assert (error.code, str(path) in error.message) == ("file-gone", True)
 
 
-def test_gone_while_it_is_read(job):
+def test_file_deleted_while_reading_fails_the_check(job):
     path = job.put("1.json")
     batch, _ = job.begun(job.listed(path))
     path.unlink()
     assert job.refused(lambda: job.files.check(batch)).code == "file-gone"
 
 
-def test_gone_with_warn_is_counted_also_when_it_comes_back(warned):
+def test_deleted_file_with_warn_stays_counted_after_it_returns(warning_job):
     """Spark will not read it any more."""
-    path = warned.put("1.json")
-    offsets = warned.listed(path)
+    path = warning_job.put("1.json")
+    offsets = warning_job.listed(path)
     path.unlink()
-    warned.commit(*warned.begun(offsets))
-    assert warned.counted() == {"s": (1, ["1.json"])}
-    warned.put("1.json")
-    warned.files.look()
-    warned.read(warned.put("2.json"))
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}
+    warning_job.commit(*warning_job.begun(offsets))
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
+    warning_job.put("1.json")
+    warning_job.files.look()
+    warning_job.read(warning_job.put("2.json"))
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
 
 
 def test_seen_at_the_start_and_never_read(job):
@@ -319,7 +319,7 @@ def test_seen_at_the_start_and_never_read(job):
     assert (error.code, str(path) in error.message) == ("file-unread", True)
 
 
-def test_seen_at_the_start_and_gone_before_spark_listed_it(job):
+def test_file_deleted_before_spark_lists_it_is_reported(job):
     path = job.put("1.json")
     job.files.start()
     path.unlink()
@@ -343,36 +343,36 @@ def test_only_what_is_known_to_be_read_to_its_end_is_so(job):
     assert not ends("s")
 
 
-def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warned):
+def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warning_job):
     """Nobody would find it again: so what counted it is to be kept."""
-    path, other = warned.put("1.json"), warned.put("2.json")
-    warned.files.start()
-    warned.read(other)
-    assert warned.files.build_final_batch() is None
+    path, other = warning_job.put("1.json"), warning_job.put("2.json")
+    warning_job.files.start()
+    warning_job.read(other)
+    assert warning_job.files.build_final_batch() is None
     path.unlink()
-    warned.files.finish()
-    warned.keep()
+    warning_job.files.finish()
+    warning_job.keep()
     for _ in range(2):
-        warned.restart()
-        assert warned.counted() == {"s": (1, ["1.json"])}
-        warned.files.finish()
-        assert warned.files.build_final_batch() is None
-    path = warned.put("1.json")
-    warned.restart()
+        warning_job.restart()
+        assert warning_job.counted() == {"s": (1, ["1.json"])}
+        warning_job.files.finish()
+        assert warning_job.files.build_final_batch() is None
+    path = warning_job.put("1.json")
+    warning_job.restart()
     path.unlink()
-    warned.files.finish()  # again: it is counted once
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}
-    warned.begun(warned.listed(warned.put("1.json")))
-    assert warned.counted() == {"s": (0, [])}
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}, "the tick failed"
-    warned.commit(*warned.begun(warned.offsets()))
-    warned.restart()
-    assert warned.counted() == {"s": (0, [])}
+    warning_job.files.finish()  # again: it is counted once
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
+    warning_job.begun(warning_job.listed(warning_job.put("1.json")))
+    assert warning_job.counted() == {"s": (0, [])}
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}, "the tick failed"
+    warning_job.commit(*warning_job.begun(warning_job.offsets()))
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (0, [])}
     append(path)
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
 
 
 def test_one_that_came_or_changed_since_the_start_waits_for_the_next_run(job):
@@ -391,17 +391,17 @@ def test_a_file_in_a_subdirectory_is_not_passed_over_in_silence(job, name):
     assert "recursiveFileLookup" in error.hint
 
 
-def test_with_warn_a_file_in_a_subdirectory_is_counted_once(warned):
-    warned.put("sub/1.json")
-    warned.files.start()
-    warned.read(warned.put("2.json"))
-    warned.restart()
-    assert warned.counted() == {"s": (1, ["1.json"])}
-    assert len(warned.notes) == 1
+def test_with_warn_a_file_in_a_subdirectory_is_counted_once(warning_job):
+    warning_job.put("sub/1.json")
+    warning_job.files.start()
+    warning_job.read(warning_job.put("2.json"))
+    warning_job.restart()
+    assert warning_job.counted() == {"s": (1, ["1.json"])}
+    assert len(warning_job.notes) == 1
 
 
 @pytest.mark.parametrize("said", ["true", "false"])
-def test_who_says_what_is_meant_by_subdirectories_is_not_told(tmp_path, said):
+def test_explicit_recursive_option_allows_subdirectories(tmp_path, said):
     job = Job(tmp_path, recursiveFileLookup=said)
     job.put("sub/1.json")
     job.files.start()
@@ -438,7 +438,7 @@ def test_directories_above_partitions_are_to_be_the_same_for_all(job, others):
 
 
 @pytest.mark.parametrize("mode", ["fail", "warn"])
-def test_files_beside_partitions_are_not_passed_over_in_silence(tmp_path, mode):
+def test_files_next_to_partitions_are_reported_as_unread(tmp_path, mode):
     """Of a batch with both Spark reads those in partitions alone. Each kind in a batch of its own is read."""
     job = Job(tmp_path, on_changed_file=mode)
     plain, other = job.put("1.json"), job.put("2.json")
@@ -597,7 +597,7 @@ def test_another_file_system_is_remembered_not_looked_at(tmp_path):
     assert stored == [0, 0, "s3a://bucket/in/1.json", 5, -1, -1]
 
 
-def test_a_file_that_is_gone_from_another_file_system_is_named(tmp_path):
+def test_deleted_remote_file_is_named_in_the_error(tmp_path):
     job = Job(tmp_path, path="s3a://bucket/in")
     job.spark.steps.append([{"path": f"s3a://bucket/in/{name}", "timestamp": 5} for name in ("1", "2%20b")])
     job.gone = {"s3a://bucket/in/2%20b"}
@@ -610,7 +610,7 @@ def test_a_file_that_is_gone_from_another_file_system_is_named(tmp_path):
     assert job.counted() == {}
 
 
-def test_a_file_that_is_gone_from_another_file_system_is_counted_once_if_asked(tmp_path):
+def test_deleted_remote_file_with_warn_is_counted_once(tmp_path):
     job = Job(tmp_path, path="s3a://bucket/in", on_changed_file="warn")
     job.spark.steps.append([{"path": f"s3a://bucket/in/{name}", "timestamp": 5} for name in "12"])
     job.gone = {"s3a://bucket/in/2"}

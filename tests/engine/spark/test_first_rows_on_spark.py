@@ -59,7 +59,7 @@ def plain(value):
     return value if whole else (type(value), value)
 
 
-def compared(spark, source, expected_share):
+def compare_first_rows(spark, source, expected_share):
     """Records that were taken, each as Spark has it; how many there were."""
     whole = Source("a", (column("id", "BIGINT"), *source.columns), "file", source.options)
     taken = read_first_rows(whole, 10_000)
@@ -111,7 +111,7 @@ def test_every_text_as_every_type(spark, tmp_path, wanted):
     (tmp_path / "1.txt").write_text("\n".join(lines) + "\n")
     columns = tuple(column(name, kind) for name, kind in TYPES.items())
     options = {"path": str(tmp_path), "format": wanted}
-    compared(spark, Source("a", columns, "file", options), 0.6)
+    compare_first_rows(spark, Source("a", columns, "file", options), 0.6)
 
 
 CLOCKS = [
@@ -148,7 +148,7 @@ def test_event_times_in_json(spark, tmp_path):
     cells = [f'"{name}": {value}' for name in types for value in values]
     lines = [f'{{"id": {number}, {cell}}}' for number, cell in enumerate(cells)]
     (tmp_path / "1.json").write_text("\n".join(lines) + "\n")
-    taken = compared(spark, source, 0.25)
+    taken = compare_first_rows(spark, source, 0.25)
     times = {row["t"] for row in taken.rows}
     assert {
         datetime(1, 1, 1),
@@ -179,7 +179,7 @@ def test_every_text_as_every_type_with_parts(spark, tmp_path):
     lines = [f'{{"id": {number}, {value}}}' for number, value in enumerate(values)]
     (tmp_path / "1.json").write_text("\n".join(lines) + "\n")
     columns = tuple(column(name, kind) for name, kind in PARTS.items())
-    compared(spark, Source("a", columns, "file", {"path": str(tmp_path), "format": "json"}), 0.6)
+    compare_first_rows(spark, Source("a", columns, "file", {"path": str(tmp_path), "format": "json"}), 0.6)
 
 
 def test_parquet_with_parts(spark, tmp_path):
@@ -199,7 +199,7 @@ def test_parquet_with_parts(spark, tmp_path):
     types = {"a": "ARRAY<INT>", "m": "MAP<STRING,BIGINT>", "s": "STRUCT<d:DECIMAL(5,2),t:TIMESTAMP>",
              "x": "ARRAY<STRUCT<y:ARRAY<DATE>>>"}  # fmt: skip
     columns = tuple(column(name, kind) for name, kind in types.items())
-    compared(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
+    compare_first_rows(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
 
 
 def test_parquet(spark, tmp_path):
@@ -220,7 +220,7 @@ def test_parquet(spark, tmp_path):
              "t": "TIMESTAMP_NTZ", "z": "TIMESTAMP", "ns": "BIGINT", "c": "DECIMAL(5,2)",
              "k": "STRING"}  # fmt: skip
     columns = tuple(column(name, kind) for name, kind in types.items())
-    compared(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
+    compare_first_rows(spark, Source("a", columns, "file", {"path": str(tmp_path)}), 1)
 
 
 def test_times_of_a_zone(spark, tmp_path):

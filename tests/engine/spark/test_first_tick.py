@@ -38,7 +38,7 @@ def write(file: Path, rows: int, *, at: int = 0) -> None:
     os.utime(file, (at, at))
 
 
-def needed(
+def has_work_for_tasks(
     folders: tuple[Path, Path], run: dict[str, str] | None = None, of_l: str = "", of_r: str = ""
 ) -> bool:
     left, right = folders
@@ -46,14 +46,14 @@ def needed(
 
 
 def test_few_rows_in_parquet_need_none(folders):
-    assert not needed(folders)
-    assert needed(folders, {"small_ticks": "spark"})
-    assert needed(folders, {"file_reader": "spark"})
-    assert needed(folders, of_r=", 'format' = 'json', 'multiLine' = 'true'")
-    assert needed(folders, of_r=", 'format' = 'debezium-json'")
-    assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1000000'")
-    assert needed((folders[0], folders[1] / "*.parquet"))
-    assert not needed((folders[0], folders[1] / "1.parquet"))
+    assert not has_work_for_tasks(folders)
+    assert has_work_for_tasks(folders, {"small_ticks": "spark"})
+    assert has_work_for_tasks(folders, {"file_reader": "spark"})
+    assert has_work_for_tasks(folders, of_r=", 'format' = 'json', 'multiLine' = 'true'")
+    assert has_work_for_tasks(folders, of_r=", 'format' = 'debezium-json'")
+    assert has_work_for_tasks(folders, of_r=", 'maxBytesPerTrigger' = '1000000'")
+    assert has_work_for_tasks((folders[0], folders[1] / "*.parquet"))
+    assert not has_work_for_tasks((folders[0], folders[1] / "1.parquet"))
 
 
 @pytest.mark.parametrize("wanted", ["csv", "json"])
@@ -63,17 +63,17 @@ def test_lines_of_text_are_counted(folders, monkeypatch, wanted):
         lines = ["k,t", *["1,"] * 299] if wanted == "csv" else ['{"k": 1}'] * 300
         (folder / f"1.{wanted}").write_text("\n".join(lines))
     of_both = {"of_l": f", 'format' = '{wanted}'", "of_r": f", 'format' = '{wanted}'"}
-    assert not needed(folders, **of_both)
+    assert not has_work_for_tasks(folders, **of_both)
     monkeypatch.setattr(node_cost, "SMALL_ROWS", 299)
-    assert needed(folders, **of_both)
+    assert has_work_for_tasks(folders, **of_both)
     monkeypatch.setattr(node_cost, "SMALL_ROWS", 300)
-    assert not needed(folders, **of_both)
+    assert not has_work_for_tasks(folders, **of_both)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow_ingest, "SMALL_BYTES", 1_000)
-        assert needed(folders, **of_both)
+        assert has_work_for_tasks(folders, **of_both)
     with (folders[1] / f"1.{wanted}").open("a") as file:
         file.write("\nno record of three,values,\n")
-    assert needed(folders, **of_both), "Spark reads from the start"
+    assert has_work_for_tasks(folders, **of_both), "Spark reads from the start"
 
 
 def test_text_begins_with_the_first_file_that_has_some(folders):
@@ -83,10 +83,10 @@ def test_text_begins_with_the_first_file_that_has_some(folders):
         (folder / "1.csv").write_text("")
         os.utime(folder / "1.csv", (0, 0))
     of_both = {"of_l": ", 'format' = 'csv'", "of_r": ", 'format' = 'csv'"}
-    assert not needed(folders, **of_both)
+    assert not has_work_for_tasks(folders, **of_both)
     (folders[1] / "1.csv").write_text("\nk,t\n1,yesterday\n")
     os.utime(folders[1] / "1.csv", (0, 0))
-    assert needed(folders, **of_both)
+    assert has_work_for_tasks(folders, **of_both)
     job = plan_job(
         parse_job(JOB.format(l=folders[0], r=folders[1], of_l=of_both["of_l"], of_r=of_both["of_r"]))
     )
@@ -99,41 +99,45 @@ def test_text_begins_with_the_first_file_that_has_some(folders):
 def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     write(folders[0] / "2.parquet", 90, at=1)
     monkeypatch.setattr(node_cost, "SMALL_ROWS", 0)
-    assert needed(folders)
+    assert has_work_for_tasks(folders)
     monkeypatch.setattr(node_cost, "SMALL_ROWS", 110)
-    assert not needed(folders)
+    assert not has_work_for_tasks(folders)
     monkeypatch.setattr(arrow_ingest, "MAX_INLINE_FILES", 2)
-    assert needed(folders)
-    assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
+    assert has_work_for_tasks(folders)
+    assert not has_work_for_tasks(folders, of_l=", 'maxFilesPerTrigger' = '1'"), (
+        "the later file is not of the first tick"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow_ingest, "MAX_LISTED_FILES", 2)
-        assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "there are too many to look at each"
+        assert has_work_for_tasks(folders, of_l=", 'maxFilesPerTrigger' = '1'"), (
+            "there are too many to look at each"
+        )
     monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 100)
-    assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
+    assert has_work_for_tasks(folders, of_l=", 'maxFilesPerTrigger' = '1'")
 
 
 def test_bytes_are_those_of_rows_that_are_not_compressed(folders, monkeypatch):
     table = pa.table({"k": ["x" * 500] * 400, "t": pa.array([0] * 400, pa.timestamp("us", tz="UTC"))})
     pq.write_table(table, folders[0] / "1.parquet", use_dictionary=False, compression="zstd")
     monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 210_000)
-    assert not needed(folders)
+    assert not has_work_for_tasks(folders)
     monkeypatch.setattr(arrow_ingest, "SMALL_BYTES", 190_000)
-    assert needed(folders)
+    assert has_work_for_tasks(folders)
 
 
 def test_files_that_are_still_to_come_need_none(folders):
     (folders[0] / "1.parquet").unlink()
-    assert not needed(folders)
+    assert not has_work_for_tasks(folders)
     (folders[1] / "1.parquet").unlink()
-    assert not needed(folders)
+    assert not has_work_for_tasks(folders)
     of_both = {"of_l": ", 'format' = 'json'", "of_r": ", 'format' = 'csv'"}
-    assert not needed(folders, **of_both)
-    assert needed(folders, {"file_reader": "spark"})
-    assert needed(folders, of_r=", 'format' = 'debezium-json'"), "whatever comes, Spark reads it"
+    assert not has_work_for_tasks(folders, **of_both)
+    assert has_work_for_tasks(folders, {"file_reader": "spark"})
+    assert has_work_for_tasks(folders, of_r=", 'format' = 'debezium-json'"), "whatever comes, Spark reads it"
     (folders[0] / "_temporary").mkdir()
-    assert not needed(folders)
+    assert not has_work_for_tasks(folders)
     (folders[0] / "day=2024-01-01").mkdir()
-    assert needed(folders), "there may be files in it"
+    assert has_work_for_tasks(folders), "there may be files in it"
 
 
 def test_tables_are_read_as_a_whole_by_tasks(folders):
@@ -153,10 +157,10 @@ def test_tables_are_read_as_a_whole_by_tasks(folders):
 def test_what_cannot_be_read_is_for_tasks_to_tell(folders):
     file = folders[0] / "1.parquet"
     file.write_bytes(file.read_bytes().replace(b"\x01k", b"\x01\x81"))  # a name that is no UTF-8
-    assert needed(folders)
+    assert has_work_for_tasks(folders)
     file.write_bytes(b"PAR1")
-    assert needed(folders)
-    assert needed((folders[0] / "nowhere", folders[1]))
+    assert has_work_for_tasks(folders)
+    assert has_work_for_tasks((folders[0] / "nowhere", folders[1]))
 
 
 def test_a_file_that_goes_and_a_path_that_can_be_none_are_for_the_run_to_tell(folders, monkeypatch):
@@ -176,4 +180,4 @@ def test_a_file_that_goes_and_a_path_that_can_be_none_are_for_the_run_to_tell(fo
     monkeypatch.undo()
     (odd, _) = plan_job(parse_job(JOB.format(l="/no\0path", r=folders[1], of_l=of_l, of_r=""))).sources
     assert arrow_ingest.is_likely_readable(odd)
-    assert needed((Path("/no\0path"), folders[1]), of_l=of_l)
+    assert has_work_for_tasks((Path("/no\0path"), folders[1]), of_l=of_l)

@@ -46,7 +46,7 @@ WRITTEN = {
 """By name a value of every type that a result may have."""
 
 
-def refused(type_: str, format_: str) -> bool:
+def is_unsupported_type(type_: str, format_: str) -> bool:
     return bool(type_problems(Source("s", (column("c", type_),), "file", {}), format_))
 
 
@@ -62,7 +62,7 @@ def works(ask) -> bool:
 def test_types_of_sources(spark, tmp_path, format_):
     """Files, and the values of records (Kafka)."""
 
-    def asked(types):
+    def build_readers(types):
         values = [READ[each][format_ == "csv"] for each in types]
         if format_ == "json":
             text = "{" + ",".join(f'"c{n}":{value}' for n, value in enumerate(values)) + "}"
@@ -82,15 +82,15 @@ def test_types_of_sources(spark, tmp_path, format_):
             for row in lines.selectExpr(f"from_{format_}(t, '{ddl}', {told}) AS r").toArrow().to_pylist()
         ]
 
-    held = [each for each in READ if not refused(each, format_)]
-    for ask in asked(held):
+    held = [each for each in READ if not is_unsupported_type(each, format_)]
+    for ask in build_readers(held):
         (row,) = ask()
         assert row["_x"] is None
         missing = [each for n, each in enumerate(held) if row[f"c{n}"] is None and each != "VOID"]
         assert missing == []
     for each in READ:
-        if refused(each, format_):
-            assert [works(ask) for ask in asked([each])] == [False, False], each
+        if is_unsupported_type(each, format_):
+            assert [works(ask) for ask in build_readers([each])] == [False, False], each
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "parquet"])

@@ -14,7 +14,7 @@ from watersmeet.sinks.memory import MemorySink
 pytestmark = pytest.mark.spark
 
 
-def test_what_a_function_makes_is_looked_at_anew(spark, tmp_path):
+def test_frame_function_is_called_again_for_each_refresh(spark, tmp_path):
     made: list[Any] = []
     sales = tmp_path / "sales"
     sales.mkdir()

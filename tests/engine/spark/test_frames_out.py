@@ -37,7 +37,7 @@ def numbers(spark: Any, folder: Any, name: str = "numbers") -> ws.Relation:
     return ws.stream(frame.json(str(place)), time="at", name=name).select("n", "text")
 
 
-def ended(job: ws.Job) -> ws.StartedJob:
+def run_to_end(job: ws.Job) -> ws.StartedJob:
     started = job.start()
     assert started.await_termination(900)
     return started
@@ -75,7 +75,7 @@ def test_a_function_gets_the_same_rows_again_by_the_same_number(spark, tmp_path,
         started = job(3).start()
         with pytest.raises(ws.EngineError, match="killed"):
             started.await_termination(900)
-    ended(job(1))
+    run_to_end(job(1))
     expected = [(n, f"t{n}") for n in range(ROWS)]
     assert [tick for tick, _ in given] == [1, 2, 2]
     ((identity, insert),) = asked
@@ -141,7 +141,7 @@ def test_a_data_source_of_the_users_own_writes_rows(spark, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     output = numbers(spark, tmp_path).to_sink(format="own_lines", options={"path": str(out)})
-    ended(ws.job(output, checkpoint=str(tmp_path / "state"), settings={"until_caught_up": True}))
+    run_to_end(ws.job(output, checkpoint=str(tmp_path / "state"), settings={"until_caught_up": True}))
     lines = [line for file in out.iterdir() for line in file.read_text().splitlines()]
     assert sorted(lines) == sorted(f"{n} t{n}" for n in range(ROWS))
 

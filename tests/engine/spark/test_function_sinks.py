@@ -86,7 +86,7 @@ class Given:
 
 
 @pytest.fixture
-def given(tmp_path, tmp_path_factory, request, monkeypatch):
+def function_job(tmp_path, tmp_path_factory, request, monkeypatch):
     """Workers find the module, whatever their folder. The session reads its file again in later tests."""
     name = f"given_{abs(hash(request.node.name)):x}"
     given = Given(tmp_path, name)
@@ -99,28 +99,28 @@ def given(tmp_path, tmp_path_factory, request, monkeypatch):
     return given
 
 
-def test_changes_and_rows_by_their_keys(spark, given, tmp_path):
-    until_caught_up(spark, given.text, tmp_path / "state")
-    given.write("c", 2, [{"id": 1, "name": "Ada", "d": -1}, {"id": 1, "name": "Eve", "d": 1}])
-    given.write("o", 2, [{"nr": 0, "c": 0, "d": -1}])
-    until_caught_up(spark, given.text, tmp_path / "state")
+def test_changes_and_rows_by_their_keys(spark, function_job, tmp_path):
+    until_caught_up(spark, function_job.text, tmp_path / "state")
+    function_job.write("c", 2, [{"id": 1, "name": "Ada", "d": -1}, {"id": 1, "name": "Eve", "d": 1}])
+    function_job.write("o", 2, [{"nr": 0, "c": 0, "d": -1}])
+    until_caught_up(spark, function_job.text, tmp_path / "state")
     net: dict[tuple[int, str | None], int] = {}
-    for row in given.rows("changes"):
+    for row in function_job.rows("changes"):
         assert set(row) == {"nr", "name", "_diff", "_tick"}
         net[row["nr"], row["name"]] = net.get((row["nr"], row["name"]), 0) + row["_diff"]
     expected = {(nr, "Eve" if nr % 2 else None) for nr in range(1, 8)}
     assert {row: n for row, n in net.items() if n} == dict.fromkeys(expected, 1)
     keyed: dict[int, str | None] = {}
-    for row in given.rows("keyed"):
+    for row in function_job.rows("keyed"):
         if row["_deleted"]:
             del keyed[row["nr"]]
         else:
             keyed[row["nr"]] = row["name"]
     assert set(keyed.items()) == expected
-    jobs = {job for job, *_ in given.calls}
+    jobs = {job for job, *_ in function_job.calls}
     assert [len(job) > 8 for job in jobs] == [True]
-    assert len({tuple(call[:4]) for call in given.calls}) == len(given.calls), "each part once"
-    assert all(pid != os.getpid() for *_, pid in given.calls), "in workers, not in the driver"
+    assert len({tuple(call[:4]) for call in function_job.calls}) == len(function_job.calls), "each part once"
+    assert all(pid != os.getpid() for *_, pid in function_job.calls), "in workers, not in the driver"
 
 
 JOINED = """
@@ -136,7 +136,7 @@ INSERT INTO joined SELECT l.*, r.v, l.k + 1 AS m, r.t AS rt FROM l LEFT JOIN r O
 """
 
 
-def test_what_the_driver_stages_is_what_tasks_would(spark, given, tmp_path, monkeypatch):
+def test_what_the_driver_stages_is_what_tasks_would(spark, function_job, tmp_path, monkeypatch):
     """Columns, types, NULLs and rows, in another time zone; and no frame is staged then."""
     at = "2024-03-01T00:00:00Z"
     whole = {
@@ -149,9 +149,11 @@ def test_what_the_driver_stages_is_what_tasks_would(spark, given, tmp_path, monk
         "i": 7,
         "w": at[:-1],
     }
-    given.write("l", 1, [{"k": 1, "t": at} | whole, {"k": 2, "t": at}, {"k": 3, "t": at, "s": ""}])
-    given.write("r", 1, [{"k": 1, "t": at, "v": 1}, {"k": 1, "t": at, "v": None}, {"k": 9, "t": at, "v": 3}])
-    module, found, frames = given.text.split("'function' = '")[1].split(":")[0], {}, []
+    function_job.write("l", 1, [{"k": 1, "t": at} | whole, {"k": 2, "t": at}, {"k": 3, "t": at, "s": ""}])
+    function_job.write(
+        "r", 1, [{"k": 1, "t": at, "v": 1}, {"k": 1, "t": at, "v": None}, {"k": 9, "t": at, "v": 3}]
+    )
+    module, found, frames = function_job.text.split("'function' = '")[1].split(":")[0], {}, []
     write = FunctionSink.write
     monkeypatch.setattr(FunctionSink, "write", lambda *all_: frames.append(1) or write(*all_))
     for small in ("spark", "auto"):
@@ -179,64 +181,67 @@ def test_what_the_driver_stages_is_what_tasks_would(spark, given, tmp_path, monk
         pytest.param("lazy", "function-left-rows", marks=pytest.mark.full),
     ],
 )
-def test_a_failed_tick_is_repeated_with_the_same_parts(spark, given, tmp_path, file, code):
+def test_a_failed_tick_is_repeated_with_the_same_parts(spark, function_job, tmp_path, file, code):
     (tmp_path / file).touch()
     with pytest.raises(EngineError, match=code) as caught:
-        until_caught_up(spark, given.text, tmp_path / "state", partitions=3)
+        until_caught_up(spark, function_job.text, tmp_path / "state", partitions=3)
     assert "\n" not in caught.value.message
     if file == "fails":
         assert "SystemExit: not now (" in caught.value.message
-    first = [call[:6] for call in given.calls]
+    first = [call[:6] for call in function_job.calls]
     assert len({tuple(call) for call in first}) == len(first), "a call that failed is not tried again at once"
     (tmp_path / file).unlink()
-    until_caught_up(spark, given.text, tmp_path / "state", partitions=1)
-    again = [call[:6] for call in given.calls[len(first) :]]
+    until_caught_up(spark, function_job.text, tmp_path / "state", partitions=1)
+    again = [call[:6] for call in function_job.calls[len(first) :]]
     assert all(call in again for call in first)
-    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
-    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+    assert sorted(row["nr"] for row in function_job.rows("changes")) == [*range(8)]
+    assert sorted(row["nr"] for row in function_job.rows("keyed")) == [*range(8)]
 
 
 @pytest.mark.parametrize("what", ["renamed", pytest.param("no function", marks=pytest.mark.full)])
-def test_rows_that_are_out_do_not_come_again_by_another_name(spark, given, tmp_path, what):
+def test_rows_that_are_out_do_not_come_again_by_another_name(spark, function_job, tmp_path, what):
     """What a sink was called cannot be left to those that are there now."""
     (tmp_path / "fails").touch()
     with pytest.raises(EngineError, match="function-failed"):
-        until_caught_up(spark, given.text, tmp_path / "state", partitions=3)
+        until_caught_up(spark, function_job.text, tmp_path / "state", partitions=3)
     (tmp_path / "fails").unlink()
-    first = len(given.calls)
-    changed = given.text.replace("keyed", "by_key")
+    first = len(function_job.calls)
+    changed = function_job.text.replace("keyed", "by_key")
     if what == "no function":
-        start, end = given.text.index(" (nr BIGINT, name"), given.text.index("CREATE SINK changes")
-        changed = f"{given.text[:start]} WITH ('connector' = 'memory');\n{given.text[end:]}"
+        start, end = (
+            function_job.text.index(" (nr BIGINT, name"),
+            function_job.text.index("CREATE SINK changes"),
+        )
+        changed = f"{function_job.text[:start]} WITH ('connector' = 'memory');\n{function_job.text[end:]}"
     with pytest.raises(StateError, match="interrupted-tick") as caught:
         until_caught_up(spark, changed, tmp_path / "state")
     assert '"keyed" has rows of tick 1 (function sink "keyed")' in caught.value.message
-    assert len(given.calls) == first
-    until_caught_up(spark, given.text, tmp_path / "state")
-    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+    assert len(function_job.calls) == first
+    until_caught_up(spark, function_job.text, tmp_path / "state")
+    assert sorted(row["nr"] for row in function_job.rows("keyed")) == [*range(8)]
 
 
-def test_a_worker_that_dies_is_tried_again_with_the_same_part(spark, given, tmp_path):
+def test_a_worker_that_dies_is_tried_again_with_the_same_part(spark, function_job, tmp_path):
     (tmp_path / "dies").touch()
     try:
-        until_caught_up(spark, given.text, tmp_path / "state")
+        until_caught_up(spark, function_job.text, tmp_path / "state")
     except EngineError:  # with one attempt per task the tick fails, and is repeated
-        until_caught_up(spark, given.text, tmp_path / "state")
-    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
-    assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+        until_caught_up(spark, function_job.text, tmp_path / "state")
+    assert sorted(row["nr"] for row in function_job.rows("changes")) == [*range(8)]
+    assert sorted(row["nr"] for row in function_job.rows("keyed")) == [*range(8)]
 
 
-def test_a_function_that_ends_its_process_is_named_as_what_may_have(spark, given, tmp_path):
+def test_a_function_that_ends_its_process_is_named_as_what_may_have(spark, function_job, tmp_path):
     (tmp_path / "always dies").touch()
     with pytest.raises(EngineError, match="worker-gone") as caught:
-        until_caught_up(spark, given.text, tmp_path / "state")
+        until_caught_up(spark, function_job.text, tmp_path / "state")
     assert "no function of yours" in str(caught.value.hint)
     (tmp_path / "always dies").unlink()
-    until_caught_up(spark, given.text, tmp_path / "state")
-    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
+    until_caught_up(spark, function_job.text, tmp_path / "state")
+    assert sorted(row["nr"] for row in function_job.rows("changes")) == [*range(8)]
 
 
-def test_a_function_that_is_not_there_is_refused_before_the_state_is_made(spark, given, tmp_path):
+def test_a_function_that_is_not_there_is_refused_before_the_state_is_made(spark, function_job, tmp_path):
     with pytest.raises(SpecError, match="no-function"):
-        until_caught_up(spark, given.text.replace(":put", ":get"), tmp_path / "state")
+        until_caught_up(spark, function_job.text.replace(":put", ":get"), tmp_path / "state")
     assert not (tmp_path / "state").exists()

@@ -36,7 +36,7 @@ sys.stdin.read()  # to its end, as Spark does
 
 
 @pytest.fixture
-def taken(monkeypatch):
+def adopted_gateways(monkeypatch):
     """The gateways that PySpark would use."""
     gateways = []
     monkeypatch.setattr(gateway, "current_gateway", lambda: None)
@@ -65,7 +65,7 @@ def java(tmp_path_factory):
 
 
 @pytest.fixture
-def started(monkeypatch, taken, java):
+def started(monkeypatch, adopted_gateways, java):
     """Starts a Python program for Java; what was started."""
     processes: list[subprocess.Popen] = []
 
@@ -90,7 +90,7 @@ class Connected:
     proc = None
 
 
-def test_a_jvm_is_connected_with_by_what_it_says(started, taken, monkeypatch):
+def test_a_jvm_is_connected_with_by_what_it_says(started, adopted_gateways, monkeypatch):
     processes, seen = started(SAYS), []
 
     def launch_gateway():
@@ -109,7 +109,7 @@ def test_a_jvm_is_connected_with_by_what_it_says(started, taken, monkeypatch):
     assert asked == [{}]
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
-    assert [each.proc for each in taken] == processes
+    assert [each.proc for each in adopted_gateways] == processes
     assert processes[0].poll() is None
 
 
@@ -133,16 +133,16 @@ def test_a_signal_to_all_processes_of_a_run_is_not_for_the_jvm(started, tmp_path
 def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
     processes = started("import time; time.sleep(600)")
 
-    def interrupted(_):
+    def raise_interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gateway, "sleep", interrupted)
+    monkeypatch.setattr(gateway, "sleep", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
         gateway.launch(build_session_settings(), None)
     assert [process.returncode for process in processes] == [-9]
 
 
-def test_one_that_was_begun_is_taken(started, taken, monkeypatch):
+def test_prestarted_jvm_is_used(started, adopted_gateways, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
     gateway.start_ahead(build_session_settings(), None)
@@ -150,12 +150,12 @@ def test_one_that_was_begun_is_taken(started, taken, monkeypatch):
     assert len(processes) == 1, "at most one"
     gateway.launch(build_session_settings(), None)
     gateway.end_unused()
-    assert [each.proc for each in taken] == processes
+    assert [each.proc for each in adopted_gateways] == processes
     assert processes[0].poll() is None
 
 
 @pytest.mark.parametrize("changed", ["arguments", "environment"])
-def test_one_that_was_begun_otherwise_is_not_taken(started, monkeypatch, changed):
+def test_jvm_prestarted_with_other_settings_is_not_used(started, monkeypatch, changed):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
     gateway.start_ahead(build_session_settings(), None)
@@ -177,7 +177,7 @@ def test_one_that_nobody_takes_is_ended(started, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_begun_is_said_when_it_is_wanted(started, monkeypatch):
+def test_prestart_error_is_raised_at_launch(started, monkeypatch):
     started("")
     monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["/there/is/no/java"], {}))
     gateway.start_ahead(build_session_settings(), None)
@@ -185,7 +185,7 @@ def test_what_cannot_be_begun_is_said_when_it_is_wanted(started, monkeypatch):
         gateway.launch(build_session_settings(), None)
 
 
-def test_what_one_said_that_was_begun_and_ended_is_told(started, monkeypatch):
+def test_output_of_a_dead_prestarted_jvm_is_reported(started, monkeypatch):
     processes = started("import sys; sys.exit('Could not reserve enough space for object heap')")
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     with session.prestart_java(build_session_settings()):
@@ -208,7 +208,7 @@ def test_the_java_of_a_job_ends_with_what_it_was_begun_for(started, monkeypatch)
     assert [process.poll() for process in processes] == [-9]
 
 
-def test_one_that_is_there_is_kept(started, monkeypatch):
+def test_existing_gateway_is_reused(started, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "current_gateway", Connected)
     gateway.launch(build_session_settings(), io.BytesIO())
@@ -273,7 +273,7 @@ TRUST = {"spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=s3
         ({"spark.jars.repositories": "https://me:s3cret@repository"}, ["spark.jars.repositories"]),
     ],
 )
-def test_spark_submit_is_told_the_secrets_alone_that_it_needs(monkeypatch, taken, more, exposed):
+def test_spark_submit_receives_only_the_secrets_it_needs(monkeypatch, adopted_gateways, more, exposed):
     """Where the command of Java is not known; the session is given all of them by its builder."""
     conf = build_session_settings(conf={**SECRETS, **more})
     seen = []

@@ -21,7 +21,7 @@ def command(*words):
 
 
 @pytest.fixture
-def stopped(spark, seed, tmp_path):
+def stopped_job(spark, seed, tmp_path):
     """A job that was stopped by the command, and whose state was copied."""
     write_job(tmp_path)
     growing = Growing(tmp_path, seed, files=8, rows=40)
@@ -54,23 +54,23 @@ def as_the_batch(folder):
         assert differences(rows_of(folder, sink), batch_of(folder, sink)) == []
 
 
-def test_it_goes_back_and_comes_to_the_same(spark, stopped, capsys):
-    state = stopped / "state"
+def test_it_goes_back_and_comes_to_the_same(spark, stopped_job, capsys):
+    state = stopped_job / "state"
     capsys.readouterr()
     assert command("state", "ls", state, "--json") == 0
     ticks = [tick["tick"] for tick in json.loads(capsys.readouterr().out)]
     assert len(ticks) >= 4
     assert command("state", "restore", state, "--tick", ticks[1], "--yes") == 0
     with pytest.raises(StateError, match="rebuild-spark-checkpoint"):
-        to_the_end(spark, stopped, "state")
-    result = to_the_end(spark, stopped, "state", rebuild=True, replace_newer_files=True)
+        to_the_end(spark, stopped_job, "state")
+    result = to_the_end(spark, stopped_job, "state", rebuild=True, replace_newer_files=True)
     assert result.finished
-    as_the_batch(stopped)
+    as_the_batch(stopped_job)
     assert command("state", "check", state) == 0
 
 
 @pytest.mark.full
-def test_a_copy_goes_on_where_the_original_was(spark, stopped):
-    shutil.rmtree(stopped / "state")
-    assert to_the_end(spark, stopped, "saved", rebuild=True).finished
-    as_the_batch(stopped)
+def test_a_copy_goes_on_where_the_original_was(spark, stopped_job):
+    shutil.rmtree(stopped_job / "state")
+    assert to_the_end(spark, stopped_job, "saved", rebuild=True).finished
+    as_the_batch(stopped_job)

@@ -8,7 +8,14 @@ from collections import Counter
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_taken_rows import FIRST, SECOND, TEXT, expected, put, sums_of
+from tests.engine.spark.test_taken_rows import (
+    FIRST,
+    SECOND,
+    TEXT,
+    compute_expected_results,
+    sums_of,
+    write_next_file,
+)
 from watersmeet.errors import StateError
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import load_newest
@@ -28,7 +35,7 @@ THIRD = {"customers": [{"id": 4, "segment": "z", "op": "I"}], "orders": [], "lin
 def test_a_query_comes_and_an_index_goes(spark, tmp_path):
     declared, checkpoint = DECLARED.format(tmp_path), tmp_path / "checkpoint"
 
-    def kept() -> Counter[str]:
+    def count_retained_rows() -> Counter[str]:
         manifest = load_newest(Checkpoint(checkpoint).store)
         assert manifest is not None
         return Counter(
@@ -39,21 +46,21 @@ def test_a_query_comes_and_an_index_goes(spark, tmp_path):
         )
 
     for name, rows in FIRST.items():
-        put(tmp_path, name, rows)
+        write_next_file(tmp_path, name, rows)
     until_caught_up(spark, declared + "".join(INDEXES), checkpoint)
-    of_indexes = kept()
+    of_indexes = count_retained_rows()
     assert of_indexes["index orders_by"] == 12
     until_caught_up(spark, declared + "".join(INDEXES) + NAMES, checkpoint, change_queries=True)
-    assert sums_of(spark, tmp_path, "names") == expected(FIRST)["names"]
-    assert kept() == of_indexes + Counter({"names": 0})
+    assert sums_of(spark, tmp_path, "names") == compute_expected_results(FIRST)["names"]
+    assert count_retained_rows() == of_indexes + Counter({"names": 0})
     for name, rows in SECOND.items():
-        put(tmp_path, name, rows)
+        write_next_file(tmp_path, name, rows)
     until_caught_up(spark, declared + INDEXES[0] + INDEXES[2] + NAMES, checkpoint, change_queries=True)
-    assert sums_of(spark, tmp_path, "names") == expected(FIRST, SECOND)["names"]
-    assert kept()["names"] == 12
-    put(tmp_path, "customers", THIRD["customers"])
+    assert sums_of(spark, tmp_path, "names") == compute_expected_results(FIRST, SECOND)["names"]
+    assert count_retained_rows()["names"] == 12
+    write_next_file(tmp_path, "customers", THIRD["customers"])
     until_caught_up(spark, declared + NAMES, checkpoint, change_queries=True)
-    assert sums_of(spark, tmp_path, "names") == expected(FIRST, SECOND, THIRD)["names"]
+    assert sums_of(spark, tmp_path, "names") == compute_expected_results(FIRST, SECOND, THIRD)["names"]
 
 
 TIMES = """SET output_mode = changelog;
@@ -73,15 +80,15 @@ ASKED = """SELECT n.name, s.id, date_format(s.at, 'yyyy-MM-dd HH:mm') AS at, s.d
   WHERE hour(s.at) >= 20 AND s.day > DATE '2023-12-30' AND s.at < TIMESTAMP '2024-01-01 22:30:00'"""
 
 
-def test_what_is_asked_of_a_table_alone_is_what_spark_makes_of_it(spark, tmp_path):
+def test_backfilled_query_equals_a_query_that_reads_the_rows(spark, tmp_path):
     """Beside the same query, which read the rows itself: in another time zone, with types that are cast."""
     text, checkpoint = TIMES.format(tmp_path), tmp_path / "checkpoint"
     seen = [
         {"id": n % 4, "at": f"2024-01-0{1 + n % 2}T0{n % 6}:10:00Z", "day": f"2024-01-0{1 + n % 3}", "d": 1}
         for n in range(24)
     ]
-    put(tmp_path, "seen", [*seen, {"id": None, "at": None, "day": None, "d": 1}])
-    put(tmp_path, "names", [{"id": n, "name": "abcd"[n % 4], "d": 1} for n in range(6)])
+    write_next_file(tmp_path, "seen", [*seen, {"id": None, "at": None, "day": None, "d": 1}])
+    write_next_file(tmp_path, "names", [{"id": n, "name": "abcd"[n % 4], "d": 1} for n in range(6)])
     until_caught_up(spark, text, checkpoint)
     until_caught_up(spark, f"{text}INSERT INTO came {ASKED};", checkpoint, change_queries=True)
     until_caught_up(spark, f"{text}INSERT INTO whole {ASKED};", tmp_path / "other")

@@ -54,12 +54,12 @@ def source(path, kind="csv", columns=(), **options):
     return Source("a", tuple(columns), "file", {"path": str(path), "format": kind, **options})
 
 
-def inferred(path, kind="csv", columns=(), **options):
+def infer_types(path, kind="csv", columns=(), **options):
     found = infer(source(path, kind, columns, **options))
     return {each.name: str(each.type) for each in found.columns}, found
 
 
-def refused(path, kind="csv", columns=(), **options):
+def get_inference_error(path, kind="csv", columns=(), **options):
     with pytest.raises(WatersmeetError) as caught:
         infer(source(path, kind, columns, **options))
     assert caught.value.hint
@@ -69,7 +69,7 @@ def refused(path, kind="csv", columns=(), **options):
 @pytest.mark.parametrize(("values", "kind", "said"), CASES)
 def test_texts_of_csv(tmp_path, values, kind, said):
     (tmp_path / "1.csv").write_text("v,k\n" + "".join(f"{value},x\n" for value in values))
-    types, found = inferred(tmp_path)
+    types, found = infer_types(tmp_path)
     assert types == {"v": kind, "k": "STRING"}
     assert (said in found.notes[0]) if said else not found.notes, found.notes
 
@@ -77,44 +77,44 @@ def test_texts_of_csv(tmp_path, values, kind, said):
 def test_options_of_csv(tmp_path):
     (tmp_path / "1.csv").write_text("# a comment\nk;v;t\n'a;b';NA;01/02/2024\nb; 5;x\n")
     options = {"sep": ";", "comment": "#", "quote": "'", "nullValue": "NA", "ignoreLeadingWhiteSpace": "true"}
-    assert inferred(tmp_path, **options)[0] == {"k": "STRING", "v": "BIGINT", "t": "STRING"}
+    assert infer_types(tmp_path, **options)[0] == {"k": "STRING", "v": "BIGINT", "t": "STRING"}
     (tmp_path / "1.csv").write_text("t,d\n2024-01-01 10:00:00,2024-01-01\n")
-    types, found = inferred(tmp_path, timestampFormat="dd.MM.yyyy", dateFormat="dd.MM.yyyy")
+    types, found = infer_types(tmp_path, timestampFormat="dd.MM.yyyy", dateFormat="dd.MM.yyyy")
     assert types == {"t": "STRING", "d": "STRING"}
     assert "timestampFormat" in found.notes[0]
     (tmp_path / "1.csv").write_bytes("größe\n1\n".encode("latin-1"))
-    assert inferred(tmp_path, encoding="iso-8859-1")[0] == {"größe": "BIGINT"}
-    assert "cannot be read" in refused(tmp_path).message
+    assert infer_types(tmp_path, encoding="iso-8859-1")[0] == {"größe": "BIGINT"}
+    assert "cannot be read" in get_inference_error(tmp_path).message
 
 
 def test_all_sampled_files_count(tmp_path):
     (tmp_path / "1.csv").write_text("v\n1\n")
     with gzip.open(tmp_path / "2.csv.gz", "wt") as file:
         file.write("V\nx\n")
-    types, found = inferred(tmp_path)
+    types, found = infer_types(tmp_path)
     assert (types, found.files, found.records) == ({"v": "STRING"}, 2, 2)
     (tmp_path / "3.csv").write_text("v,w\n1,2\n")
-    assert "3.csv has v, w" in refused(tmp_path).message
+    assert "3.csv has v, w" in get_inference_error(tmp_path).message
 
 
 def test_names_of_csv(tmp_path):
     (tmp_path / "1.csv").write_text(",a b,__ws_x,v\n0,1,2,3\n")
-    types, found = inferred(tmp_path)
+    types, found = infer_types(tmp_path)
     assert types == {"a b": "BIGINT", "v": "BIGINT"}
     assert found.notes == (
         "a column without a name (name it in the files' headers to read it) is left out",
         "the column __ws_x, whose name is reserved for the engine, is left out",
     )
     (tmp_path / "1.csv").write_text("v,V\n1,2\n")
-    assert "two columns named" in refused(tmp_path).message
+    assert "two columns named" in get_inference_error(tmp_path).message
 
 
 def test_declared_columns_stand(tmp_path):
     (tmp_path / "1.csv").write_text("k,t,v\na,5,007\n")
-    types, found = inferred(tmp_path, columns=[column("T", "TIMESTAMP"), column("v", "INT")])
+    types, found = infer_types(tmp_path, columns=[column("T", "TIMESTAMP"), column("v", "INT")])
     assert types == {"k": "STRING", "T": "TIMESTAMP", "v": "INT"}
     assert found.notes == ()
-    assert "no column w" in refused(tmp_path, columns=[column("w", "INT")]).message
+    assert "no column w" in get_inference_error(tmp_path, columns=[column("w", "INT")]).message
 
 
 def test_columns_of_directories(tmp_path):
@@ -122,11 +122,11 @@ def test_columns_of_directories(tmp_path):
         folder = tmp_path / f"day={day}" / f"hour={hour}" / "n%3Am=1"
         folder.mkdir(parents=True)
         (folder / "1.json").write_text('{"v": 1}\n')
-    types, found = inferred(tmp_path, "json")
+    types, found = infer_types(tmp_path, "json")
     assert types == {"v": "BIGINT", "day": "DATE", "hour": "STRING", "n:m": "BIGINT"}
     assert "hour is STRING" in found.notes[0]
     (folder / "2.json").write_text('{"day": 1}\n')
-    assert "in the names of their directories" in refused(tmp_path, "json").message
+    assert "in the names of their directories" in get_inference_error(tmp_path, "json").message
 
 
 def test_json(tmp_path):
@@ -137,7 +137,7 @@ def test_json(tmp_path):
     ]
     text = "\n".join(map(json.dumps, rows)) + '\n{"half": \n[1]\n' + "[" * 100_000 + "\n"
     (tmp_path / "1.json").write_text(text)
-    types, found = inferred(tmp_path, "json")
+    types, found = infer_types(tmp_path, "json")
     assert types == {
         "i": "BIGINT", "big": "DECIMAL(38,0)", "r": "DOUBLE", "s": "STRING", "b": "BOOLEAN", "n": "STRING",
         "t": "TIMESTAMP", "mixed": "STRING", "o": "STRUCT<x: DOUBLE, `y y`: ARRAY<STRING>>",
@@ -145,9 +145,9 @@ def test_json(tmp_path):
     }  # fmt: skip
     assert "the column e is left out: its objects are empty" in found.notes
     assert "3 records of the sample cannot be read" in found.notes
-    assert inferred(tmp_path, "json", primitivesAsString="true")[0]["r"] == "STRING"
+    assert infer_types(tmp_path, "json", primitivesAsString="true")[0]["r"] == "STRING"
     (tmp_path / "1.json").write_text('[{"a": 1},\n {"A": 2}]')
-    assert "two columns named A" in refused(tmp_path, "json", multiLine="true").message
+    assert "two columns named A" in get_inference_error(tmp_path, "json", multiLine="true").message
 
 
 def test_json_as_spark_reads_it(tmp_path):
@@ -155,14 +155,14 @@ def test_json_as_spark_reads_it(tmp_path):
     (tmp_path / "1.json").write_text(
         """{'k': 1, "s": "it's", 'q': 'say "x"'}\n[{"k": 2}, {"r": 1.5}]\n[]\n"""
     )
-    types, found = inferred(tmp_path, "json")
+    types, found = infer_types(tmp_path, "json")
     assert types == {"k": "BIGINT", "s": "STRING", "q": "STRING", "r": "DOUBLE"}
     assert found.notes == ()
     (tmp_path / "2.json").write_text('[{"k": 1}, 7]\n')  # no row at all to Spark
-    assert "1 record of the sample cannot be read" in inferred(tmp_path, "json")[1].notes
+    assert "1 record of the sample cannot be read" in infer_types(tmp_path, "json")[1].notes
     (tmp_path / "2.json").unlink()
     (tmp_path / "1.json").write_text("{k: 1}\n")
-    assert "multiLine" not in refused(tmp_path, "json", allowUnquotedFieldNames="true").hint
+    assert "multiLine" not in get_inference_error(tmp_path, "json", allowUnquotedFieldNames="true").hint
 
 
 def test_parquet(tmp_path):
@@ -176,7 +176,7 @@ def test_parquet(tmp_path):
         "m": pa.array([[("k", 1.5)]], pa.map_(pa.string(), pa.float64())),
     }  # fmt: skip
     parquet.write_table(pa.table(columns), tmp_path / "1.parquet")
-    types, found = inferred(tmp_path, "parquet")
+    types, found = infer_types(tmp_path, "parquet")
     assert types == {
         "i8": "TINYINT", "u16": "INT", "u64": "DECIMAL(20,0)", "dec": "DECIMAL(10,2)", "t": "TIMESTAMP_NTZ",
         "z": "TIMESTAMP", "ns": "BIGINT", "s": "STRING", "l": "ARRAY<STRUCT<`a b`: BIGINT>>",
@@ -187,23 +187,23 @@ def test_parquet(tmp_path):
         "the column time is left out",
     ]
     parquet.write_table(pa.table({"i8": [1]}), tmp_path / "2.parquet")
-    assert "2.parquet has i8 BIGINT" in refused(tmp_path, "parquet").message
+    assert "2.parquet has i8 BIGINT" in get_inference_error(tmp_path, "parquet").message
     (tmp_path / "2.parquet").write_bytes(b"PAR1 half")
-    assert "2.parquet cannot be read" in refused(tmp_path, "parquet").message
+    assert "2.parquet cannot be read" in get_inference_error(tmp_path, "parquet").message
 
 
 def test_nothing_to_infer_from(tmp_path):
-    assert refused(tmp_path / "in").code == "path-missing"
-    assert "no file with content" in refused(tmp_path).message
+    assert get_inference_error(tmp_path / "in").code == "path-missing"
+    assert "no file with content" in get_inference_error(tmp_path).message
     (tmp_path / "1.csv").write_text("")
-    assert "no file with content" in refused(tmp_path).message
+    assert "no file with content" in get_inference_error(tmp_path).message
     (tmp_path / "1.csv").write_text("k,v\n")
-    assert "no records" in refused(tmp_path).message
-    assert "no header" in refused(tmp_path, header="false").message
-    assert "pathGlobFilter" in refused(tmp_path, pathGlobFilter="*.csv").message
-    assert "not a local path" in refused("s3a://bucket/x").message
+    assert "no records" in get_inference_error(tmp_path).message
+    assert "no header" in get_inference_error(tmp_path, header="false").message
+    assert "pathGlobFilter" in get_inference_error(tmp_path, pathGlobFilter="*.csv").message
+    assert "not a local path" in get_inference_error("s3a://bucket/x").message
     (tmp_path / "1.csv").rename(tmp_path / "1.csv.zst")
-    assert "only Spark can read" in refused(tmp_path).message
+    assert "only Spark can read" in get_inference_error(tmp_path).message
 
 
 @pytest.mark.parametrize(
@@ -223,26 +223,26 @@ def test_nothing_to_infer_from(tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_inferred_says_what_to_do(tmp_path, content, kind, said, hint):
     (tmp_path / f"1.{kind}").write_bytes(content if isinstance(content, bytes) else content.encode())
-    error = refused(tmp_path, kind)
+    error = get_inference_error(tmp_path, kind)
     assert said in error.message
     assert hint in error.hint
 
 
 def test_long_values_are_values(tmp_path):
     (tmp_path / "1.csv").write_text(f"k,v\n1,{'x' * 200_000}\n")
-    assert inferred(tmp_path)[0] == {"k": "BIGINT", "v": "STRING"}
+    assert infer_types(tmp_path)[0] == {"k": "BIGINT", "v": "STRING"}
 
 
 def test_numbers_of_too_many_digits(tmp_path):
     (tmp_path / "1.json").write_text(f'{{"n": {"9" * 45}, "a": [{"9" * 45}]}}\n')
-    types, found = inferred(tmp_path, "json")
+    types, found = infer_types(tmp_path, "json")
     assert types == {"n": "DOUBLE", "a": "ARRAY<DOUBLE>"}
     assert "n is DOUBLE: some of its numbers have more digits than a DOUBLE holds" in found.notes
     (tmp_path / "1.json").unlink()
     long = pa.array([Decimal(1)], pa.decimal256(50, 2))
     table = pa.table({"k": [1], "n": long, "a": pa.ListArray.from_arrays([0, 1], long)})
     parquet.write_table(table, tmp_path / "1.parquet")
-    types, found = inferred(tmp_path, "parquet")
+    types, found = infer_types(tmp_path, "parquet")
     assert types == {"k": "BIGINT"}
     assert [note.split(":")[0] for note in found.notes] == [
         "the column n is left out",

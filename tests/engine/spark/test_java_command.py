@@ -47,7 +47,7 @@ def java_home(tmp_path) -> Path:
     return java.parent.parent
 
 
-def submitted(
+def capture_java_command(
     conf: Mapping[str, str], environment: Mapping[str, str], folder: Path
 ) -> tuple[list[str], dict[str, str]]:
     """What the real one would start: arguments, environment."""
@@ -168,7 +168,7 @@ def test_the_command_is_that_of_the_launcher(case, java_home, tmp_path):
         del conf[OPTIONS]
     ours = java_command(conf, environment)
     assert ours is not None, "this Spark's scripts or launcher are not known: compare, and add their digests"
-    arguments, said = submitted(conf, environment, tmp_path)
+    arguments, said = capture_java_command(conf, environment, tmp_path)
     assert without_first_jars(of_java(ours.arguments)) == of_java(arguments)
     assert of_spark(ours.arguments) == of_spark(arguments)
     assert ours.environment == said
@@ -224,23 +224,23 @@ def other_home(tmp_path) -> Path:
 
 @needs_java
 def test_another_spark_is_left_to_its_launcher(other_home, java_home):
-    def found() -> bool:
+    def is_command_found() -> bool:
         return java_command(OURS, plain(java_home, SPARK_HOME=str(other_home))) is not None
 
-    assert found()
+    assert is_command_found()
     script = other_home / "bin" / "spark-class"
     text = script.read_text()
     script.write_text(text + "\n")
-    assert not found(), "its scripts are others"
+    assert not is_command_found(), "its scripts are others"
     script.write_text(text)
     (jar,) = (other_home / "jars").glob("spark-launcher_*.jar")
     with zipfile.ZipFile(jar, "a") as archive:
         archive.writestr("org/apache/spark/launcher/Vendor.class", b"")
-    assert not found(), "its launcher is another"
+    assert not is_command_found(), "its launcher is another"
     jar.write_bytes(b"")
-    assert not found()
+    assert not is_command_found()
     shutil.copy(jar, jar.with_name("spark-launcher_2.13-other.jar"))
-    assert not found(), "two of them"
+    assert not is_command_found(), "two of them"
 
 
 def test_a_java_without_a_home_is_one_that_says_where_it_is(tmp_path):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_run_on import account, job, put_out
-from tests.engine.spark.test_text_by_tasks import json_reader, taken
-from tests.engine.spark.test_whole_json import parsed
+from tests.engine.spark.test_run_on import account, job, read_output
+from tests.engine.spark.test_text_by_tasks import json_reader, read_rows_or_reason
+from tests.engine.spark.test_whole_json import parse_records
 from tests.support.effort import at_effort
 from watersmeet.names import DIFF
 from watersmeet.runtime.spark.sources.columns import BROKEN
@@ -35,7 +35,7 @@ KEYED = (
 def rows(spark: Any, job: str, *records: Any) -> list[Any]:
     """Of each record (a text, or what JSON makes of it) its columns, or "broken"."""
     texts = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    found = parsed(spark, job, [(None, text.encode()) for text in texts])
+    found = parse_records(spark, job, [(None, text.encode()) for text in texts])
     return ["broken" if row[BROKEN] is not None else tuple(row)[: len(row) - 2] for row in found]
 
 
@@ -48,7 +48,7 @@ def test_a_field_in_another_case_fills_the_column(spark):
     ]
 
 
-def test_the_exact_name_is_taken_first(spark):
+def test_exact_field_name_takes_precedence(spark):
     both = [{"order_id": 1, "ORDER_ID": 2}, {"ORDER_ID": 2, "order_id": 1}, {"ORDER_ID": 2, "order_id": None}]
     assert rows(spark, PLAIN, *both) == [(1, None, None), (1, None, None), (None, None, None)]
 
@@ -84,14 +84,14 @@ def test_fields_within_structs_are_found_too(spark):
     assert rows(spark, NESTED, record) == [(1, (2, (3,)), [(4,)])]
 
 
-def test_what_python_writes_beside_json_changes_nothing(spark):
+def test_nan_literal_does_not_affect_name_matching(spark):
     floats = f"CREATE TABLE c (id INT, p DOUBLE) {TOPIC.format('json')}; SELECT * FROM c"
     (row,) = rows(spark, floats, '{"ID": 7, "p": NaN}')
     assert row[0] == 7
     assert row[1] != row[1]
 
 
-def test_names_elsewhere_in_a_record_hide_none(spark):
+def test_nested_field_names_do_not_hide_top_level_fields(spark):
     columns = "id INT, addr STRUCT<zip: INT>, tags ARRAY<STRING>"
     text = f"CREATE TABLE c ({columns}) {TOPIC.format('json')}; SELECT * FROM c"
     record = {"ID": 1, "addr": {"zip": 2}, "x": {"id": 9}, "tags": ["a"]}
@@ -116,7 +116,7 @@ def test_debezium_finds_columns_in_any_case(spark, wrapped):
             key, value = {"payload": key}, {"schema": {"fields": fields}, "payload": value}
         return json.dumps(key).encode(), json.dumps(value).encode()
 
-    found = parsed(
+    found = parse_records(
         spark,
         KEYED.format("debezium-json"),
         [
@@ -132,7 +132,7 @@ def test_debezium_finds_columns_in_any_case(spark, wrapped):
 
 
 def test_upserts_find_keys_in_any_case(spark):
-    found = parsed(
+    found = parse_records(
         spark,
         KEYED.format("upsert-json"),
         [(b'{"ID": 1}', b'{"S": "x", "D": 2.5}'), (b'{"Id": 2}', None), (b'{"id": 3}', b'{"ID": 4}')],
@@ -176,7 +176,7 @@ def of_files(spark: Any, path: Path, columns: str, select: str, lines: Any, opti
     content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
     (folder / "f").write_bytes(content)
     run = until_caught_up(spark, text, path / "state")
-    rows, broken = put_out(path)
+    rows, broken = read_output(path)
     assert account(run).get("broken", 0) == broken.total()
     return set(rows), set(broken)
 
@@ -206,7 +206,7 @@ def test_files_of_a_stream_are_read_in_any_case(spark, tmp_path, reader):
 def test_tasks_read_files_in_any_case_and_leave_two_readings_to_spark(tmp_path):
     columns = {"order_id": "INT", "n": "INT", "größe": "INT"}
     (tmp_path / "f").write_text("\n".join([*LINES, '{"GRÖSSE": 1, "Größe": 2}']))
-    assert taken(json_reader(columns), tmp_path / "f", columns) == [
+    assert read_rows_or_reason(json_reader(columns), tmp_path / "f", columns) == [
         (1, 5, None),
         (2, 6, None),
         (3, None, None),
@@ -214,7 +214,7 @@ def test_tasks_read_files_in_any_case_and_leave_two_readings_to_spark(tmp_path):
         (None, None, 2),
     ]
     (tmp_path / "f").write_text("\n".join([*LINES, '{"ORDER_ID": 5, "Order_Id": 5}']))
-    assert "differ only in case" in taken(json_reader(columns), tmp_path / "f", columns)
+    assert "differ only in case" in read_rows_or_reason(json_reader(columns), tmp_path / "f", columns)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +272,4 @@ def test_a_table_is_read_in_any_case(spark, tmp_path):
     table = f"""CREATE TABLE r (id INT, s STRING) WITH
         ('connector' = 'file', 'path' = '{tmp_path}/r', 'format' = 'json'); """
     until_caught_up(spark, text.replace("INSERT INTO", table + "INSERT INTO"), tmp_path / "state")
-    assert put_out(tmp_path)[0] == {(1, b"a"): 1}
+    assert read_output(tmp_path)[0] == {(1, b"a"): 1}

@@ -3,14 +3,14 @@
 import pytest
 
 import watersmeet
-from tests.engine.spark.kept.kept import FILES, KEPT_FILES, add_files, place, put_out, unpack
+from tests.engine.spark.kept.kept import FILES, KEPT_FILES, add_files, place, read_sink_rows, unpack
 from watersmeet.history import reader
 from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.spark
 
 
-def test_a_kept_checkpoint_is_resumed(spark, monkeypatch):
+def test_stored_checkpoint_of_an_earlier_version_resumes(spark, monkeypatch):
     with place() as folder:
         monkeypatch.chdir(folder)
         expected = unpack(folder)
@@ -22,7 +22,7 @@ def test_a_kept_checkpoint_is_resumed(spark, monkeypatch):
             on_tick=lambda result, seconds, parts: ticks.append(result.tick),
         )
         assert ticks[0] == KEPT_FILES, "the tick that was killed is repeated"
-        rows = put_out(folder)
+        rows = read_sink_rows(folder)
         assert {sink for sink in expected if not expected[sink]} == set()
         assert rows == expected
         history = reader.read(LocalStore(folder / "state" / "state"))

@@ -67,7 +67,7 @@ def lake(request, tmp_path):
     return request.param(tmp_path)
 
 
-def summed(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+def sum_changes(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     sums: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         sums[row["nr"], row["name"]] += row["_diff"]
@@ -112,9 +112,9 @@ def test_tables_hold_the_join_after_every_tick(spark, seed, lake, tmp_path, monk
             nr: (joined[nr], price) for nr, (_, price) in orders.items()
         }, seed
         assert len(stored) == len(joined)
-        assert summed(lake.rows("changes")) == Counter(joined.items())
+        assert sum_changes(lake.rows("changes")) == Counter(joined.items())
         dear = {(nr, customers[c]) for nr, (c, price) in orders.items() if c in customers and price > 1.9}
-        assert summed(lake.rows("more")) == Counter(dear)
+        assert sum_changes(lake.rows("more")) == Counter(dear)
 
 
 def _dies(*_: Any) -> None:

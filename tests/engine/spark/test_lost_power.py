@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.runtime.spark.tick.tick import SparkTicks
 from watersmeet.sinks.file_sink import FileSink
 
@@ -106,7 +106,7 @@ def lost(spark, tmp_path, monkeypatch):
         for name in ("l", "r"):
             path = tmp_path / name / f"{number}.json"
             path.parent.mkdir(exist_ok=True)
-            put_rows(path, number, [{"k": number, "t": number}])
+            write_rows_file(path, number, [{"k": number, "t": number}])
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     disk, left = Disk(tmp_path, monkeypatch), []
 
@@ -119,19 +119,19 @@ def lost(spark, tmp_path, monkeypatch):
 
     publish, run = FileSink.publish, SparkTicks.run
 
-    def published(self, insert, tick, *rest):
+    def publish_and_snapshot(self, insert, tick, *rest):
         found = publish(self, insert, tick, *rest)
         snapshot(f"published {tick}")
         return found
 
-    def committed(self, driver, *args):
+    def run_and_snapshot(self, driver, *args):
         result = run(self, driver, *args)
         snapshot(f"committed {driver.tick}")
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(FileSink, "publish", published)
-        patched.setattr(SparkTicks, "run", committed)
+        patched.setattr(FileSink, "publish", publish_and_snapshot)
+        patched.setattr(SparkTicks, "run", run_and_snapshot)
         Running(spark, JOB.format(path=tmp_path, out=out), checkpoint, until_caught_up=True).to_the_end()
     disk.close()
     monkeypatch.undo()
@@ -157,7 +157,7 @@ def test_no_row_is_lost_or_doubled_whenever_the_power_goes(spark, tmp_path, lost
         assert rows_in(tmp_path / "out") == expected, (step, notes)
 
 
-def test_what_was_never_synced_is_gone(tmp_path, monkeypatch):
+def test_simulated_disk_loses_unsynced_data(tmp_path, monkeypatch):
     """That the disk of these tests forgets."""
     disk = Disk(tmp_path, monkeypatch)
     folder = tmp_path / "x"

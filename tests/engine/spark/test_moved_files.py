@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running, killed_at_commit
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.errors import EngineError, WatersmeetError
 
 pytestmark = pytest.mark.spark
@@ -37,7 +37,7 @@ class Place:
             for name in "lr":
                 folder = self.root / "in" / name
                 folder.mkdir(parents=True, exist_ok=True)
-                put_rows(folder / f"file {number}.json", number, [{"k": number, "t": number}])
+                write_rows_file(folder / f"file {number}.json", number, [{"k": number, "t": number}])
         self.rows += rows
 
     def run(self, *moved: str, **settings) -> Running:

@@ -9,7 +9,7 @@ from functools import reduce
 
 import pytest
 
-from tests.engine.spark.test_conditions import play, put
+from tests.engine.spark.test_conditions import play, write_file
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
@@ -73,7 +73,7 @@ def odd(conditions: list[str]) -> str:
 def test_rows_are_those_of_the_batch_join(spark, tmp_path, seed):
     rng = random.Random(seed)
     for name, first in (("ra", 0), ("rb", 1000)):
-        put(tmp_path / name, 0, rows(rng, first, 60))
+        write_file(tmp_path / name, 0, rows(rng, first, 60))
     guard = f"{NEAR} AND size(b.tags) > 0 AND get(a.r.B, 0) IS NOT NULL"
     queries = {
         name: f"SELECT a.id, b.id AS other, a.n, b.m, a.r FROM a LEFT JOIN b ON {guard} AND ({odd(texts)})"

@@ -111,7 +111,7 @@ def of_spark(spark: Any, files: Path) -> dict[tuple[int, str], set[tuple[int, in
     return answers
 
 
-def declared(number: int, of_a: str, of_b: str) -> str:
+def declare_pair(number: int, of_a: str, of_b: str) -> str:
     left, right = PAIRS[number]
     return JOB.format(n=number, left=left, right=right, of_a=of_a, of_b=of_b)
 
@@ -120,7 +120,7 @@ def test_what_is_joined_in_process_and_what_is_refused(of_spark: Any) -> None:
     wrong = {}
     for (number, op), expected in of_spark.items():
         memory = "'connector' = 'memory'"
-        text = declared(number, memory, memory) + QUERY.format(n=number, op=op)
+        text = declare_pair(number, memory, memory) + QUERY.format(n=number, op=op)
         try:
             job = LocalJob(plan_job(parse_job(text)), MemoryStore())
         except SqlError as error:
@@ -149,7 +149,7 @@ def test_what_is_joined_on_spark(spark: Any, files: Path, of_spark: Any, tmp_pat
             continue
         sink = f"s{number}"
         expected[sink] = of_spark[number, op]
-        text += declared(number, *own)
+        text += declare_pair(number, *own)
         into = f"'connector' = 'file', 'path' = '{tmp_path}/{sink}', 'format' = 'json'"
         text += f"CREATE SINK {sink} WITH ({into});"
         text += f"INSERT INTO {sink} {QUERY.format(n=number, op=op)};\n"

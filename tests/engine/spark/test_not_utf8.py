@@ -29,22 +29,22 @@ def job(path, options="", more="", select="SELECT k, v FROM l", wanted="csv"):
     return JOB.format(path=path, options=options, more=more, select=select, wanted=wanted)
 
 
-def put(file, content, moment):
+def write_file(file, content, moment):
     file.write_bytes(content)
     os.utime(file, (1_700_000_000 + moment,) * 2)
 
 
-def test_a_stream_stops_and_goes_on_when_it_is_said_what_the_files_are(spark, tmp_path):
+def test_stream_stops_at_a_non_utf8_file_and_resumes_after_repair(spark, tmp_path):
     plain = job(tmp_path, ", 'maxFilesPerTrigger' = '1'")
-    put(tmp_path / "in" / "1", "k,v\na,1\nmüller,2\n".encode(), 1)
-    put(tmp_path / "in" / "2", "k,v\nmüller,3\nmöller,4\n".encode("latin-1"), 2)
+    write_file(tmp_path / "in" / "1", "k,v\na,1\nmüller,2\n".encode(), 1)
+    write_file(tmp_path / "in" / "2", "k,v\nmüller,3\nmöller,4\n".encode("latin-1"), 2)
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, plain, tmp_path / "state")
     assert caught.value.code == "file-not-utf8"
     assert str(tmp_path / "in" / "2") in str(caught.value)
     assert "'encoding' = 'ISO-8859-1'" in str(caught.value)
     assert bag(parquet_rows(tmp_path / "out")) == {(b"a", 1): 1, ("müller".encode(), 2): 1}
-    put(tmp_path / "in" / "2", "k,v\nmüller,3\nmöller,4\n".encode(), 2)
+    write_file(tmp_path / "in" / "2", "k,v\nmüller,3\nmöller,4\n".encode(), 2)
     until_caught_up(spark, plain, tmp_path / "state")
     assert bag(parquet_rows(tmp_path / "out")) == {
         (b"a", 1): 1, ("müller".encode(), 2): 1, ("müller".encode(), 3): 1, ("möller".encode(), 4): 1,
@@ -55,7 +55,7 @@ def test_a_stream_stops_and_goes_on_when_it_is_said_what_the_files_are(spark, tm
 def test_it_stops_however_records_are_cut(spark, tmp_path, options):
     """What is looked at are lines: a whole file may be more than a text can hold."""
     text = job(tmp_path, options)
-    put(tmp_path / "in" / "1", b'k,v\n"a\nm\xfcller",3\n', 1)
+    write_file(tmp_path / "in" / "1", b'k,v\n"a\nm\xfcller",3\n', 1)
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "file-not-utf8"
@@ -67,7 +67,7 @@ def test_it_stops_however_records_are_cut(spark, tmp_path, options):
 )
 def test_who_says_an_encoding_gets_it(spark, tmp_path, said, key):
     text = job(tmp_path, f", 'encoding' = '{said}'")
-    put(tmp_path / "in" / "1", "k,v\nmüller,3\n".encode("latin-1"), 1)
+    write_file(tmp_path / "in" / "1", "k,v\nmüller,3\n".encode("latin-1"), 1)
     until_caught_up(spark, text, tmp_path / "state")
     assert bag(parquet_rows(tmp_path / "out")) == {(key.encode(), 3): 1}
 
@@ -80,14 +80,14 @@ def test_a_table_of_such_files_is_not_read(spark, tmp_path):
         more=table,
         select="SELECT l.k, r.w FROM l LEFT JOIN l2 FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.k = r.k",
     ).replace("v INT)", "v INT, t BIGINT, WATERMARK FOR t AS t)")
-    put(tmp_path / "in" / "1", "k,v,t\nmüller,3,1\n".encode(), 1)
+    write_file(tmp_path / "in" / "1", "k,v,t\nmüller,3,1\n".encode(), 1)
     (tmp_path / "table").mkdir()
-    put(tmp_path / "table" / "1", "k,w\nmüller,3\n".encode("latin-1"), 1)
+    write_file(tmp_path / "table" / "1", "k,w\nmüller,3\n".encode("latin-1"), 1)
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "file-not-utf8"
     assert r"m\xfcller,3" in str(caught.value)
-    put(tmp_path / "table" / "1", "k,w\nmüller,3\n".encode(), 2)
+    write_file(tmp_path / "table" / "1", "k,w\nmüller,3\n".encode(), 2)
     until_caught_up(spark, text, tmp_path / "state")
     assert bag(parquet_rows(tmp_path / "out")) == {("müller".encode(), 3): 1}
 
@@ -95,15 +95,15 @@ def test_a_table_of_such_files_is_not_read(spark, tmp_path):
 @pytest.mark.parametrize("said", ["UTF-8", "US-ASCII"])
 def test_json_of_whole_files_tells_bytes_that_are_none_of_its_encoding(spark, tmp_path, said):
     text = job(tmp_path, f", 'multiLine' = 'true', 'encoding' = '{said}'", wanted="json")
-    put(tmp_path / "in" / "1", b'{"k":"m\xfcller","v":1}', 1)
-    put(tmp_path / "in" / "2", b'{"k":"muller","v":2}', 1)
+    write_file(tmp_path / "in" / "1", b'{"k":"m\xfcller","v":1}', 1)
+    write_file(tmp_path / "in" / "2", b'{"k":"muller","v":2}', 1)
     run = until_caught_up(spark, text, tmp_path / "state")
     assert bag(parquet_rows(tmp_path / "out")) == {(b"muller", 2): 1}
     (counts,) = run.ticks[-1].queries["o"].account.values()
     assert counts["broken"] == 1
 
 
-def test_a_file_that_goes_before_it_is_looked_at_is_told_as_that(spark, tmp_path, monkeypatch):
+def test_file_deleted_before_inspection_is_reported_as_deleted(spark, tmp_path, monkeypatch):
     """Its rows are neither left out in silence, nor is the job told of Spark's paths."""
     own = JsonTexts.read
 
@@ -114,7 +114,7 @@ def test_a_file_that_goes_before_it_is_looked_at_is_told_as_that(spark, tmp_path
     monkeypatch.setattr(JsonTexts, "read", read)
     text = job(tmp_path, wanted="json")
     for number in (1, 2):
-        put(tmp_path / "in" / f"{number}", b'{"k":"a","v":1}{"k":"b","v":2}', number)
+        write_file(tmp_path / "in" / f"{number}", b'{"k":"a","v":1}{"k":"b","v":2}', number)
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "file-gone"

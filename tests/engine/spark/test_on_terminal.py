@@ -45,7 +45,7 @@ def rows(columns: dict[str, pa.Array]) -> pa.RecordBatch:
     return pa.record_batch(padded, names=list(columns))
 
 
-def shown_by(console: ConsoleSink, schema: pa.Schema, zone: str) -> TerminalRows | None:
+def plan_rows(console: ConsoleSink, schema: pa.Schema, zone: str) -> TerminalRows | None:
     return plan_terminal_rows(console, schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), zone)
 
 
@@ -66,7 +66,7 @@ def test_rows_are_shown_as_spark_has_them(spark, zone: str, values: bool):
     )
     frame = spark.createDataFrame(table, schema)
     theirs.write(frame.coalesce(1), "out", 1, "a")
-    taken = shown_by(ours, batch.schema, zone)
+    taken = plan_rows(ours, batch.schema, zone)
     assert taken is not None
     taken.take([batch.slice(0, 2), batch.slice(2, 0), batch.slice(2)], batch.schema, "out", 1, "a")
     (found,), (wanted,) = ours._staged.values(), theirs._staged.values()
@@ -77,7 +77,7 @@ def test_rows_are_shown_as_spark_has_them(spark, zone: str, values: bool):
 
 def test_only_the_first_rows_are_shown_and_all_are_counted(capsys: pytest.CaptureFixture[str]):
     shown, batch = sink(values=False, most=3), pa.record_batch({"n": list(range(5))})
-    taken = shown_by(shown, batch.schema, "UTC")
+    taken = plan_rows(shown, batch.schema, "UTC")
     assert taken is not None
     taken.take([batch, batch], batch.schema, "out", 7, "a")
     assert shown.staged_rows("out", 7, "a") == 10
@@ -90,11 +90,11 @@ def test_only_the_first_rows_are_shown_and_all_are_counted(capsys: pytest.Captur
 )
 def test_other_types_are_left_to_spark(kind: pa.DataType):
     schema = pa.schema([("n", pa.int64()), ("x", kind)])
-    assert shown_by(sink(values=False), schema, "UTC") is None
+    assert plan_rows(sink(values=False), schema, "UTC") is None
 
 
 def test_values_within_others_are_left_to_spark():
-    assert shown_by(sink(values=True), pa.schema([("x", pa.list_(pa.int64()))]), "UTC") is None
+    assert plan_rows(sink(values=True), pa.schema([("x", pa.list_(pa.int64()))]), "UTC") is None
 
 
 def test_times_of_dates_outside_of_pythons_years_are_values():
@@ -108,7 +108,7 @@ def test_times_of_dates_outside_of_pythons_years_are_values():
             "d": pa.array([2_932_897], pa.int32()).cast(pa.date32()),
         }
     )
-    taken = shown_by(shown, batch.schema, "UTC")
+    taken = plan_rows(shown, batch.schema, "UTC")
     assert taken is not None
     taken.take([batch, beyond], batch.schema, "out", 1, "a")
     first, last = next(iter(shown._staged.values()))[1]

@@ -87,7 +87,7 @@ def bits(table: pa.Table) -> pa.Table:
     return pa.table(dict(zip(table.column_names, columns, strict=True)))
 
 
-def taken(path, columns):
+def read_by_tasks(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
@@ -104,7 +104,7 @@ def by_spark(spark, path, columns):
 
 def assert_same(spark, path, columns):
     """Whether tasks take it; if they do, as Spark does."""
-    mine = taken(path, columns)
+    mine = read_by_tasks(path, columns)
     if isinstance(mine, str):
         return False
     theirs = by_spark(spark, path, columns)
@@ -151,7 +151,7 @@ def test_random_files_are_read_as_spark_reads_them(spark, tmp_path, seed):
         columns = {f"c{n}".upper() if rng.random() < 0.2 else f"c{n}": name for n, name in enumerate(names)}
         if rng.random() < 0.3:
             columns["lacking"] = "DECIMAL(9,2)"
-        assert assert_same(spark, path, columns), taken(path, columns)
+        assert assert_same(spark, path, columns), read_by_tasks(path, columns)
 
 
 def test_files_of_spark_are_read_as_spark_reads_them(spark, tmp_path):
@@ -168,7 +168,7 @@ def test_files_of_spark_are_read_as_spark_reads_them(spark, tmp_path):
         finally:
             spark.conf.unset("spark.sql.parquet.outputTimestampType")
         (file,) = (tmp_path / form).glob("*.parquet")
-        assert assert_same(spark, file, columns), taken(file, columns)
+        assert assert_same(spark, file, columns), read_by_tasks(file, columns)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_files_of_spark_are_read_as_spark_reads_them(spark, tmp_path):
 )
 def test_what_readers_may_differ_in_is_left_to_spark(tmp_path, what, column, declared):
     parquet.write_table(pa.table({"c": column}), tmp_path / "a.parquet")
-    assert isinstance(taken(tmp_path / "a.parquet", {"c": declared}), str)
+    assert isinstance(read_by_tasks(tmp_path / "a.parquet", {"c": declared}), str)
 
 
-def test_types_that_arrow_remembers_beside_the_file_do_not_count(spark, tmp_path):
+def test_arrow_types_in_the_file_metadata_are_ignored(spark, tmp_path):
     """Parquet knows no durations: Arrow notes in the file that these integers are some."""
     hold_fixed(spark, "UTC")
     table = pa.table(
@@ -217,7 +217,7 @@ def test_decimals_beyond_their_digits_are_left_to_spark(tmp_path):
     wide = pa.array([Decimal(10**8)], pa.decimal128(18, 0)).cast(pa.int64())
     schema = pa.schema([("c", pa.int64())])
     parquet.write_table(pa.table([wide], schema=schema), tmp_path / "a.parquet")
-    assert isinstance(taken(tmp_path / "a.parquet", {"c": "DECIMAL(5,0)"}), str)
+    assert isinstance(read_by_tasks(tmp_path / "a.parquet", {"c": "DECIMAL(5,0)"}), str)
 
 
 def test_files_of_older_sparks_are_left_to_spark(tmp_path):
@@ -225,7 +225,7 @@ def test_files_of_older_sparks_are_left_to_spark(tmp_path):
     parquet.write_table(
         table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), tmp_path / "a.parquet"
     )
-    assert "calendar" in taken(tmp_path / "a.parquet", {"c": "DATE"})
+    assert "calendar" in read_by_tasks(tmp_path / "a.parquet", {"c": "DATE"})
 
 
 JOB = """
@@ -243,28 +243,28 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 """
 
 
-def parts_told(monkeypatch) -> list[str]:
+def record_file_splits(monkeypatch) -> list[str]:
     """What tasks are told of the files that they are to read, tick by tick."""
     told, set_property = [], SparkContext.setLocalProperty
 
-    def noted(self, name, value):
+    def set_and_record_property(self, name, value):
         if name == PARTS and value:
             told.append(value)
         set_property(self, name, value)
 
-    monkeypatch.setattr(SparkContext, "setLocalProperty", noted)
+    monkeypatch.setattr(SparkContext, "setLocalProperty", set_and_record_property)
     return told
 
 
-def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str = "auto"):
+def run_and_record(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str = "auto"):
     """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
     that a node had, and whether tasks read it; per batch whether Spark planned scans; in how many threads the
     driver did what it did."""
     seen, tasks, scans, shares = [], [], [], []
-    dealt = parts_told(monkeypatch)
+    dealt = record_file_splits(monkeypatch)
     told = ArrowReading.told
 
-    def noted(self, batch, start):
+    def record_batch_and_scans(self, batch, start):
         (stream,) = self._spark.streams.active
         scans.append("FileScan" in stream._jsq.explainInternal(False))
         assert self._spark.conf.get(arrow_ingest.LEAVES_OUT_SCANS) == "false", "no other stream gets it"
@@ -272,7 +272,7 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
         seen.append(found is not None)
         return found
 
-    def ended(result, *_):
+    def record_task_counts(result, *_):
         tasks.append((max(result.tasks.values(), default=0), bool(dealt)))
         dealt.clear()
 
@@ -283,9 +283,9 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
     for module in (arrow_ingest, nodes, task):
         monkeypatch.setattr(module, "parallel_map", at_once)
     monkeypatch.setattr(node_cost, "MIN_TASK_ROWS", 50 if small == "auto" else node_cost.MIN_TASK_ROWS)
-    monkeypatch.setattr(ArrowReading, "told", noted)
+    monkeypatch.setattr(ArrowReading, "told", record_batch_and_scans)
     job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
-    run_job(job, plan_job(job), RunSettings(str(out / "state"), finish=True, on_tick=ended))
+    run_job(job, plan_job(job), RunSettings(str(out / "state"), finish=True, on_tick=record_task_counts))
     monkeypatch.undo()
     rows = parquet.read_table(out / "joined").to_pylist()
     late = [
@@ -332,9 +332,9 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
             path = data / side / f"{number}.{wanted}"
             write(pa.table(columns), path, wanted, odd=(side, number) == ("a", 2))
             os.utime(path, (1e9 + number, 1e9 + number))
-    plain = ran(monkeypatch, wanted, data, tmp_path / "one", "spark")
-    mixed = ran(monkeypatch, wanted, data, tmp_path / "two", "auto")
-    large = ran(monkeypatch, wanted, data, tmp_path / "three", "auto", "spark")
+    plain = run_and_record(monkeypatch, wanted, data, tmp_path / "one", "spark")
+    mixed = run_and_record(monkeypatch, wanted, data, tmp_path / "two", "auto")
+    large = run_and_record(monkeypatch, wanted, data, tmp_path / "three", "auto", "spark")
     assert plain[:2] == mixed[:2] == large[:2]
     assert [each for each, _ in mixed[3][:4]] == [0, 0, 0, 0], "nodes are the driver's"
     assert all(each > 0 for each, _ in large[3])
@@ -397,16 +397,20 @@ def reader_of(spark, tmp_path, wanted):
     start = TickDriver(restore(plan, scanned.schemas, store)).begin(0).start
     spark.sparkContext.setLocalProperty(START, start_text(start))  # for tasks
 
-    def told(*paths: Path):
+    def describe_batch(*paths: Path):
         files = [FileRead(0, 0, path.as_uri(), 0, path.stat().st_size, 0) for path in paths]
         of_another_batch = FileRead(0, -1, "file:///gone", 0, 9, 0)
         return reader.told(BatchFiles([*files, of_another_batch], [], {}), start)
 
-    return told
+    return describe_batch
 
 
 def test_rows_of_more_bytes_than_their_files_have_are_handed_to_tasks(spark, tmp_path, monkeypatch):
-    read_batch, path, handed = reader_of(spark, tmp_path, "parquet"), tmp_path / "a", parts_told(monkeypatch)
+    read_batch, path, handed = (
+        reader_of(spark, tmp_path, "parquet"),
+        tmp_path / "a",
+        record_file_splits(monkeypatch),
+    )
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     assert [kind for kind, _ in read_batch(path)] == [REPORT]
     assert not handed
@@ -418,12 +422,12 @@ def test_rows_of_more_bytes_than_their_files_have_are_handed_to_tasks(spark, tmp
 def test_after_tries_in_vain_spark_reads_more_and_more_ticks(spark, tmp_path, monkeypatch):
     read_batch, tried, told = reader_of(spark, tmp_path, "json"), [], IngestFiles.told
 
-    def noted(self, parts, *more):
+    def record_attempts(self, parts, *more):
         tried.extend(int(Path(part.path).name) for _, part in parts)
         return told(self, parts, *more)
 
     monkeypatch.setattr(arrow_ingest, "MAX_LEFT_TICKS", 4)
-    monkeypatch.setattr(IngestFiles, "told", noted)
+    monkeypatch.setattr(IngestFiles, "told", record_attempts)
     for number in range(27):
         path, is_plain = tmp_path / str(number), 20 <= number < 23
         path.write_text('{"c": "x"}' if is_plain else '{"c": "x"} {}')

@@ -29,7 +29,7 @@ INSERT INTO out SELECT a.k FROM a JOIN b ON a.k = b.k AND a.t = b.t;
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
+def task_reports(tmp_path, monkeypatch):
     """What tasks tell of the files of a, by their numbers; its k is ``__ws_0`` of the frame."""
     schema = pa.schema([("k", pa.int64()), ("t", US)])
     store, plan = MemoryStore(), plan_job(parse_job(JOB))
@@ -53,11 +53,11 @@ def write(tmp_path, name, keys, kind=None):
     parquet.write_table(pa.table({"t": times, "k": pa.array(keys, kind or pa.int64())}), tmp_path / name)
 
 
-def test_rows_of_all_files_of_a_task_are_one_report(tmp_path, told):
+def test_rows_of_all_files_of_a_task_are_one_report(tmp_path, task_reports):
     write(tmp_path, "1.parquet", [1, 2])
     write(tmp_path, "2.parquet", [3, None])
     write(tmp_path, "3.parquet", [4])
-    reports = [json.loads(row["text"]) for row in told(["1.parquet", "2.parquet"], ["3.parquet"])]
+    reports = [json.loads(row["text"]) for row in task_reports(["1.parquet", "2.parquet"], ["3.parquet"])]
     assert [(report["arrangement"], report["counts"]["in"]) for report in reports] == [
         ("out/a", 4),
         ("out/a", 1),
@@ -66,17 +66,17 @@ def test_rows_of_all_files_of_a_task_are_one_report(tmp_path, told):
     assert reports[0]["greatest"][""]["t"] == 10**15 + 1
 
 
-def test_a_file_that_is_sparks_is_told_of_and_nothing_else(tmp_path, told):
+def test_unsupported_file_is_reported_alone(tmp_path, task_reports):
     write(tmp_path, "1.parquet", [1, 2])
     write(tmp_path, "2.parquet", [3], pa.int32())
-    (row,) = told(["1.parquet", "2.parquet"])
+    (row,) = task_reports(["1.parquet", "2.parquet"])
     assert row["kind"] == UNSUPPORTED
     assert "declared BIGINT" in row["text"]
 
 
-def test_a_file_without_rows_is_told_nothing_of(tmp_path, told):
+def test_empty_file_is_not_reported(tmp_path, task_reports):
     write(tmp_path, "1.parquet", [])
-    assert told(["1.parquet"]) == []
+    assert task_reports(["1.parquet"]) == []
 
 
 def test_outside_of_a_tick_nothing_is_read():

@@ -77,7 +77,7 @@ SILENT = {
 digits of decimals."""
 
 
-def refused(declared: str, file: str) -> bool:
+def is_rejected(declared: str, file: str) -> bool:
     try:
         compare_columns("", Source("a", (column("c", declared),), "file"), file)
     except EngineError:
@@ -95,7 +95,7 @@ def test_what_is_refused_is_what_spark_does_not_read(spark, tmp_path, number):
     kinds = [*DECLARED, *DECIMALS.get(name, ())]
     more = {"use_deprecated_int96_timestamps": old, "store_decimal_as_integer": name != "decimal"}
     parquet.write_table(pa.table({"c": FILES[name]}), file, **more)
-    failing = [each for each in kinds if refused(each, file)]
+    failing = [each for each in kinds if is_rejected(each, file)]
     assert SILENT.get(name, frozenset()) <= set(failing)
     failing_in_spark = [declared for declared in failing if declared not in SILENT.get(name, ())]
     for declared in failing_in_spark[number % 5 :: 5]:
@@ -248,7 +248,7 @@ INSERT INTO o SELECT k, v FROM l;"""
 
 
 @pytest.mark.parametrize("reader", ["auto", "spark"])
-def test_a_later_file_without_a_column_is_told_of_or_refused(spark, tmp_path, reader):
+def test_later_file_without_a_column_is_reported_or_rejected(spark, tmp_path, reader):
     (tmp_path / "in").mkdir()
     for number, table in enumerate([{"k": [1], "v": [5]}, {"k": [2], "V2": [6]}, {"K": [3], "V": [7]}]):
         parquet.write_table(pa.table(table), tmp_path / "in" / f"{number}")

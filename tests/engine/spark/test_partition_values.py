@@ -42,7 +42,7 @@ VALUES = {
 """Type -> value in the directory's name -> what it is read as; None: it is refused."""
 
 
-def put(file: Path, form: str, names: tuple[str, ...] = ("v",)) -> None:
+def write_partition_file(file: Path, form: str, names: tuple[str, ...] = ("v",)) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if form == "parquet":
         rows = pa.table({name: pa.array([1], pa.int32()) for name in names})
@@ -76,7 +76,7 @@ def test_a_value_is_read_whole_or_refused(spark, tmp_path, form):
             if len(written) > 200:
                 written = written[:200]  # as long as names of directories may be
             folder = tmp_path / f"{declared} {number}"
-            put(folder / f"a={written}" / "1", form)
+            write_partition_file(folder / f"a={written}" / "1", form)
             if expected is None:
                 with pytest.raises(EngineError, match=f"is not a valid {declared[:7]}") as refused:
                     rows_of(spark, folder, form, declared)
@@ -102,9 +102,9 @@ def read_by_a_job(spark: Any, tmp_path: Path, path: str, form: str, more: str = 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_directory_that_comes_later_is_looked_at(spark, tmp_path, form):
-    put(tmp_path / "in" / "a=7" / "1", form)
+    write_partition_file(tmp_path / "in" / "a=7" / "1", form)
     assert read_by_a_job(spark, tmp_path, str(tmp_path / "in"), form) == [7]
-    put(tmp_path / "in" / "a=70000" / "2", form)
+    write_partition_file(tmp_path / "in" / "a=70000" / "2", form)
     with pytest.raises(WatersmeetError, match="directory name a=70000 is not a valid SMALLINT") as refused:
         read_by_a_job(spark, tmp_path, str(tmp_path / "in"), form)
     assert refused.value.code == "partition-value"
@@ -114,7 +114,7 @@ def test_a_directory_that_comes_later_is_looked_at(spark, tmp_path, form):
 @pytest.mark.parametrize("path", ["a=1", "a=*", "a=1/1.*"])
 def test_directories_at_or_above_the_path_give_no_columns(spark, tmp_path, form, path):
     """Spark takes them for NULL."""
-    put(tmp_path / "in" / "a=1" / "1", form)
+    write_partition_file(tmp_path / "in" / "a=1" / "1", form)
     with pytest.raises(WatersmeetError, match="the directory a=1 gives no column A") as refused:
         read_by_a_job(spark, tmp_path, f"{tmp_path}/in/{path}", form)
     assert refused.value.code == "wrong-columns"
@@ -124,9 +124,9 @@ def test_directories_at_or_above_the_path_give_no_columns(spark, tmp_path, form,
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_relative_path_has_the_directories_beneath_it(spark, tmp_path, form, monkeypatch):
+def test_partition_directories_under_a_relative_path_are_read(spark, tmp_path, form, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    put(tmp_path / "in" / "a=7" / "1", form)
+    write_partition_file(tmp_path / "in" / "a=7" / "1", form)
     assert read_by_a_job(spark, tmp_path, "in", form) == [7]
     assert rows_of(spark, "in", form, "INT") == [7]
     with pytest.raises(EngineError, match="the directory a=7 gives no column a"):
@@ -139,22 +139,22 @@ def test_a_relative_path_has_the_directories_beneath_it(spark, tmp_path, form, m
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_a_hint_says_is_read(spark, tmp_path, form):
     for number in (1, 2):
-        put(tmp_path / "in" / f"a={number}" / "1", form)
+        write_partition_file(tmp_path / "in" / f"a={number}" / "1", form)
     base = f", 'basePath' = '{tmp_path}/in'"
     assert read_by_a_job(spark, tmp_path, f"{tmp_path}/in/a=*", form, base) == [1, 2]
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_column_of_the_files_may_be_named_as_a_directory_above(spark, tmp_path, form):
-    put(tmp_path / "a=5" / "in" / "1", form, ("v", "a"))
+    write_partition_file(tmp_path / "a=5" / "in" / "1", form, ("v", "a"))
     assert rows_of(spark, tmp_path / "a=5" / "in", form, "INT") == [1]
 
 
-def test_digits_of_a_decimal_beside_parquet_files_stand_as_declared(spark, tmp_path):
+def test_parquet_partition_decimals_must_match_the_declared_scale(spark, tmp_path):
     """Spark reads them without their point from there, and as they are beside other files."""
     for written in ("1.5", "1e2", "1"):
         for form in FORMATS:
-            put(tmp_path / f"{form}{written}" / f"a={written}" / "1", form)
+            write_partition_file(tmp_path / f"{form}{written}" / f"a={written}" / "1", form)
         with pytest.raises(EngineError, match="is not a valid DECIMAL"):
             rows_of(spark, tmp_path / f"parquet{written}", "parquet", "DECIMAL(5,2)")
         for form in ("json", "csv"):

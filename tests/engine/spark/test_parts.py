@@ -85,7 +85,7 @@ def test_jars_that_are_not_there_are_named(place):
         session.local_jars(place)
 
 
-def test_what_tasks_are_told_comes_back():
+def test_task_description_survives_a_round_trip():
     answers = {0: [("answers/1", 47)], 3: []}
     assert parse_node(node_text("a", 1)) == ("a", 1, None, {})
     assert parse_node(node_text("a", 1, ParquetPart("/x y"), answers)) == (
@@ -316,7 +316,7 @@ def test_a_later_file_of_another_type_is_named():
     assert error.message == "column k is declared STRING, but is INT64 in file:///in/a/7.parquet"
 
 
-def test_what_spark_submit_was_told_holds_unless_the_job_says_otherwise():
+def test_spark_submit_settings_apply_unless_the_job_overrides_them():
     told = {"spark.master": "spark://a:7077", "spark.executor.memory": "3g", "spark.jars": "/y.jar"}
     taken = session.build_session_settings(submitted=told)
     assert {name: taken[name] for name in told} == told
@@ -377,7 +377,7 @@ def test_a_jvm_that_others_started_reads_texts_and_names_as_ours():
         hold_java(Jvm("ANSI_X3.4-1968"))
 
 
-def test_what_a_python_worker_says_is_told_by_its_last_line():
+def test_python_worker_error_is_reduced_to_its_last_line():
     said = (
         "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call"
         ' last):\n  File "/w/worker.py", line 3, in main\n    import pyarrow\n{}\n SQLSTATE: 38000'
@@ -394,7 +394,7 @@ def test_what_a_python_worker_says_is_told_by_its_last_line():
     )
 
 
-def test_executors_without_the_package_are_told_of():
+def test_executors_without_the_package_are_reported():
     """As Spark says it, tried with an executor whose Python has PySpark alone."""
     said = (
         "org.apache.spark.SparkException: \nEOFException occurred while reading the port number from"

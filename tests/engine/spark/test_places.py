@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 NO_WAIT = {"spark.locality.wait": "0s"}
 
 
-def kept(spark):
+def list_persistent_rdds(spark):
     """What is kept in the session's application, by number."""
     numbers = spark.sparkContext._jsc.sc().getPersistentRDDs().keySet().mkString(",")
     return {int(number) for number in numbers.split(",") if number}
@@ -33,12 +33,12 @@ def plan_of(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def test_in_one_process_nothing_is_kept(spark):
-    before = kept(spark)
+def test_local_mode_persists_no_rdd(spark):
+    before = list_persistent_rdds(spark)
     numbers = TaskPlacement(spark).numbers(3)
     assert [row[0] for row in numbers.collect()] == [0, 1, 2]
     assert "Range (0, 3" in plan_of(numbers)
-    assert kept(spark) <= before
+    assert list_persistent_rdds(spark) <= before
 
 
 @pytest.mark.parametrize(
@@ -51,24 +51,24 @@ def test_in_one_process_nothing_is_kept(spark):
         ({}, False),  # Spark's own wait is 3 s
     ],
 )
-def test_on_a_cluster_numbers_are_kept_where_nobody_waits_for_them(spark, conf, are_kept):
+def test_cluster_persists_numbers_only_without_a_locality_wait(spark, conf, are_kept):
     assert TaskPlacement(on_a_cluster(spark, **conf)).are_kept is are_kept
 
 
-def test_kept_numbers_are_those_that_are_not(spark):
-    before, places = kept(spark), TaskPlacement(spark)
+def test_persisted_numbers_equal_the_plain_ones(spark):
+    before, places = list_persistent_rdds(spark), TaskPlacement(spark)
     places.are_kept = True
     numbers = places.numbers(3)
     assert numbers.schema == places._plain(3).schema
     for _ in range(2):  # when they are made, and as they are kept
         assert [[row[0] for row in part] for part in numbers.rdd.glom().collect()] == [[0], [1], [2]]
-    assert len(kept(spark) - before) == 1
+    assert len(list_persistent_rdds(spark) - before) == 1
     assert places.numbers(3) is numbers
     assert [row[0] for row in places.numbers(1).collect()] == [0]
 
 
 def test_one_partition_is_grouped_without_a_shuffle(spark):
-    before, places = kept(spark), TaskPlacement(spark)
+    before, places = list_persistent_rdds(spark), TaskPlacement(spark)
     places.are_kept = True
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # as in a stream
     try:
@@ -79,4 +79,4 @@ def test_one_partition_is_grouped_without_a_shuffle(spark):
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
     assert shuffled == {True: False, False: True}
-    assert len(kept(spark) - before) == 1
+    assert len(list_persistent_rdds(spark) - before) == 1

@@ -141,7 +141,7 @@ def test_what_is_computed_far_wider_comes_in_pieces(monkeypatch):
     assert table.column("r")[17].as_py() == "7" * 1_000
 
 
-def test_wide_rows_behind_narrow_ones_come_in_smaller_pieces(monkeypatch):
+def test_wide_rows_after_narrow_ones_form_smaller_chunks(monkeypatch):
     monkeypatch.setattr(base, "MOST_TEXT", 1 << 20)
     rows = plain(f"SELECT repeat(a.n, CAST(a.k AS INT)) AS r {JOINED} AND a.t = b.t", APPEND)
     assert rows is not None

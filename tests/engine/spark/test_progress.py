@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.spark.tick.outputs import PROGRESS_INSERT
 from watersmeet.sinks.file_sink import FileSink
@@ -35,12 +35,14 @@ def job(folder: Path) -> str:
     (folder / "n").mkdir()
     for tick in (1, 2):
         rows = [{"id": tick, "t": f"2024-01-01T00:00:0{tick}"}] * tick
-        put_rows(folder / "a" / f"{tick}.json", tick, rows)
-        put_rows(folder / "n" / f"{tick}.json", tick, [{"id": n, "n": tick * 10} for n in (tick - 1, 7)])
+        write_rows_file(folder / "a" / f"{tick}.json", tick, rows)
+        write_rows_file(
+            folder / "n" / f"{tick}.json", tick, [{"id": n, "n": tick * 10} for n in (tick - 1, 7)]
+        )
     return JOB.replace("{folder}", str(folder))
 
 
-def told(folder: Path) -> list[dict[str, Any]]:
+def read_tick_rows(folder: Path) -> list[dict[str, Any]]:
     files = sorted((folder / "ticks").glob("*.json"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     for row in rows:
@@ -52,7 +54,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
 def test_a_row_per_tick(spark, tmp_path):
     text = job(tmp_path)
     run = until_caught_up(spark, text, tmp_path / "c", finish=True)
-    rows = told(tmp_path)
+    rows = read_tick_rows(tmp_path)
     assert [row["tick"] for row in rows] == [tick.tick for tick in run.ticks] == [1, 2, 3]
     assert [row["rows_in"] for row in rows] == [{"a": 1, "n": 2}, {"a": 2, "n": 2}, {"a": 0, "n": 0}]
     out = [{"times": 1, "numbers": 1}, {"times": 2, "numbers": 2}, {"times": 0, "numbers": 0}]
@@ -63,7 +65,7 @@ def test_a_row_per_tick(spark, tmp_path):
     clocks = [row["clock"] for row in rows]
     assert clocks == sorted(clocks)
     assert until_caught_up(spark, text, tmp_path / "c", finish=True).ticks == []
-    assert told(tmp_path) == rows
+    assert read_tick_rows(tmp_path) == rows
 
 
 CHAIN = """
@@ -88,7 +90,7 @@ def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
     (tmp_path / "a").mkdir()
     for tick in (1, 2, 3):
         rows = [{"id": n, "t": f"2024-01-01T00:0{tick}:0{n}"} for n in range(tick + 1)]
-        put_rows(tmp_path / "a" / f"{tick}.json", tick, rows)
+        write_rows_file(tmp_path / "a" / f"{tick}.json", tick, rows)
     run = until_caught_up(spark, CHAIN.replace("{folder}", str(tmp_path)), tmp_path / "c", finish=True)
     aside: dict[int, dict[str, int]] = {}
     for file in (tmp_path / "aside").glob("shed-rows-*.json"):
@@ -96,7 +98,7 @@ def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
         for line in file.read_text().splitlines():
             name = json.loads(line)["input"].rpartition("/")[2]
             of_tick[name] = of_tick.get(name, 0) + 1
-    rows = told(tmp_path)
+    rows = read_tick_rows(tmp_path)
     assert [{**row["shed"].get("chained", {}), **row["shed_joined"].get("chained", {})} for row in rows] == [
         aside.get(row["tick"], {}) for row in rows
     ]
@@ -123,11 +125,11 @@ def test_a_tick_that_is_repeated_tells_it_once(spark, tmp_path, where, monkeypat
     with pytest.raises(WatersmeetError, match="broken on purpose"):
         until_caught_up(spark, text, tmp_path / "c")
     monkeypatch.setattr(FileSink, "publish", publish)
-    before = told(tmp_path)
+    before = read_tick_rows(tmp_path)
     assert [row["tick"] for row in before] == ([1] if where == "others are out" else [1, 2])
     until_caught_up(spark, text, tmp_path / "c")
-    assert [row["tick"] for row in told(tmp_path)] == [1, 2]
-    assert told(tmp_path)[: len(before)] == before
+    assert [row["tick"] for row in read_tick_rows(tmp_path)] == [1, 2]
+    assert read_tick_rows(tmp_path)[: len(before)] == before
     parts = (tmp_path / "times").glob("*.json")
     lines = [line for file in parts for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["id"] for line in lines) == [1, 2, 2]

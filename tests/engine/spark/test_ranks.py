@@ -51,7 +51,7 @@ def drawn(draw: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-def told(values: Iterable[Any]) -> tuple[Any, ...]:
+def format_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Values as texts; numbers as one says them, whatever their type, and both zeros are one."""
     return tuple(None if value is None else _text(value) for value in values)
 
@@ -67,7 +67,7 @@ def sums(folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     for file in (folder / name).glob("**/*.json"):
         for line in file.read_text().splitlines():
             row = json.loads(line)
-            total[told(row.get(column) for column in COLUMNS[name].split())] += row["_diff"]
+            total[format_values(row.get(column) for column in COLUMNS[name].split())] += row["_diff"]
     assert not [row for row, diff in total.items() if diff < 0]
     return +total
 
@@ -96,5 +96,5 @@ def test_spark_numbers_the_contents_alike(spark: Any, tmp_path: Path, seed: int)
         frame = spark.read.schema(TYPES).json(spark.sparkContext.parallelize(contents, 1))
         frame.createOrReplaceTempView("a")
         for name, query in queries.items():
-            wanted = Counter(told(row) for row in spark.sql(query).collect())
+            wanted = Counter(format_values(row) for row in spark.sql(query).collect())
             assert sums(tmp_path, name) == wanted, (tick, name, seed)

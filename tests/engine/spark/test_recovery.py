@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
-from tests.support.ordered_files import put_rows
+from tests.support.ordered_files import write_rows_file
 from watersmeet.errors import EngineError, StateError
 from watersmeet.runtime.spark.sources.files.progress import FileProgress
 from watersmeet.sinks.memory import MemorySink
@@ -40,7 +40,9 @@ class Files:
     def put(self, count: int) -> None:
         for number in range(self.put_so_far, self.put_so_far + count):
             for name in ("l", "ä r"):
-                put_rows(self.path / name / f"file {number:03}.json", number, [{"k": number, "t": number}])
+                write_rows_file(
+                    self.path / name / f"file {number:03}.json", number, [{"k": number, "t": number}]
+                )
         self.put_so_far += count
 
     def run(self, **settings) -> Running:
@@ -178,7 +180,7 @@ def test_torn_commits_and_what_was_only_planned_are_mended(files):
 
 
 @pytest.mark.parametrize("committed", [0, 1])
-def test_a_planned_batch_with_damaged_settings_is_planned_anew(files, committed):
+def test_planned_batch_with_damaged_settings_is_planned_again(files, committed):
     """Spark would end with `None.get`, or go on with another setting."""
     spark = files.checkpoint / "spark"
     files.put(1)
@@ -236,12 +238,12 @@ INSERT INTO out SELECT k, _p FROM s;
 """
 
 
-def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
+def test_old_files_are_read_and_changed_files_are_reported(spark, tmp_path):
     """6 rows of 6, though one file is a month older; then one grows, and one has a name that is a pattern."""
     MemorySink.clear()
     folder, now, day = tmp_path / "in", 1.7e9, 86_400
 
-    def put(name: str, *keys: int, changed: float = now) -> Path:
+    def write_keys(name: str, *keys: int, changed: float = now) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps({"k": key, "t": key}) + "\n" for key in keys))
@@ -252,7 +254,7 @@ def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
         text = ONE.format(path=tmp_path, mode=mode)
         return Running(spark, text, tmp_path / "checkpoint", until_caught_up=True).to_the_end()
 
-    def refused(code: str, path: Path) -> None:
+    def expect_error(code: str, path: Path) -> None:
         with pytest.raises(EngineError) as error:
             run()
         assert (error.value.code, str(path) in error.value.message) == (code, True)
@@ -260,31 +262,31 @@ def test_old_files_are_read_and_changed_ones_are_told(spark, tmp_path):
     def keys() -> list[int]:
         return sorted(row["k"] for row in MemorySink.rows("out"))
 
-    plain = put("new.json", 1, 2)
-    put("_p=1/old.json", 3, 4, changed=now - 30 * day)
+    plain = write_keys("new.json", 1, 2)
+    write_keys("_p=1/old.json", 3, 4, changed=now - 30 * day)
     for name in ("_hidden.json", "copied.json._COPYING_", "_hidden/x.json"):
-        put(name, 9)
-    in_partition = put("_p=1/5.json", 5, changed=now - 400 * day)
-    put("_p=b c/6.json", 6)
-    refused("file-unread", plain)  # Spark would read the partitions alone
-    refused("file-unread", plain)
+        write_keys(name, 9)
+    in_partition = write_keys("_p=1/5.json", 5, changed=now - 400 * day)
+    write_keys("_p=b c/6.json", 6)
+    expect_error("file-unread", plain)  # Spark would read the partitions alone
+    expect_error("file-unread", plain)
     plain.rename(folder / "_p=b c" / "new.json")
     run()
     assert keys() == [1, 2, 3, 4, 5, 6]
     assert {row["_p"] for row in MemorySink.rows("out")} == {"1", "b c"}
 
-    put("_p=1/5.json", 5, 7, changed=now + 5)
-    refused("file-changed", in_partition)
+    write_keys("_p=1/5.json", 5, 7, changed=now + 5)
+    expect_error("file-changed", in_partition)
     changed = run("warn").changed
     assert (changed["s"].files, changed["s"].names) == (1, [str(in_partition)])
     assert keys() == [1, 2, 3, 4, 5, 6]
-    put("_p=3/later.json", 8)
+    write_keys("_p=3/later.json", 8)
     assert run("warn").changed["s"].files == 1
     assert run().changed["s"].files == 1, "as it is now it is known"
     assert keys() == [1, 2, 3, 4, 5, 6, 8]
 
-    too_old = put("_p=3/older than that.json", 10, changed=-day)
-    refused("file-unread", too_old)
+    too_old = write_keys("_p=3/older than that.json", 10, changed=-day)
+    expect_error("file-unread", too_old)
     os.utime(too_old, (now, now))
     run()
     assert keys() == [1, 2, 3, 4, 5, 6, 8, 10]
@@ -302,13 +304,13 @@ def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monk
         running = Running(spark, text, tmp_path / "checkpoint", until_caught_up=True, **settings)
         return running.to_the_end().changed
 
-    def then_gone(self, *given):
+    def start_then_delete(self, *given):
         start(self, *given)
         path.unlink()
 
     path.write_text('{"k": 1, "t": 1}\n')
     with monkeypatch.context() as patched:
-        patched.setattr(FileProgress, "start", then_gone)
+        patched.setattr(FileProgress, "start", start_then_delete)
         assert run()["s"].names == [str(path)]
     assert run()["s"].files == 1
     path.write_text('{"k": 1, "t": 1}\n')
@@ -317,7 +319,7 @@ def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monk
     path = path.with_name("2.json")
     path.write_text('{"k": 2, "t": 2}\n')
     with monkeypatch.context() as patched:
-        patched.setattr(FileProgress, "start", then_gone)
+        patched.setattr(FileProgress, "start", start_then_delete)
         assert run(finish=True)["s"].files == 1
     assert run(finish=True)["s"].names == [str(path)]
     MemorySink.clear()

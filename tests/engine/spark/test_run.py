@@ -485,7 +485,7 @@ def test_late_rows_go_to_their_output(place):
     assert place.result() == place.expected()
 
 
-def test_a_null_time_fails_the_job_when_asked_for(place):
+def test_null_time_fails_the_job_if_on_null_time_is_fail(place):
     place.job(JOB)
     place.add(2)
     place.caught_up()

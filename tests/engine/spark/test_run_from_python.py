@@ -35,7 +35,7 @@ def add(folder: Path, name: str, *rows: dict[str, object]) -> None:
     (folder / "a" / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def put_out(folder: Path) -> list[tuple[object, ...]]:
+def read_output(folder: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in pq.read_table(folder / "out").to_pylist())
 
 
@@ -48,7 +48,7 @@ def test_a_run_goes_on_where_the_last_one_ended(spark, job, tmp_path):
     add(tmp_path, "2", {"k": "u", "n": 3, "t": 12})
     second = watersmeet.run(job, {**settings, "finish": "true"})
     assert second.finished
-    assert put_out(tmp_path) == [("u", 1, 3), ("u", 3, None), ("v", 2, None)]
+    assert read_output(tmp_path) == [("u", 1, 3), ("u", 3, None), ("v", 2, None)]
     past = read(LocalStore(tmp_path / "state" / "state"))
     assert [run.ended.how for run in past.runs if run.ended is not None] == ["caught up", "finished"]
     ticks = past.series("input/out/x", "in")

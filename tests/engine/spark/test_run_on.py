@@ -92,7 +92,7 @@ def values(rng: random.Random) -> list[bytes]:
 
 
 @pytest.fixture
-def judged(spark, tmp_path):
+def record_verdicts(spark, tmp_path):
     """Of records, each in a file of its own: how many rows Spark's JSON reader makes and whether it calls it
     broken, and what we say: whether it runs on, and how many rows it has."""
 
@@ -143,10 +143,12 @@ def judged(spark, tmp_path):
     ],
     ids=str,
 )
-def test_what_runs_on_is_told_and_nothing_else(judged, seed, options):
+def test_trailing_tokens_are_detected_exactly(record_verdicts, seed, options):
     records = [*values(random.Random(seed)), *ODD]
     wrong, good, bad = [], 0, 0
-    for record, (rows, broken, run_on, rows_told) in zip(records, judged(records, options), strict=True):
+    for record, (rows, broken, run_on, rows_told) in zip(
+        records, record_verdicts(records, options), strict=True
+    ):
         if rows != rows_told:
             wrong.append((record[:80], "rows", rows, rows_told))
         want = runs_on(record)
@@ -171,7 +173,7 @@ def job(path: Path, columns: str, select: str, options: str = "", settings: str 
         INSERT INTO o {select};"""
 
 
-def put_out(path: Path) -> tuple[Counter[tuple[Any, ...]], Counter[str]]:
+def read_output(path: Path) -> tuple[Counter[tuple[Any, ...]], Counter[str]]:
     """Rows, and records that were set aside as broken."""
     rows = bag(parquet_rows(path / "out"))
     names = ("stream", "input", "reason", "record", "watermark_key", "watermark", "late_by")
@@ -220,7 +222,7 @@ def test_rows_of_a_job_are_those_of_records_that_do_not_run_on(spark, seed, tmp_
     want = bag(row[:-1] for row in native_rows(judge) if row[-1] is None)
     broken.update(as_shown(row[-1]) for row in native_rows(judge) if row[-1] is not None)
     run = until_caught_up(spark, text, tmp_path / "state")
-    rows, texts = put_out(tmp_path)
+    rows, texts = read_output(tmp_path)
     assert not difference(rows, want)
     assert not difference(texts, broken)
     assert len(run.ticks) == 3
@@ -259,7 +261,7 @@ def test_options_and_encodings(spark, tmp_path, options, name, content):
     text = job(tmp_path, "id INT, s STRING", "SELECT id, s FROM l", options and f", {options}")
     (tmp_path / "in" / name).write_bytes(content)
     run = until_caught_up(spark, text, tmp_path / "state")
-    rows, _ = put_out(tmp_path)
+    rows, _ = read_output(tmp_path)
     assert account(run)["broken"] == 1
     assert rows == ({(3, b"c"): 1} if "multiLine" not in options else {})
 
@@ -293,7 +295,7 @@ def test_rows_of_a_table_with_a_key_come_in_the_order_of_files_and_lines(spark, 
         os.utime(folder / "f", (1_700_000_000 + number,) * 2)
     run = until_caught_up(spark, text, tmp_path / "state")
     assert account(run)["broken"] == 2
-    rows, broken = put_out(tmp_path)
+    rows, broken = read_output(tmp_path)
     assert {row[:3] for row in rows} == {(1, 5, b"b"), (2, 7, b"a"), (3, 10, b"a")}
     assert set(broken) == {'{"id":1,"v":3}{"id":2,"v":4}', '[{"id":2,"v":8},{"id":3,"v":9}] ['}
 

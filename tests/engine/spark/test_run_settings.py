@@ -33,7 +33,7 @@ def settings(join: str, cores: int, *secrets: str) -> dict[str, str]:
     return list_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context, secrets)
 
 
-def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():
+def test_split_size_counts_only_for_joins_that_break_ties():
     asof = "ASOF JOIN r MATCH_CONDITION (l.t >= r.t) ON l.k = r.k"
     assert settings(asof, 2) != settings(asof, 3)
     assert settings(asof, 2)[CUT[0]] == "8m"
@@ -42,7 +42,7 @@ def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():
     assert CUT[0] not in settings(plain, 2)
 
 
-def test_what_was_taken_from_a_file_is_not_written_down():
+def test_setting_read_from_a_file_is_hidden():
     """Whatever the setting is called; a digest of all of them is kept with each tick."""
     found = settings("JOIN r ON l.k = r.k AND l.t = r.t", 2, "spark.hadoop.acme.pin")
     assert found["spark.hadoop.acme.pin"] == HIDDEN

@@ -29,7 +29,7 @@ def test_a_signal_stops_the_run_and_a_second_one_stops_it_at_once(number):
 
 
 @contextmanager
-def handled(number, handler):
+def handle_signal(number, handler):
     """This process handles a signal so, within."""
     before = signal.signal(number, handler)
     try:
@@ -38,10 +38,10 @@ def handled(number, handler):
         signal.signal(number, before)
 
 
-def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
+def test_repeated_sighup_stops_the_run_without_killing_it():
     """The shell sends SIGHUP, and so does the kernel."""
     stop = threading.Event()
-    with handled(signal.SIGHUP, signal.SIG_DFL):
+    with handle_signal(signal.SIGHUP, signal.SIG_DFL):
         with stop_on_signals(stop):
             signal.raise_signal(signal.SIGHUP)
             assert stop.is_set()
@@ -52,7 +52,7 @@ def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
 def test_a_run_without_a_terminal_goes_on():
     """As by `nohup watersmeet run job.sql`."""
     stop = threading.Event()
-    with handled(signal.SIGHUP, signal.SIG_IGN), stop_on_signals(stop):
+    with handle_signal(signal.SIGHUP, signal.SIG_IGN), stop_on_signals(stop):
         signal.raise_signal(signal.SIGHUP)
         assert not stop.is_set()
 
@@ -60,7 +60,7 @@ def test_a_run_without_a_terminal_goes_on():
 def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():
     """As in `nohup watersmeet run job.sql &`; SIGTERM stops it."""
     stop = threading.Event()
-    with handled(signal.SIGINT, signal.SIG_IGN), stop_on_signals(stop):
+    with handle_signal(signal.SIGINT, signal.SIG_IGN), stop_on_signals(stop):
         signal.raise_signal(signal.SIGINT)
         assert not stop.is_set()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "so do processes that the run starts"

@@ -40,7 +40,7 @@ def patience():
     signal.signal(signal.SIGALRM, before)
 
 
-def put_special(folder, kind, suffix):
+def create_special_file(folder, kind, suffix):
     """What is no file, under a name of one. No rights are needed: a device is linked."""
     path = folder / f"0 {kind}.{suffix}"
     if kind == "device":
@@ -55,7 +55,7 @@ def put_special(folder, kind, suffix):
     return path
 
 
-def put_rows(folder, suffix, k):
+def write_rows(folder, suffix, k):
     path = folder / f"{k}.{suffix}"
     if suffix == "parquet":
         parquet.write_table(pa.table({"k": [k], "v": pa.array([1], pa.int32())}), path)
@@ -69,12 +69,12 @@ def folders(tmp_path):
     for suffix in FORMATS:
         (tmp_path / suffix).mkdir()
         for kind in KINDS:
-            put_special(tmp_path / suffix, kind, suffix)
-        put_rows(tmp_path / suffix, suffix, "a")
+            create_special_file(tmp_path / suffix, kind, suffix)
+        write_rows(tmp_path / suffix, suffix, "a")
     return tmp_path
 
 
-def declared(folder, suffix, columns="(k STRING, v INT)", more=""):
+def declare_source(folder, suffix, columns="(k STRING, v INT)", more=""):
     return (
         f"CREATE TABLE {suffix}1 {columns} WITH ('connector' = 'file', 'format' = '{suffix}',"
         f" 'path' = '{folder / suffix}'{more});"
@@ -83,7 +83,7 @@ def declared(folder, suffix, columns="(k STRING, v INT)", more=""):
 
 def job(folder, suffix):
     sink = "CREATE SINK out WITH ('connector' = 'memory');"
-    return f"{declared(folder, suffix)}{sink}INSERT INTO out SELECT k, v FROM {suffix}1"
+    return f"{declare_source(folder, suffix)}{sink}INSERT INTO out SELECT k, v FROM {suffix}1"
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -104,7 +104,7 @@ def test_what_is_no_file_is_not_looked_into(folders, suffix, patience):
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize(("kind", "words"), [("linked FIFO", "a FIFO"), ("device", "a device")])
 def test_a_path_that_is_none_is_refused(tmp_path, suffix, kind, words, patience):
-    path = put_special(tmp_path, kind, suffix)
+    path = create_special_file(tmp_path, kind, suffix)
     text = job(tmp_path, suffix).replace(f"'{tmp_path / suffix}'", f"'{path}'")
     (error,) = find_source_problems(plan_job(parse_job(text)))
     assert isinstance(error, EngineError)
@@ -116,7 +116,7 @@ def test_a_path_that_is_none_is_refused(tmp_path, suffix, kind, words, patience)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_jobs_file_that_is_none_is_refused(tmp_path, kind, patience):
-    path = put_special(tmp_path, kind, "sql")
+    path = create_special_file(tmp_path, kind, "sql")
     with pytest.raises(SpecError) as raised:
         read_text(path)
     assert raised.value.code == "file-not-readable"
@@ -143,17 +143,17 @@ def test_files_of_a_commands_option_are_files_alone(folders):
 @pytest.mark.spark
 @pytest.mark.parametrize("reader", ["auto", "spark"])
 def test_a_run_passes_over_what_is_no_file_and_says_so(spark, folders, reader):
-    texts = [declared(folders, "parquet"), declared(folders, "csv")]
-    texts.append(declared(folders, "json", more=", 'multiLine' = 'true'" if reader == "spark" else ""))
+    texts = [declare_source(folders, "parquet"), declare_source(folders, "csv")]
+    texts.append(declare_source(folders, "json", more=", 'multiLine' = 'true'" if reader == "spark" else ""))
     union = " UNION ALL ".join(f"SELECT '{suffix}' AS f, k FROM {suffix}1" for suffix in FORMATS)
     text = f"SET file_reader = '{reader}';{''.join(texts)}CREATE SINK out WITH ('connector' = 'memory');"
     notes: list[str] = []
     for k in ("a", "b"):
         if k == "b":
             for suffix in FORMATS:
-                put_special(folders / suffix, "FIFO", f"b.{suffix}")
+                create_special_file(folders / suffix, "FIFO", f"b.{suffix}")
                 os.utime(folders / suffix / f"0 FIFO.{suffix}")  # somebody has written into it
-                put_rows(folders / suffix, suffix, k)
+                write_rows(folders / suffix, suffix, k)
         MemorySink.clear("out")
         until_caught_up(spark, f"{text}INSERT INTO out {union}", folders / "state", on_notice=notes.append)
         found = Counter((row["f"], row["k"]) for row in MemorySink.rows("out"))
@@ -165,10 +165,10 @@ def test_a_run_passes_over_what_is_no_file_and_says_so(spark, folders, reader):
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_table_passes_over_what_is_no_file(spark, folders, suffix):
     (folders / "in").mkdir()
-    put_rows(folders / "in", "json", "a")
+    write_rows(folders / "in", "json", "a")
     text = (
         f"CREATE TABLE a (k STRING) WITH ('connector' = 'file', 'format' = 'json', 'path' = '{folders}/in');"
-        f"{declared(folders, suffix)}CREATE SINK out WITH ('connector' = 'memory');"
+        f"{declare_source(folders, suffix)}CREATE SINK out WITH ('connector' = 'memory');"
         f"INSERT INTO out SELECT a.k, t.v FROM a LEFT JOIN {suffix}1 FOR SYSTEM_TIME AS OF PROCTIME() AS t"
         " ON a.k = t.k"
     )

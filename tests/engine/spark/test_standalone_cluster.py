@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.engine.spark.test_state_in_objects import Orders, compute_expected_rows
 from tests.support.s3 import KEYS, make_bucket, s3_server, store_at
 from tests.support.standalone import standalone
 
@@ -144,7 +144,7 @@ def test_machines_come_and_go(tmp_path, monkeypatch):
         parts = [name for name in names if name.endswith("rows.parquet")]
         tables = [parquet.read_table(pa.BufferReader(bytes(client.get(name).bytes()))) for name in parts]
     rows = sorted((row["id"], row["at"]) for table in tables for row in table.to_pylist())
-    whole = expected(11_000)
+    whole = compute_expected_rows(11_000)
     assert len(rows) == len(set(rows))
     assert rows == [row for row in whole if row in set(rows)]
     assert {row for row in whole if row[1] is not None} <= set(rows)  # the rest waits for its padding

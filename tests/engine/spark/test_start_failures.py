@@ -62,13 +62,13 @@ def test_a_directory_is_no_java(tmp_path):
     assert "is not a program" in refusal(JAVA_HOME=str(tmp_path)).message
 
 
-def test_no_java_on_the_path_is_told(tmp_path):
+def test_missing_java_on_the_path_is_reported(tmp_path):
     message = refusal(PATH=str(tmp_path)).message
     assert message == "Java is not installed: JAVA_HOME is not set, and the PATH has no java"
 
 
 @pytest.mark.parametrize(("version", "major"), [("11.0.22", 11), ("1.8.0_402", 8), ("16", 16)])
-def test_a_java_that_is_too_old_is_told_by_its_version(java, version, major):
+def test_outdated_java_is_reported_with_its_version(java, version, major):
     home = java(version)
     expected = f"{home}/bin/java is Java {major}, but Spark 4 needs Java 17 or newer"
     assert refusal(JAVA_HOME=str(home)).message == expected
@@ -80,7 +80,7 @@ def test_a_java_that_may_do_is_tried(java, version):
     check_java({"JAVA_HOME": str(java(version))})
 
 
-def test_a_wrong_java_home_is_told_before_anything_is_started(monkeypatch, tmp_path):
+def test_wrong_java_home_is_reported_before_java_starts(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(gateway, "Popen", pytest.fail)
     monkeypatch.setattr(gateway, "launch_gateway", pytest.fail)
@@ -89,7 +89,7 @@ def test_a_wrong_java_home_is_told_before_anything_is_started(monkeypatch, tmp_p
     assert raised.value.code == "no-java"
 
 
-def test_a_missing_bash_is_told_where_spark_submit_needs_it(monkeypatch, java):
+def test_missing_bash_is_reported_if_spark_submit_needs_it(monkeypatch, java):
     monkeypatch.setenv("JAVA_HOME", str(java("17")))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(gateway, "java_command", lambda *_: None)
@@ -109,12 +109,12 @@ def test_a_missing_bash_is_told_where_spark_submit_needs_it(monkeypatch, java):
         (errno.ENOEXEC, "another kind of processor"),
     ],
 )
-def test_what_the_operating_system_refuses_is_told_apart(monkeypatch, number, advice):
-    def refused(*_, **__):
+def test_operating_system_errors_are_reported_with_advice(monkeypatch, number, advice):
+    def raise_os_error(*_, **__):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["java"], {}))
-    monkeypatch.setattr(gateway, "Popen", refused)
+    monkeypatch.setattr(gateway, "Popen", raise_os_error)
     with pytest.raises(EngineError) as raised:
         session.start(session.build_session_settings())
     assert raised.value.code == "spark-not-started"
@@ -139,7 +139,7 @@ def test_what_the_operating_system_refuses_is_told_apart(monkeypatch, number, ad
         ("something else", "spark.log.level=INFO"),
     ],
 )
-def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
+def test_java_start_failure_is_explained_by_its_output(said, advice):
     error = explain_start_failure(RuntimeError("exited"), {}, said)
     assert error.code == "spark-not-started"
     assert said.splitlines()[0] in error.message
@@ -147,7 +147,7 @@ def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
     assert advice in error.hint
 
 
-def test_a_java_that_was_killed_is_told():
+def test_killed_java_is_reported():
     error = explain_start_failure(JavaEnded(-9), {}, "")
     assert error.message == "Spark did not start: Java ended by SIGKILL before watersmeet could connect to it"
     assert "spark.driver.memory" in error.hint

@@ -67,7 +67,7 @@ class Orders:
         return sorted((row["id"], row.get("at")) for row in map(json.loads, lines) if "id" in row)
 
 
-def expected(count: int) -> list[tuple[int, int | None]]:
+def compute_expected_rows(count: int) -> list[tuple[int, int | None]]:
     return [(n, n + 3 if n % 2 == 0 else None) for n in range(count)]
 
 
@@ -83,7 +83,7 @@ def test_a_job_goes_on_on_another_machine(spark, tmp_path, endpoint, bucket):
                 spark, orders.text, tmp_path / f"machine{number}", store=store, finish=number == 2
             )
         print(dict(proxy.requests), proxy.sent, proxy.given)
-    assert orders.rows() == expected(30)
+    assert orders.rows() == compute_expected_rows(30)
     assert not (tmp_path / "machine0" / "state").exists()
 
 
@@ -96,7 +96,7 @@ def test_a_run_whose_last_manifest_may_not_stay_does_not_end_well(
     until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     create = ObjectStore.create
 
-    def passed(self, name, data):
+    def create_after_competing_commit(self, name, data):
         if is_manifest(name):
             self.delete(manifest_name(1))  # as others do who are further on
             create(self, manifest_name(4), data)
@@ -104,7 +104,7 @@ def test_a_run_whose_last_manifest_may_not_stay_does_not_end_well(
 
     orders.come(10, 20)
     with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, "create", passed)
+        patch.setattr(ObjectStore, "create", create_after_competing_commit)
         with pytest.raises(StateError, match="tick 2 has been committed by another process") as raised:
             until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     assert raised.value.code == "state-fenced"
@@ -128,16 +128,16 @@ def test_a_task_fetches_its_half_of_what_came(spark, tmp_path, endpoint, bucket)
     assert sum(of_task.written for of_task in tick.traffic["ingest"]) >= stored
     orders.come(80_000, 80_010)
     until_caught_up(spark, orders.text, tmp_path / "two", store=store, finish=True)
-    assert orders.rows() == expected(80_010)
+    assert orders.rows() == compute_expected_rows(80_010)
 
 
 @pytest.mark.full
-def test_a_machine_that_comes_back_makes_spark_s_files_anew(spark, tmp_path, endpoint, bucket):
+def test_returning_machine_recreates_spark_files(spark, tmp_path, endpoint, bucket):
     orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=5.0)
     for number, machine in enumerate(("one", "two", "one")):
         orders.come(number * 10, number * 10 + 10)
         until_caught_up(spark, orders.text, tmp_path / machine, store=store, finish=number == 2)
-    assert orders.rows() == expected(30)
+    assert orders.rows() == compute_expected_rows(30)
     assert list((tmp_path / "one").glob("spark.old-*"))
 
 
@@ -152,11 +152,11 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
         until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     orders.come(110, 120)
 
-    def killed(*_args, **_settings):
+    def interrupt_commit(*_args, **_settings):
         raise KeyboardInterrupt("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", killed)
+        patch.setattr(Commits, "commit", interrupt_commit)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     shutil.rmtree(tmp_path / "one")
@@ -168,7 +168,7 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
 
 
 @pytest.mark.full
-def test_a_state_elsewhere_is_not_begun_anew(spark, tmp_path, endpoint, bucket):
+def test_job_refuses_to_start_when_its_state_is_in_another_store(spark, tmp_path, endpoint, bucket):
     orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=5.0)
     orders.come(0, 3)
     until_caught_up(spark, orders.text, tmp_path / "local")
@@ -219,5 +219,5 @@ def test_rows_go_into_the_store_too(spark, tmp_path, endpoint, bucket):
     assert got.schema.simpleString() == wanted.schema.simpleString()
     assert sorted(map(str, got.collect())) == sorted(map(str, wanted.collect()))
     plain = read(tmp_path / "got" / "plain").collect()
-    assert sorted((row.id, row.at) for row in plain) == expected(20)
+    assert sorted((row.id, row.at) for row in plain) == compute_expected_rows(20)
     assert got.count() == 20

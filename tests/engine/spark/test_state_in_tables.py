@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.engine.spark.test_state_in_objects import Orders, compute_expected_rows
 from tests.support.postgres_proxy import PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import StateError
@@ -32,7 +32,7 @@ def test_a_job_goes_on_on_another_machine(spark, tmp_path, postgres):
                 spark, orders.text, tmp_path / f"machine{number}", store=store, finish=number == 2
             )
         print(proxy.messages, proxy.connections, proxy.faults)
-    assert orders.rows() == expected(30)
+    assert orders.rows() == compute_expected_rows(30)
     assert not (tmp_path / "machine0" / "state").exists()
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         assert postgres.password.encode() not in file.read_bytes()
@@ -50,11 +50,11 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
         until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     orders.come(110, 120)
 
-    def killed(*_args, **_settings):
+    def interrupt_commit(*_args, **_settings):
         raise KeyboardInterrupt("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", killed)
+        patch.setattr(Commits, "commit", interrupt_commit)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     shutil.rmtree(tmp_path / "one")
@@ -65,7 +65,7 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
     assert len(running.ticks) == 3
 
 
-def test_a_state_elsewhere_is_not_begun_anew(spark, tmp_path, postgres):
+def test_job_refuses_to_start_when_its_state_is_in_other_tables(spark, tmp_path, postgres):
     orders, store = Orders(tmp_path / "job"), tables_at(postgres.url, new_pipeline())
     orders.come(0, 3)
     until_caught_up(spark, orders.text, tmp_path / "remote", store=store)

@@ -62,7 +62,7 @@ SECOND = {
 }
 
 
-def put(folder: Path, rows: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
+def write_stream_files(folder: Path, rows: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
     for name, times in rows.items():
         place, column = folder / name, {"orders": "t", "sent": "s"}[name]
         place.mkdir(exist_ok=True)
@@ -92,13 +92,13 @@ def rows_of(spark: Any, folder: Path, name: str) -> Counter[tuple[Any, ...]]:
 )
 def test_three_queries_of_which_one_joins(spark, tmp_path, text):
     is_changes, text, checkpoint = text is CHANGES, text.format(tmp_path), tmp_path / "checkpoint"
-    put(tmp_path, FIRST)
+    write_stream_files(tmp_path, FIRST)
     until_caught_up(spark, text, checkpoint)
     manifest = load_newest(Checkpoint(checkpoint).store)
     assert manifest is not None
     kept = {name: [bool(node.elsewhere) for node in query.nodes] for name, query in manifest.queries.items()}
     assert kept == {"every": [False], "chosen": [True], "sums": [True, False]}
-    put(tmp_path, {**SECOND, "orders": [*SECOND["orders"], *(DELETED if is_changes else [])]})
+    write_stream_files(tmp_path, {**SECOND, "orders": [*SECOND["orders"], *(DELETED if is_changes else [])]})
     done = until_caught_up(spark, text, checkpoint, finish=True)
     orders = [*FIRST["orders"], *SECOND["orders"][1:]]
     if is_changes:

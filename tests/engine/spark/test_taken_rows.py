@@ -49,7 +49,7 @@ SECOND = {
 }
 
 
-def put(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+def write_next_file(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     place = folder / name
     place.mkdir(exist_ok=True)
     number = len(list(place.iterdir()))
@@ -69,7 +69,7 @@ def sums_of(spark: Any, folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     return Counter({values: diff for values, diff in sums.items() if diff})
 
 
-def expected(*parts: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[tuple[Any, ...]]]:
+def compute_expected_results(*parts: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[tuple[Any, ...]]]:
     segments: dict[int, str] = {}
     orders: Counter[tuple[int, int | None]] = Counter()
     lines: Counter[tuple[int, int]] = Counter()
@@ -106,9 +106,9 @@ def test_queries_of_which_one_makes_and_keeps_the_rows(spark, tmp_path):
     text, checkpoint = TEXT.format(tmp_path), tmp_path / "checkpoint"
     for parts in ((FIRST,), (FIRST, SECOND)):
         for name, rows in parts[-1].items():
-            put(tmp_path, name, rows)
+            write_next_file(tmp_path, name, rows)
         until_caught_up(spark, text, checkpoint)
-        for name, rows in expected(*parts).items():
+        for name, rows in compute_expected_results(*parts).items():
             assert sums_of(spark, tmp_path, name) == rows, name
     manifest = load_newest(Checkpoint(checkpoint).store)
     assert manifest is not None

@@ -69,11 +69,11 @@ def counts(monkeypatch):
     told = []
     of = TaskCounts.of
 
-    def noted(self, query, number, amount):
+    def record_task_count(self, query, number, amount):
         told.append(of(self, query, number, amount))
         return told[-1]
 
-    monkeypatch.setattr(TaskCounts, "of", noted)
+    monkeypatch.setattr(TaskCounts, "of", record_task_count)
     return told
 
 

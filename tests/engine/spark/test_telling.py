@@ -10,7 +10,7 @@ from watersmeet.runtime.spark.job.listeners import RunListeners
 from watersmeet.runtime.spark.job.settings import RunSettings
 
 
-def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
+def test_all_broken_tick_after_a_good_tick_is_reported_again():
     """Such as a file that another program wrote; but not each of many."""
     notes: list[str] = []
     telling = RunListeners(RunSettings("nowhere", on_notice=notes.append))
@@ -42,7 +42,7 @@ def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_
 
 
 @pytest.mark.parametrize("of_files", [False, True])
-def test_the_first_tick_with_rounded_decimals_is_told_of(of_files):
+def test_first_tick_with_rounded_decimals_is_reported(of_files):
     notes: list[str] = []
     telling = RunListeners(RunSettings("nowhere", on_notice=notes.append))
     for tick, rows in enumerate([1, 1_000]):

@@ -225,7 +225,7 @@ def rows_in(table, names):
     return list(zip(*(bits(table.column(name).combine_chunks()).to_pylist() for name in names), strict=True))
 
 
-def taken(reader, path, columns):
+def read_rows_or_reason(reader, path, columns):
     """The rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     refused = None
@@ -250,7 +250,7 @@ def json_reader(columns, zone="UTC"):
     return JsonRows(tuple((n, sql_type(t)) for n, t in columns.items()), zone)
 
 
-def compared(spark, tmp_path, wanted, columns, records, reader, head=""):
+def compare_records_with_spark(spark, tmp_path, wanted, columns, records, reader, head=""):
     """Each record by Spark, all in one file; each by itself by tasks. How many these take; those that they do
     not and Spark does."""
     (tmp_path / "all").write_text(
@@ -264,7 +264,7 @@ def compared(spark, tmp_path, wanted, columns, records, reader, head=""):
     took, left = 0, []
     for number, record in enumerate(records):
         (tmp_path / "one").write_text(f"{head}{record}\n", encoding="utf-8", newline="")
-        mine = taken(reader, tmp_path / "one", columns)
+        mine = read_rows_or_reason(reader, tmp_path / "one", columns)
         row, text = by_number.get(number, (None, record))
         if isinstance(mine, str):
             left += [record] if text is None else []
@@ -293,7 +293,9 @@ def test_values_of_csv_are_those_that_spark_reads(spark, tmp_path, kind, zone):
     columns = {"n": "INT", "c": kind, "s": "STRING"}
     records = [f"{number},{text},x" for number, text in enumerate(COLUMNS[kind])]
     records += [f"{number},{text},x" for number, text in enumerate(QUOTED, len(records))]
-    took, left = compared(spark, tmp_path, "csv", columns, records, csv_reader(columns, zone), "n,c,s\n")
+    took, left = compare_records_with_spark(
+        spark, tmp_path, "csv", columns, records, csv_reader(columns, zone), "n,c,s\n"
+    )
     print(kind, zone, "taken", took, "of", len(records), "left", left[:40])
     assert not {record.partition(",")[2].removesuffix(",x") for record in left} & set(USUAL.get(kind, ()))
     assert took >= len(USUAL.get(kind, ()))
@@ -482,7 +484,7 @@ def test_texts_in_the_first_column_are_those_that_spark_reads(spark, tmp_path, m
         has_names, theirs = "s,n" in header, None
         for size in (4 << 20, 8):
             monkeypatch.setattr(text_files, "BLOCK", size)
-            mine = taken(csv_reader(columns, header=has_names), path, columns)
+            mine = read_rows_or_reason(csv_reader(columns, header=has_names), path, columns)
             if not isinstance(mine, str):
                 more = f", 'header' = '{str(has_names).lower()}', 'enforceSchema' = 'false'"
                 theirs = theirs or by_spark(spark, path, "csv", columns, more)
@@ -508,7 +510,9 @@ def test_values_of_json_are_those_that_spark_reads(spark, tmp_path, kind, zone, 
     shaped += [(rng.choice(SHAPES[1:]), value) for value in VALUES]
     shaped += [(shape, "") for shape in ODD]
     records = [shape.format(n=number, v=value) for number, (shape, value) in enumerate(shaped)]
-    took, left = compared(spark, tmp_path, "json", columns, records, json_reader(columns, zone))
+    took, left = compare_records_with_spark(
+        spark, tmp_path, "json", columns, records, json_reader(columns, zone)
+    )
     print(kind, "taken", took, "of", len(records), "left", [text[:60] for text in left])
     usual = [
         '{{"n":{n},"c":null,"s":"x"}}',
@@ -563,7 +567,7 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
         path.write_text(text, encoding="utf-8", newline="")
         types = tuple((name, sql_type(kinds[name]) if name in kinds else None) for name in names)
         reader = CsvRows(types, separator, True, "UTC")
-        mine = taken(reader, path, kinds)
+        mine = read_rows_or_reason(reader, path, kinds)
         if isinstance(mine, str):
             continue
         took += 1
@@ -574,14 +578,14 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
         parts = sorted(rng.randint(40, max(40, len(text.encode()))) for _ in range(3))  # behind the header
         ends = [*parts, None]
         cut = [
-            taken_part(reader, FileSplit(str(path), a, b), kinds)
+            read_split_rows(reader, FileSplit(str(path), a, b), kinds)
             for a, b in zip([0, *parts], ends, strict=True)
         ]
         assert [row for rows in cut for row in rows] == mine
     assert count / 4 < took < count
 
 
-def taken_part(reader, part, columns):
+def read_split_rows(reader, part, columns):
     kinds = {name: sql_type(text) for name, text in columns.items()}
     return [
         row
@@ -590,13 +594,13 @@ def taken_part(reader, part, columns):
     ]
 
 
-def test_without_a_header_columns_are_taken_by_their_place(spark, tmp_path):
+def test_headerless_csv_columns_are_matched_by_position(spark, tmp_path):
     hold_fixed(spark, "UTC")
     columns = {"n": "INT", "s": "STRING"}
     (tmp_path / "a.csv").write_text("n,s\n")
-    assert "n" in taken(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
+    assert "n" in read_rows_or_reason(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
     (tmp_path / "a.csv").write_text("1,s\n2,\n")
-    mine = taken(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
+    mine = read_rows_or_reason(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
     assert mine == rows_in(
         by_spark(spark, tmp_path / "a.csv", "csv", columns, ", 'header' = 'false'"), columns
     )
@@ -639,7 +643,9 @@ def test_random_decimals_have_the_digits_that_spark_gives_them(spark, tmp_path, 
         point = rng.randint(0, len(digits))
         text = rng.choice(["", "-"]) + rng.choice([digits, f"{digits[:point]}.{digits[point:]}"])
         records.append(f"{number},{text}{rng.choice(['', '', '0' * 40])},x")
-    took, _ = compared(spark, tmp_path, "csv", columns, records, csv_reader(columns), "n,c,s\n")
+    took, _ = compare_records_with_spark(
+        spark, tmp_path, "csv", columns, records, csv_reader(columns), "n,c,s\n"
+    )
     assert took > (0 if kind == "DECIMAL(38,38)" else at_effort(quick=7, full=20))
 
 
@@ -658,16 +664,16 @@ def test_random_numbers_are_rounded_as_spark_rounds_them(spark, tmp_path, seed):
     kinds = {"n": "INT", "d": "DOUBLE", "f": "FLOAT"}
     records = [f"{n},{d},{f}" for n, (d, f) in enumerate(zip(numbers, of_float, strict=True))]
     (tmp_path / "a.csv").write_text("n,d,f\n" + "\n".join(records))
-    mine = taken(csv_reader(kinds), tmp_path / "a.csv", kinds)
+    mine = read_rows_or_reason(csv_reader(kinds), tmp_path / "a.csv", kinds)
     assert mine == rows_in(by_spark(spark, tmp_path / "a.csv", "csv", kinds), kinds), seed
     kinds = {"n": "INT", "d": "DOUBLE"}
     records = [f'{{"n": {n}, "d": {in_json(d)}}}' for n, d in enumerate(numbers)]
     (tmp_path / "a.json").write_text("\n".join(records))
-    mine = taken(json_reader(kinds), tmp_path / "a.json", kinds)
+    mine = read_rows_or_reason(json_reader(kinds), tmp_path / "a.json", kinds)
     assert mine == rows_in(by_spark(spark, tmp_path / "a.json", "json", kinds), kinds), seed
 
 
-def test_what_is_taken_is_said_alike():
+def test_supported_types_and_options_agree_across_modules():
     for name in (*COLUMNS, "BINARY", "ARRAY<INT>"):
         type_ = sql_type(name)
         is_read = type_.is_integer or type_.is_decimal or type_ in text_values._READERS
@@ -690,7 +696,7 @@ def test_of_json_what_is_long_is_looked_at_in_no_time_or_left_to_spark(tmp_path)
             rows = 100 if length < 50_000 else 1
             (tmp_path / "a.json").write_text("\n".join([f'{{"n": 1, "s": "{inner}"}}'] * rows))
             began = time.monotonic()
-            mine = taken(json_reader(columns), tmp_path / "a.json", columns)
+            mine = read_rows_or_reason(json_reader(columns), tmp_path / "a.json", columns)
             assert time.monotonic() - began < 20
             assert len(mine) == rows if is_taken else "more than" in mine, (text[:9], length, mine[:200])
 
@@ -704,6 +710,8 @@ def test_a_clock_is_read_in_the_years_in_which_its_rules_were_compared(tmp_path)
         *(("1883-11-18T12:00:00", False), ("1883-11-18T12:00:00Z", True), ("", True)),
     ):
         (tmp_path / "a.csv").write_text(f"n,t\n1,{text}\n")
-        mine = taken(csv_reader(columns, "America/New_York"), tmp_path / "a.csv", columns)
+        mine = read_rows_or_reason(csv_reader(columns, "America/New_York"), tmp_path / "a.csv", columns)
         assert isinstance(mine, list) is of_place, (text, mine)
-        assert isinstance(taken(csv_reader(columns, "-05:00"), tmp_path / "a.csv", columns), list)
+        assert isinstance(
+            read_rows_or_reason(csv_reader(columns, "-05:00"), tmp_path / "a.csv", columns), list
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_first_rows_on_spark import compared
+from tests.engine.spark.test_first_rows_on_spark import compare_first_rows
 from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.parser.statements import parse_job
@@ -59,7 +59,7 @@ def test_times_by_a_pattern_are_those_of_spark(spark: Any, tmp_path: Path, wante
     source = source_of(
         tmp_path, wanted, timestampFormat=pattern, dateFormat=pattern, timestampNTZFormat=pattern
     )
-    taken = compared(spark, source, 0.8)  # Spark has years that Python has not
+    taken = compare_first_rows(spark, source, 0.8)  # Spark has years that Python has not
     assert any(row["t"] is not None for row in taken.rows)
     assert any(row["d"] is not None for row in taken.rows)
 
@@ -87,7 +87,7 @@ def test_quotes_that_are_written_twice_are_those_of_spark(spark: Any, tmp_path: 
     (tmp_path / "1.csv").write_text(QUOTED.replace('"id "', '"id"'))
     columns = (column("s", "STRING"), column('n"o', "INT"))
     options = {"path": str(tmp_path), "format": "csv", "escape": '"'}
-    taken = compared(spark, Source("a", columns, "file", options), 0.6)
+    taken = compare_first_rows(spark, Source("a", columns, "file", options), 0.6)
     texts = {row["id"]: row["s"] for row in taken.rows}
     assert texts[3] == 'a "quoted" word'
     assert texts[5] == texts[6] == "back\\slash"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.engine.spark.test_state_in_objects import Orders, compute_expected_rows
 from tests.support.columns import column
 from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
@@ -152,11 +152,11 @@ def test_one_that_is_killed_before_the_end_leaves_neither(postgres, monkeypatch)
     sink, table = sink_at(postgres.url)
     stage(sink, "p", 1, [1])
 
-    def killed(*_):
+    def interrupt_commit(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", interrupt_commit)
         with pytest.raises(KeyboardInterrupt):
             create_manifest_with_rows(store, manifest_after(None), [(sink, "p")], "a", IDENTITY)
     sink.server.close()
@@ -218,17 +218,17 @@ def test_a_job_s_rows_and_state_are_of_one_transaction(spark, tmp_path, postgres
     assert ticks == manifests
     orders.come(10, 20)
 
-    def killed(*_):
+    def interrupt_commit(*_):
         raise KeyboardInterrupt("killed")
 
     before = postgres.run(f"SELECT count(*) FROM {table}")
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", killed)
+        patch.setattr("watersmeet.runtime.spark.tick.tick.commit", interrupt_commit)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, text, tmp_path / "one", store=store)
     assert postgres.run(f"SELECT count(*) FROM {table}") == before
     until_caught_up(spark, text, tmp_path / "two", store=store, finish=True)
-    assert orders.rows() == expected(20)
+    assert orders.rows() == compute_expected_rows(20)
     assert postgres.run(f"SELECT id, at FROM {table} ORDER BY 1").split() == [
         f"{n}|{n + 3}" for n in range(0, 20, 2)
     ]

@@ -33,7 +33,7 @@ VIEW = SourceView("a", (BranchView("q/a", 0, ()),), rounds=True)
         (["==p 1.239"], 1, "=p 1.239", False),
     ],
 )
-def test_rounded_rows_are_counted_and_the_first_value_is_told(values, rows, text, is_unsure):
+def test_rounded_rows_are_counted_and_first_value_is_reported(values, rows, text, is_unsure):
     """Names of columns are any: `!p`, too."""
     task = SourceTask(SourceView("a", ()), None, None)
     report = IngestReport(arrangement="q/a", branch=0)
@@ -80,7 +80,7 @@ def test_what_is_to_be_read_again_and_is_of_no_files_is_not_passed_on():
         ("csv", "TIMESTAMP", {"timestamp.unit": "ms"}, True),
     ],
 )
-def test_whether_unused_decimals_fit_is_asked_where_they_are_parsed(form, spare, options, asked):
+def test_unused_decimals_are_checked_for_rounding_where_they_are_parsed(form, spare, options, asked):
     """Else it would depend on the other records of a tick, which may have the files read as declared."""
     columns = (column("p", "DECIMAL(10,2)"), column("q", "DECIMAL(10,2)"), column("s", spare))
     source = Source("a", columns, "file", {"path": "/in", "format": form, **options})

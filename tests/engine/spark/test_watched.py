@@ -42,7 +42,7 @@ def job(tmp_path) -> str:
     return JOB.format(folder=tmp_path)
 
 
-def described(spark: Any, job: str) -> set[str]:
+def read_ui_job_descriptions(spark: Any, job: str) -> set[str]:
     """What Spark's UI says of the jobs that were this job's."""
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
     found = (jobs.apply(n).description() for n in range(jobs.size()))
@@ -99,7 +99,7 @@ def test_figures_are_the_account_s_and_spark_s_jobs_say_what_they_are_for(spark,
     }
     assert {"begin", "ingest", "advance", "join and write", "publish", "commit"} == parts
     ticks = {f"shop: tick {n}, {part}" for n in range(1, 4) for part in ("ingest", "met, join")}
-    assert ticks <= described(spark, "shop")
+    assert ticks <= read_ui_job_descriptions(spark, "shop")
 
 
 def test_a_run_that_is_logged_says_nothing_else(spark, job, tmp_path, capfd):

@@ -57,7 +57,7 @@ PIECES = [
 ]
 
 
-def parsed(spark: Any, job: str, records: list[tuple[bytes | None, bytes | None]]) -> list[Any]:
+def parse_records(spark: Any, job: str, records: list[tuple[bytes | None, bytes | None]]) -> list[Any]:
     (source,) = plan_job(parse_job(job)).sources
     raw = spark.createDataFrame(records, "key BINARY, value BINARY")
     return kafka._parse_by_format(raw, source, F.lit("0")).collect()
@@ -90,7 +90,7 @@ def object_of(text: str) -> dict[str, Any] | None:
 
 def test_an_object_is_as_deep_as_spark_takes_it(spark):
     values = [b'{"a":' * depth + b"1" + b"}" * depth for depth in (1_000, 1_001)]
-    rows = parsed(spark, PLAIN.format(more=""), [(None, value) for value in values])
+    rows = parse_records(spark, PLAIN.format(more=""), [(None, value) for value in values])
     assert [row[BROKEN] is None for row in rows] == [True, False]
 
 
@@ -98,7 +98,7 @@ def test_an_object_is_as_deep_as_spark_takes_it(spark):
 def test_a_record_is_one_object_to_its_end(spark, seed, header):
     given = texts(random.Random(seed))
     more = ", 'schema.header' = 'confluent'" if header else ""
-    rows = parsed(spark, PLAIN.format(more=more), [(None, header + text.encode()) for text in given])
+    rows = parse_records(spark, PLAIN.format(more=more), [(None, header + text.encode()) for text in given])
     broken = 0
     for text, row in zip(given, rows, strict=True):
         value = object_of(text)
@@ -128,7 +128,7 @@ def test_bytes_that_are_no_text_break_a_record(spark):
             (KEYED.format(format="upsert-json"), [(b'{"id": 1}', value), (key, b'{"id": 1, "s": "a"}')]),
             (KEYED.format(format="debezium-json"), [(b'{"id": 1}', b'{"op": "c", "after": %b}' % value)]),
         ):  # fmt: skip
-            for row in parsed(spark, job, records):
+            for row in parse_records(spark, job, records):
                 assert (row[BROKEN] is None) is is_text, (piece, job)
                 assert not is_text or row["s"] in ("a", piece.decode())
 
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_text_break_a_record(spark):
 def test_keys_and_values_of_tables_are_whole(spark):
     two = b'{"id": 1, "s": "a"}{"id": 2, "s": "b"}'
     one = b'{"id": 1, "s": "a"}'
-    rows = parsed(
+    rows = parse_records(
         spark,
         KEYED.format(format="upsert-json"),
         [(b'{"id": 1}', one), (b'{"id": 1}', two), (b'{"id": 1}{"id": 2}', one), (b'{"id": 1}}', None)],
@@ -149,7 +149,9 @@ def test_events_of_debezium_are_whole(spark):
     event = b'{"op": "c", "after": {"id": 1, "s": "a"}}'
     with_schema = b'{"schema": {}, "payload": %b}' % event
     values = [event, event + event, event + b"}", with_schema, with_schema + b"\n" + event]
-    rows = parsed(spark, KEYED.format(format="debezium-json"), [(b'{"id": 1}', value) for value in values])
+    rows = parse_records(
+        spark, KEYED.format(format="debezium-json"), [(b'{"id": 1}', value) for value in values]
+    )
     assert [row[BROKEN] is None for row in rows] == [True, False, False, True, False]
     assert [row["s"] for row in rows if row[BROKEN] is None] == ["a", "a"]
     assert rows[1][BROKEN] == (event + event).decode()

@@ -69,7 +69,7 @@ def sums(folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     return +total
 
 
-def wanted(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[Any, ...]]]:
+def aggregate_with_spark(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[Any, ...]]]:
     lines = spark.sparkContext.parallelize([json.dumps(row) for row in there], 1)
     rows = spark.read.schema(TYPES).json(lines)
     tumbled = rows.groupBy(F.window("t", "10 minutes").alias("of"), F.expr("upper(k)").alias("k"))
@@ -112,7 +112,7 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
             changes.append({**there[0], "d": -1})
         (tmp_path / "s" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in changes))
         running = until_caught_up(spark, JOB.format(folder=tmp_path), tmp_path / "checkpoint")
-        of_all = wanted(spark, there)
+        of_all = aggregate_with_spark(spark, there)
         mark = datetime(2024, 1, 1, tick, 59, 59) - timedelta(hours=1)
         of_all["closed"] = Counter(
             {row: 1 for row in of_all["tumbled"] if datetime.fromisoformat(row[0]) + TEN <= mark}

@@ -126,33 +126,36 @@ INSERT INTO busy SELECT window_start, page, count(*) AS n
 def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) -> None:
     """Rows of windows reach the sink from the tasks as they are, and by Spark's groupBy; each once."""
 
-    def put(name: str, *clicks: tuple[str, str, str]) -> None:
+    def write_clicks(name: str, *clicks: tuple[str, str, str]) -> None:
         (tmp_path / "clicks").mkdir(exist_ok=True)
         records = [{"page": page, "at": f"2022-03-01T{at}Z", "ms": ms} for page, at, ms in clicks]
         text = "\n".join(json.dumps(record) for record in records)
         (tmp_path / "clicks" / f"{name}.json").write_text(text)
 
-    def found(sink: str) -> list[tuple[Any, ...]]:
+    def read_sink_rows(sink: str) -> list[tuple[Any, ...]]:
         frame = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / sink))
         return sorted(tuple(str(value) for value in row) for row in frame.collect())
 
     text = CLICKS.format(path=tmp_path)
-    put("1", ("a", "10:01:00", "1.50"), ("b", "10:02:00", "7"), ("a", "10:09:59", "1.01"))
+    write_clicks("1", ("a", "10:01:00", "1.50"), ("b", "10:02:00", "7"), ("a", "10:09:59", "1.01"))
     until_caught_up(spark, text, tmp_path / "checkpoint")
-    put("2", ("a", "10:10:00", "3"), ("b", "10:31:00", "4"))
+    write_clicks("2", ("a", "10:10:00", "3"), ("b", "10:31:00", "4"))
     until_caught_up(spark, text, tmp_path / "checkpoint")
     first = [
         ("2022-03-01 10:00:00", "2022-03-01 10:10:00", "a", "2.51", "1.255000", "2022-03-01 10:09:59"),
         ("2022-03-01 10:00:00", "2022-03-01 10:10:00", "b", "7.00", "7.000000", "2022-03-01 10:02:00"),
         ("2022-03-01 10:10:00", "2022-03-01 10:20:00", "a", "3.00", "3.000000", "2022-03-01 10:10:00"),
     ]
-    assert found("plain") == first
-    assert found("slow") == [("2022-03-01 10:07:00", "7.00", "2"), ("2022-03-01 10:15:00", "3.00", "2")]
+    assert read_sink_rows("plain") == first
+    assert read_sink_rows("slow") == [
+        ("2022-03-01 10:07:00", "7.00", "2"),
+        ("2022-03-01 10:15:00", "3.00", "2"),
+    ]
     assert len(list((tmp_path / "busy").glob("busy-*.json"))) == 1
     done = until_caught_up(spark, text, tmp_path / "checkpoint", finish=True).ticks[-1]
     last = ("2022-03-01 10:30:00", "2022-03-01 10:40:00", "b", "4.00", "4.000000", "2022-03-01 10:31:00")
-    assert found("plain") == [*first, last]
-    assert len(found("slow")) == 2
+    assert read_sink_rows("plain") == [*first, last]
+    assert len(read_sink_rows("slow")) == 2
     totals = {name: query.total_rows_out for name, query in done.queries.items()}
     assert totals == {"plain": 4, "slow": 2, "busy": 1}, "rows that the sinks have, not those before HAVING"
 
@@ -173,10 +176,10 @@ def test_rows_are_counted_once_however_often_a_sink_asks_for_them(spark: Any, wa
             counter.begin()
             assert watched.count() == len(watched.collect()) == rows
             watched.take(1)
-            watched.rdd.foreachPartition(drained)
+            watched.rdd.foreachPartition(drain_rows)
             assert (counter.rows(told), counter.rows("another")) == (rows, 0)
 
 
-def drained(rows: Iterator[Any]) -> None:
+def drain_rows(rows: Iterator[Any]) -> None:
     for _ in rows:
         pass

@@ -23,7 +23,7 @@ INSERT INTO three SELECT a.n FROM a JOIN b ON a.k = b.k AND 7 / a.n > 0 AND a.t 
 """
 
 
-def raised(condition, fragment, message="The value 'zz' of the type \"STRING\" cannot be cast"):
+def build_spark_error(condition, fragment, message="The value 'zz' of the type \"STRING\" cannot be cast"):
     text = f"[{condition}] {message}. SQLSTATE: 22018\n== SQL (line 1, position 1) ==\n"
     text += f"f({fragment}) AS __ws_1\n  {'^' * len(fragment)}\n"
     return RuntimeError(f"org.apache.spark.SparkException: {text}")
@@ -40,7 +40,7 @@ def raised(condition, fragment, message="The value 'zz' of the type \"STRING\" c
 )
 def test_the_condition_is_named(fragment, said):
     plan = plan_job(parse_job(JOB + MORE if "three" in said else JOB))
-    found = explain_error(raised("CAST_INVALID_INPUT", fragment), plan)
+    found = explain_error(build_spark_error("CAST_INVALID_INPUT", fragment), plan)
     assert (found.code, found.message.startswith(said)) == ("condition-failed", True), found.message
     assert "try_cast" in found.hint
 
@@ -48,7 +48,7 @@ def test_the_condition_is_named(fragment, said):
 def test_what_says_which_change_a_record_is_is_named():
     options = "WITH ('connector' = 'memory', 'diff.column' = 'd')"
     job = f"CREATE TABLE c (x STRING, k INT, d AS CAST(x AS INT)) {options}; SELECT k FROM c;"
-    found = explain_error(raised("CAST_INVALID_INPUT", "CAST(x AS INT)"), plan_job(parse_job(job)))
+    found = explain_error(build_spark_error("CAST_INVALID_INPUT", "CAST(x AS INT)"), plan_job(parse_job(job)))
     assert found.message.startswith('source "c": the column d AS CAST(x AS INT) failed: [CAST_INVALID_INPUT]')
 
 
@@ -130,7 +130,7 @@ OVERFLOW = 'The value 300 of the type "INT" cannot be cast to "TINYINT" due to a
 )
 def test_what_is_computed_is_named(query, fragment, said):
     plan = plan_job(parse_job(f"{COMPUTED} INSERT INTO one {query};"))
-    found = explain_error(raised("CAST_INVALID_INPUT", fragment), plan)
+    found = explain_error(build_spark_error("CAST_INVALID_INPUT", fragment), plan)
     assert found.code == "condition-failed", found
     assert found.message.startswith(f"{said} failed: [CAST_INVALID_INPUT] The value"), found.message
 
@@ -164,11 +164,13 @@ def test_what_can_raise_it_is_named_where_spark_quotes_nothing(condition, messag
 @pytest.mark.parametrize(
     "error",
     [
-        raised("CAST_INVALID_INPUT", "CAST(other AS BIGINT)"),
-        raised("CAST_INVALID_INPUT", ""),
+        build_spark_error("CAST_INVALID_INPUT", "CAST(other AS BIGINT)"),
+        build_spark_error("CAST_INVALID_INPUT", ""),
         RuntimeError("no condition"),
         EngineError("its own", code="x"),
-        raised("CAST_INVALID_INPUT", "k", "== SQL (line 1, position 1) ==\nCAST(k AS BIGINT)\n^^^"),
+        build_spark_error(
+            "CAST_INVALID_INPUT", "k", "== SQL (line 1, position 1) ==\nCAST(k AS BIGINT)\n^^^"
+        ),
     ],
 )
 def test_what_is_not_known_stays_as_it_is(error):

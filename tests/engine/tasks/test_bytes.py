@@ -82,12 +82,12 @@ def test_batches_that_leave_are_cut_and_so_is_one_row_with_many_partners(monkeyp
     rights = [{"t": 1, "k": "hot", "v": f"{n:03}" * 20} for n in range(100)]
     seen, run = [], NodeTask.run
 
-    def noted(task, *partition):
+    def record_batches(task, *partition):
         *batches, control = run(task, *partition)
         seen.extend(batches)
         return iter([*batches, control])
 
-    monkeypatch.setattr(NodeTask, "run", noted)
+    monkeypatch.setattr(NodeTask, "run", record_batches)
     output = job.tick(arriving(l=lefts, r=rights))
     assert len(output.rows[QUERY]) == 100
     assert len(seen) > 10
@@ -105,10 +105,10 @@ def test_a_row_that_is_too_large_is_refused_by_name():
 
 
 def test_changes_beyond_the_setting_are_refused_before_they_are_copied(monkeypatch):
-    def copied(batch):
+    def fail_on_copy(batch):
         raise AssertionError("copied")
 
-    monkeypatch.setattr(changes, "as_one_batch", copied)
+    monkeypatch.setattr(changes, "as_one_batch", fail_on_copy)
     job = wide_job(JOINED, max_task_memory="16 MB", output_mode="changelog")
     with pytest.raises(EngineError, match=r'the changes of "l" in a tick need \d+') as error:
         job.tick(arriving(l=[{"t": 1, "k": "a", "v": str(n) * 1_000_000} for n in range(20, 30)]))
@@ -125,7 +125,7 @@ def test_changes_beyond_the_setting_are_refused_before_they_are_copied(monkeypat
         ),
     ],
 )
-def test_rows_that_must_be_held_at_once_are_refused_beyond_the_setting(query, what):
+def test_rows_buffered_beyond_max_task_memory_are_refused(query, what):
     query = query.replace("collect_rows(v)", "count(DISTINCT v)")
     job = wide_job(query, max_task_memory="16 MB")
     job.tick(arriving(l=[{"t": 1, "k": "a", "v": str(n) * 1_000_000} for n in range(9)]))

@@ -128,7 +128,7 @@ def test_each_flag_has_its_place(padded):
     assert [file.rows for file in report.pads] == ([1] if padded else [])
 
 
-def test_filtered_rows_are_judged_and_move_the_watermark_and_those_beneath_do_not():
+def test_filtered_rows_advance_watermark_unless_filtered_before_ordering():
     ingest = Ingest(late_below={"t": 10})
     flags = [FLAG_FILTERED, FLAG_FILTERED, FLAG_UNMATCHABLE, FLAG_BENEATH, FLAG_BENEATH]
     assert ingest.add(t=[5, 20, 6, 5, 99], **{FLAG: flags}) == [LATE, ON_TIME, LATE, ON_TIME, ON_TIME]
@@ -150,7 +150,7 @@ def test_a_partition_is_known_even_if_its_times_are_null():
     assert ingest.finish().greatest == {"p": {}, "q": {"t": 4}}
 
 
-def test_runs_are_flushed_and_nothing_is_held_twice():
+def test_runs_are_flushed_without_duplicate_rows():
     ingest = Ingest(flush_rows=3)
     for first in (0, 2, 4, 6):
         ingest.add(t=[first, first + 1], i=[first, first + 1])
@@ -175,7 +175,7 @@ def test_no_rows_no_files():
     assert ingest.store.names("runs") == []
 
 
-def test_all_counts_but_beneath_add_up(seed):
+def test_row_counters_add_up_to_input_rows(seed):
     rng = np.random.default_rng(seed)
     ingest = Ingest(
         times=("t", "u"), late_below={"t": 20}, max_ahead=-20, padded=True, time_type=pa.timestamp("us")
@@ -223,7 +223,7 @@ def test_missed_watermarks_of_times_are_written_as_times():
     assert ingest.finish().late["t"].counts == {"<6h": 1}
 
 
-def test_a_null_time_fails_where_it_is_said_so():
+def test_null_time_fails_the_tick_when_on_null_time_is_fail():
     ingest = Ingest(late_below={"t": 10}, null_fails=True)
     assert ingest.add(t=[9, 11]) == [LATE, ON_TIME]
     with pytest.raises(EngineError) as raised:
@@ -251,7 +251,7 @@ def test_dates_that_are_out_of_reach_have_no_time_and_meet_none():
     )
 
 
-def test_values_that_python_has_not_are_told():
+def test_error_shows_a_time_beyond_the_range_of_python():
     """A time of the year 10,000."""
     ingest = Ingest(times=("t", "u"), time_type=pa.timestamp("us"), null_fails=True)
     with pytest.raises(EngineError) as raised:
@@ -259,7 +259,7 @@ def test_values_that_python_has_not_are_told():
     assert raised.value.message.endswith('the row: {"t": "+10000-01-01T00:00:00", "u": null, "i": 0}')
 
 
-def test_rows_beneath_the_ordering_may_have_no_time():
+def test_rows_filtered_before_ordering_may_have_null_time():
     ingest = Ingest(null_fails=True)
     assert ingest.add(t=[None], **{FLAG: [FLAG_BENEATH]}) == [ON_TIME]
 

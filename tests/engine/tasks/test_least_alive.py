@@ -14,7 +14,7 @@ TIMES = {"columns": {"t": "BIGINT", "u": "BIGINT", "k": "BIGINT"}}
 
 
 @pytest.fixture
-def looked_at(monkeypatch):
+def mark_read_counts(monkeypatch):
     """How many rows were asked for whether they are gone, and how many marks of whole slices were read."""
     found = {"rows": 0}
     asked = RunSlice.read_marks
@@ -28,7 +28,7 @@ def looked_at(monkeypatch):
     return found
 
 
-def declared(lag=10**6):
+def declare_stream(lag=10**6):
     return {
         **stream(lag, {"t": "BIGINT", "u": "BIGINT", "k": "BIGINT"}),
         "time": {"t": {"lag": lag}, "u": {"lag": lag}},
@@ -51,34 +51,34 @@ QUERIES = {
 
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_a_tick_without_rows_looks_at_few(kind, partitions, looked_at):
+def test_a_tick_without_rows_looks_at_few(kind, partitions, mark_read_counts):
     query, options = QUERIES[kind]
-    streams = {"l": declared(), "r": declared()}
+    streams = {"l": declare_stream(), "r": declare_stream()}
     job = LocalJob(plan_of(query, streams, **options), MemoryStore(), partitions=partitions)
     job.tick(arriving(l=rows(0, ROWS)))
     job.tick(arriving(r=rows(0, ROWS // 2)))  # by SEMI half of the rows leave
-    looked_at["rows"] = 0
+    mark_read_counts["rows"] = 0
     output = job.tick(arriving(r=rows(ROWS * 2, 1)))
-    assert looked_at["rows"] < 100 * partitions
+    assert mark_read_counts["rows"] < 100 * partitions
     state = job.driver.manifest.queries[QUERY].nodes[0].arrangements["l"]
     if kind == "semi":
         assert output.result.queries[QUERY].state["l"] == ROWS // 2
         assert state.runs[0].cursors["t"] == ROWS // 2
 
 
-def test_what_has_left_is_passed_over_once(looked_at):
+def test_what_has_left_is_passed_over_once(mark_read_counts):
     query, _ = QUERIES["semi"]
-    job = LocalJob(plan_of(query, {"l": declared(), "r": declared()}), MemoryStore())
+    job = LocalJob(plan_of(query, {"l": declare_stream(), "r": declare_stream()}), MemoryStore())
     job.tick(arriving(l=rows(0, ROWS)))
-    looked_at["rows"] = 0
+    mark_read_counts["rows"] = 0
     for first in range(0, ROWS - 100, 100):
         job.tick(arriving(r=rows(first, 100)))
     # Of each match both rows ask whether the left one has left before; each is passed over once, in steps
     # that look at twice as many at most.
-    assert looked_at["rows"] < 4 * ROWS
+    assert mark_read_counts["rows"] < 4 * ROWS
 
 
-def test_a_session_looks_at_few(looked_at):
+def test_a_session_looks_at_few(mark_read_counts):
     query = (
         "SELECT window_start, window_end, k, count(*) AS n FROM TABLE(SESSION(TABLE l, DESCRIPTOR(t), 10)) "
         "GROUP BY window_start, window_end, k"
@@ -86,9 +86,9 @@ def test_a_session_looks_at_few(looked_at):
     job = LocalJob(plan_of(query, {"l": stream(5_000, {"t": "BIGINT", "k": "BIGINT"})}), MemoryStore())
     job.tick(arriving(l=[{"t": n * 2, "k": n % 7} for n in range(ROWS)]))
     job.tick(arriving(l=[{"t": 2 * ROWS, "k": 1}]))
-    looked_at["rows"] = 0
+    mark_read_counts["rows"] = 0
     job.tick(arriving(l=[{"t": 2 * ROWS + 1, "k": 1}]))
-    assert looked_at["rows"] < 60
+    assert mark_read_counts["rows"] < 60
 
 
 CHANGELOG = {"output_mode": "changelog"}
@@ -113,7 +113,7 @@ def test_a_tick_of_few_rows_reads_and_writes_few_marks(kind, monkeypatch):
     """However many rows are retained: marks of a whole slice are neither read nor written."""
     changes = kind.startswith("changes")
     one = {**stream(10**6, {"t": "BIGINT", "k": "BIGINT"})}
-    left = declared() if "two times" in kind else one
+    left = declare_stream() if "two times" in kind else one
     streams = {"l": left} if kind == "sessions" else {"l": left, "r": one}
     job = LocalJob(plan_of(FEW[kind], streams, **(CHANGELOG if changes else {})), MemoryStore())
     job.tick(arriving(**{name: [{"t": n, "u": n, "k": n} for n in range(ROWS)] for name in "l"}))

@@ -83,7 +83,7 @@ def test_groups_are_not_grown_beyond_the_cap():
     assert found == [[f"r{number}" for number in range(5)]]
 
 
-def test_a_full_group_does_not_hold_up_those_behind_it():
+def test_full_group_does_not_block_later_merges():
     full, others = live("full", GROUP_ROWS - 1), runs(FAN_IN, GROUP_ROWS // 7)
     found = choose_merges([full, *others])
     assert found == [names(others[:7])]
@@ -223,7 +223,7 @@ def test_a_merge_in_which_nothing_is_left_leaves_no_run(eager):
     assert job.state[QUERY] == {"l": 1, "r": 1}
 
 
-def test_runs_with_most_rows_that_are_gone_are_written_anew_where_rows_change():
+def test_runs_with_many_released_rows_are_rewritten_for_changing_rows():
     """When one in six of all rows is gone, until it is fewer than one in eleven."""
     often, seldom = live("often", 50_000, released=20_000), live("seldom", 100_000, released=5_000)
     parts = [live(f"part {n}", 25_000, group="parts", released=5_000) for n in range(2)]

@@ -25,7 +25,7 @@ DAY = 2_459_640
 """2022-03-01 as INT96 has it."""
 
 
-def taken(path, columns):
+def read_table_or_reason(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
@@ -62,8 +62,8 @@ def int96(path, day, nanoseconds, *, writer=b"parquet-mr version", version=True)
     )
 
 
-def test_int96_of_spark_is_taken(tmp_path):
-    table = taken(int96(tmp_path / "a.parquet", DAY, 1500), {"c": "TIMESTAMP"})
+def test_int96_timestamps_of_spark_are_read(tmp_path):
+    table = read_table_or_reason(int96(tmp_path / "a.parquet", DAY, 1500), {"c": "TIMESTAMP"})
     assert table["c"].cast(pa.int64()).to_pylist() == [1_646_092_800_000_001]
 
 
@@ -80,17 +80,21 @@ def test_int96_of_spark_is_taken(tmp_path):
     ],
 )
 def test_int96_that_arrow_takes_for_another_time_is_sparks(tmp_path, day, nanoseconds, more):
-    assert isinstance(taken(int96(tmp_path / "a.parquet", day, nanoseconds, **more), {"c": "TIMESTAMP"}), str)
+    assert isinstance(
+        read_table_or_reason(int96(tmp_path / "a.parquet", day, nanoseconds, **more), {"c": "TIMESTAMP"}), str
+    )
 
 
 def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
     """In 11 bytes with 10 digits: Spark gives 0.57 for 123.45 of 9 bytes. In 16 it does as Arrow."""
     digits = ((b"\x15\x32", b"\x15\x14"),)  # 25 of them -> 10
     table = pa.table({"c": pa.array([Decimal("123.45")], pa.decimal128(25, 2))})
-    assert isinstance(taken(written(tmp_path / "a.parquet", table, *digits), {"c": "DECIMAL(10,2)"}), str)
+    assert isinstance(
+        read_table_or_reason(written(tmp_path / "a.parquet", table, *digits), {"c": "DECIMAL(10,2)"}), str
+    )
     wide = pa.table({"c": pa.array([Decimal("123.45")], pa.decimal128(38, 2))})
     path = written(tmp_path / "b.parquet", wide, (b"\x15\x4c", b"\x15\x14"))
-    assert taken(path, {"c": "DECIMAL(10,2)"})["c"].to_pylist() == [Decimal("123.45")]
+    assert read_table_or_reason(path, {"c": "DECIMAL(10,2)"})["c"].to_pylist() == [Decimal("123.45")]
     # Spark fails at these.
     assert (
         parquet_files._decimal(SimpleNamespace(physical_type="BYTE_ARRAY", precision=9, scale=2, length=0))
@@ -113,7 +117,9 @@ def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_damaged_files_are_sparks_to_name(tmp_path, what, table, swaps):
-    assert isinstance(taken(written(tmp_path / "a.parquet", table, *swaps), {"c": "BIGINT"}), str)
+    assert isinstance(
+        read_table_or_reason(written(tmp_path / "a.parquet", table, *swaps), {"c": "BIGINT"}), str
+    )
 
 
 class KeysInTheirFiles(encryption.KmsClient):
@@ -136,8 +142,8 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
     written_so = keys.file_encryption_properties(encryption.KmsConnectionConfig(), how)
     with parquet.ParquetWriter(path, table.schema, encryption_properties=written_so) as writer:
         writer.write_table(table)
-    assert "decrypt" in taken(path, {"open": "BIGINT", "secret": "BIGINT"})
-    assert taken(path, {"open": "BIGINT"}) == table.select(["open"])
+    assert "decrypt" in read_table_or_reason(path, {"open": "BIGINT", "secret": "BIGINT"})
+    assert read_table_or_reason(path, {"open": "BIGINT"}) == table.select(["open"])
     cut = [
         ParquetRows().rows_of(FileSplit(str(path), start, end), {"open": sql_type("BIGINT")})
         for start, end in ((0, 4), (4, None))
@@ -147,16 +153,21 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
 
 def test_names_that_are_no_utf_8_make_it_no_parquet(tmp_path):
     path = written(tmp_path / "a.parquet", pa.table({"name": [1]}), (b"name", b"n\x81me"))
-    assert isinstance(taken(path, {"name": "BIGINT"}), str)
+    assert isinstance(read_table_or_reason(path, {"name": "BIGINT"}), str)
     assert "not a complete Parquet file" in check_file(str(path), "parquet", {}).what
 
 
 def test_a_page_with_another_checksum_is_sparks(tmp_path):
     """Of local files Spark compares checksums that Hadoop keeps beside them."""
     table, swap = pa.table({"c": [0x1122334455667788]}), (b"\x88\x77\x66", b"\x88\x77\x67")
-    assert taken(written(tmp_path / "a.parquet", table, write_page_checksum=True), {"c": "BIGINT"}) == table
+    assert (
+        read_table_or_reason(
+            written(tmp_path / "a.parquet", table, write_page_checksum=True), {"c": "BIGINT"}
+        )
+        == table
+    )
     path = written(tmp_path / "b.parquet", table, swap, write_page_checksum=True)
-    assert "checksum" in taken(path, {"c": "BIGINT"})
+    assert "checksum" in read_table_or_reason(path, {"c": "BIGINT"})
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, monkeypatch):
@@ -170,7 +181,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, mo
         return described
 
     monkeypatch.setattr(parquet, "read_metadata", describe_and_replace)
-    assert taken(path, {"c": "BIGINT"})["c"].to_pylist() == [1, 2]
+    assert read_table_or_reason(path, {"c": "BIGINT"})["c"].to_pylist() == [1, 2]
 
 
 def test_a_file_that_says_different_numbers_of_its_rows(tmp_path):
@@ -183,14 +194,14 @@ def test_a_file_that_says_different_numbers_of_its_rows(tmp_path):
     for place in places:
         path = tmp_path / f"{place}.parquet"
         path.write_bytes(data[:place] + fewer + data[place + 2 :])
-        if isinstance(found := taken(path, {"c": "BIGINT"}), str):
+        if isinstance(found := read_table_or_reason(path, {"c": "BIGINT"}), str):
             refused += "different numbers" in found
         else:
             assert found.num_rows == 1013
     assert refused == 3  # of the file, the column and the row group; what is left is statistics
 
 
-def test_a_row_group_is_not_held_as_a_whole(tmp_path, monkeypatch):
+def test_row_group_is_read_in_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_files, "BYTES", 1 << 20)
     monkeypatch.setattr(file_split, "BYTES", 1 << 20)
     table = pa.table({"c": [os.urandom(1000) for _ in range(16_000)]})

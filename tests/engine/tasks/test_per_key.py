@@ -20,7 +20,7 @@ from watersmeet.state.store import MemoryStore
 BAND = "l.i = r.i AND r.t BETWEEN l.t - 30 AND l.t + 30"
 
 
-def kept_keys(job: LocalJob) -> dict[str, Counter[int]]:
+def count_retained_rows_by_key(job: LocalJob) -> dict[str, Counter[int]]:
     """Per side how many rows of each key are kept, by reading all of them."""
     counters = {}
     (node,) = job.driver.manifest.queries[QUERY].nodes
@@ -60,7 +60,7 @@ def test_the_tick_that_would_keep_more_is_the_one_that_fails(kind, seed):
         expected = free.tick(arriving(**rows))
         over = {
             (name, key): count
-            for name, counts in kept_keys(free).items()
+            for name, counts in count_retained_rows_by_key(free).items()
             for key, count in counts.items()
             if count > most
         }
@@ -117,7 +117,7 @@ def test_rows_that_were_released_cost_no_look_at_keys(monkeypatch):
         job.tick(arriving(l=[{"i": key, "t": t} for key in range(50)] * 4, r=[{"i": -1, "t": t}]))
 
 
-def test_no_more_keys_are_read_than_are_told(monkeypatch):
+def test_key_limit_error_reads_only_the_keys_it_reports(monkeypatch):
     read, hashed = [], key_limits.hash_columns
     monkeypatch.setattr(key_limits, "hash_columns", lambda *keys: read.append(keys) or hashed(*keys))
     job = LocalJob(plan_of(f"SELECT l.t AS lt FROM l JOIN r ON {BAND}", max_rows_per_key=5), MemoryStore())
@@ -126,7 +126,7 @@ def test_no_more_keys_are_read_than_are_told(monkeypatch):
     assert len(read) == 4
 
 
-def test_it_is_refused_where_rows_can_be_taken_back():
+def test_max_rows_per_key_is_refused_with_retractions():
     with pytest.raises(PlanError, match="max_rows_per_key is not supported"):
         plan_of(f"SELECT l.t AS lt FROM l JOIN r ON {BAND}", output_mode="changelog", max_rows_per_key=5)
 
@@ -145,7 +145,7 @@ def test_it_is_refused_where_nothing_has_a_key(query):
         plan_of(query, max_rows_per_key=5)
 
 
-def test_where_nothing_is_kept_it_says_nothing():
+def test_max_rows_per_key_has_no_effect_on_stateless_queries():
     """Other queries of the job may keep rows."""
     plan_of("SELECT l.t AS lt FROM l WHERE l.i > 3", max_rows_per_key=5)
 

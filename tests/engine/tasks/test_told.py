@@ -10,7 +10,7 @@ from watersmeet.event_time import DAY_US
 from watersmeet.runtime.tasks.results import rows_as_json
 
 
-def test_values_that_python_or_json_has_not_are_told():
+def test_values_outside_python_or_json_are_formatted():
     columns = {
         "t": pa.array([253_402_300_800_000_000, -(2**63)], pa.timestamp("us", "UTC")),
         "s": pa.array([b"\xff\xfe", b"a"]).view(pa.string()),
@@ -26,6 +26,6 @@ def test_values_that_python_or_json_has_not_are_told():
     ]
 
 
-def test_a_stored_date_is_told_as_a_date():
+def test_stored_date_is_formatted_as_a_date():
     rows = pa.record_batch({"d": pa.array([2_932_897 * DAY_US])})
     assert rows_as_json(pa.schema([("d", pa.date32())]), rows) == ['{"d": "+10000-01-01"}']

@@ -24,12 +24,12 @@ def a_terminal(monkeypatch):
     os.close(ours)
 
 
-def shown(terminal: int) -> str:
+def read_terminal(terminal: int) -> str:
     ready = select.select([terminal], [], [], 20)[0]
     return os.read(terminal, 65_536).decode().replace("\r\n", "\n") if ready else ""
 
 
-def test_what_is_written_past_python_is_taken_and_later_goes_where_it_went(monkeypatch):
+def test_low_level_stderr_output_is_captured_then_restored(monkeypatch):
     taken: list[str] = []
     with a_terminal(monkeypatch) as terminal:
         goes_above(terminal, taken)
@@ -50,7 +50,7 @@ def goes_above(terminal: int, taken: list[str]) -> None:
     os.write(of_a_process, b"of a process that goes on\n")
     os.close(of_a_process)
     text = ""
-    while "goes on" not in text and (more := shown(terminal)):
+    while "goes on" not in text and (more := read_terminal(terminal)):
         text += more
     assert text == "before\nafter\nof a process that goes on\n"
 
@@ -61,9 +61,9 @@ def test_what_nobody_can_take_is_written_all_the_same(monkeypatch):
 
     with a_terminal(monkeypatch) as terminal, errors_above(takes_none):
         os.write(sys.stderr.fileno(), b"one\n")
-        assert shown(terminal) == "one\n"
+        assert read_terminal(terminal) == "one\n"
         os.write(sys.stderr.fileno(), b"two\n")
-        assert shown(terminal) == "two\n"
+        assert read_terminal(terminal) == "two\n"
 
 
 def test_what_goes_into_a_file_is_left_alone(tmp_path, monkeypatch):

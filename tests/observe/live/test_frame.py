@@ -53,7 +53,7 @@ def test_what_is_worst_is_shown_where_there_is_no_room_for_all():
     assert "\nd  " not in text
 
 
-def test_lag_is_behind_the_clock_of_the_moment():
+def test_watermark_lag_is_measured_from_the_current_time():
     later = now(clock_us=NOON_US + 60_000_000)
     assert [row.delay_us(later.clock_us) for row in ONE.marks] == [72_300_000, 3_840_000_000]
     assert "1 min 13 s" in "\n".join(map(text_of, frame(ONE, later, look(80, 24))))

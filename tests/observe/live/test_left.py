@@ -29,7 +29,7 @@ def test_files_are_reckoned_by_those_that_were_read():
     assert (second.unread, second.done) == (250.0, 0.5)
 
 
-def test_files_that_come_meanwhile_are_counted_from_then():
+def test_newly_listed_files_are_added_to_the_backlog():
     ticks = [({"a": 100}, {"a": (8, "files")}), ({"a": 100}, {"a": (6, "files")})]
     more = after(*ticks, ({"a": 100}, {"a": (20, "files")}))
     assert more.unread == pytest.approx(20 * 50)

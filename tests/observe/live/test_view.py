@@ -98,7 +98,7 @@ def test_what_others_print_goes_above(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_nothing_is_left_behind_when_the_terminal_becomes_narrower():
+def test_view_redraws_cleanly_when_the_terminal_narrows():
     shown = Shown(height=60)
     shown.screen.rows = 60
     with shown.view:
@@ -183,7 +183,7 @@ def test_a_terminal_that_goes_away_ends_the_view_and_not_the_run(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_error_of_the_view_is_told_and_ends_no_run(capsys):
+def test_view_error_is_reported_and_the_run_continues(capsys):
     shown = Shown()
     with shown.view:
         shown.view.tick(SimpleNamespace(inputs=(), rows_in={}), None)  # no report of a tick
@@ -194,7 +194,7 @@ def test_an_error_of_the_view_is_told_and_ends_no_run(capsys):
     assert "note: the live view ended before the run: AttributeError" in capsys.readouterr().err
 
 
-def test_rows_that_a_failing_view_had_taken_are_printed(monkeypatch, capsys):
+def test_rows_buffered_by_a_failing_view_are_printed(monkeypatch, capsys):
     shown, draw = Shown(), Terminal.draw
 
     def fails(self, lines, above=()):

@@ -45,7 +45,7 @@ def address() -> Iterator[Address]:
             endpoint._look()
 
 
-def asked(address: Address) -> str:
+def fetch_metrics(address: Address) -> str:
     with urllib.request.urlopen(f"http://{address.words}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         return answer.read().decode()
@@ -68,7 +68,7 @@ def value(text: str, name: str, **labels: str) -> float:
     return samples(text)[name, frozenset(labels.items())]
 
 
-def watched(address: Address, job: str = "shop") -> tuple[WatchedJob, RunMetrics]:
+def start_watched_job(address: Address, job: str = "shop") -> tuple[WatchedJob, RunMetrics]:
     """A job whose figures are shown there."""
     about = WatchedJob().about(job)
     metrics = endpoint_at(address).watch(about, None)
@@ -76,12 +76,12 @@ def watched(address: Address, job: str = "shop") -> tuple[WatchedJob, RunMetrics
 
 
 def test_a_run_is_shown_while_it_starts_runs_and_no_more_when_it_has_ended(address):
-    job, _ = watched(address)
-    assert value(asked(address), "watersmeet_up", job="shop") == 0
+    job, _ = start_watched_job(address)
+    assert value(fetch_metrics(address), "watersmeet_up", job="shop") == 0
     job.watching.start({}, None)
-    assert value(asked(address), "watersmeet_up", job="shop") == 1
+    assert value(fetch_metrics(address), "watersmeet_up", job="shop") == 1
     job.tick(TICKS[0])
-    text = asked(address)
+    text = fetch_metrics(address)
     account = job.results[-1].queries["delivered"].account["o"]
     assert (
         value(text, "watersmeet_input_rows_total", job="shop", query="delivered", input="o") == account["in"]
@@ -90,15 +90,15 @@ def test_a_run_is_shown_while_it_starts_runs_and_no_more_when_it_has_ended(addre
     assert value(text, "watersmeet_backlog_rows", job="shop", source="orders") == 7
     job.watching.end(None)
     with pytest.raises(urllib.error.URLError):
-        asked(address)
+        fetch_metrics(address)
 
 
 def test_what_is_shown_is_what_the_figures_say_and_nothing_else(address):
     """Names and labels as declared; counters and gauges as they are called."""
-    job, metrics = watched(address)
+    job, metrics = start_watched_job(address)
     job.ticks()
     declared = {figure.name.removesuffix("_total"): figure for figure in figures.FIGURES}
-    for family in text_string_to_metric_families(asked(address)):
+    for family in text_string_to_metric_families(fetch_metrics(address)):
         figure = declared.get(family.name)
         if figure is None:
             assert family.name.endswith("_created"), "of histograms, by the client"
@@ -120,11 +120,11 @@ def test_what_is_shown_is_what_the_figures_say_and_nothing_else(address):
 
 
 def test_ticks_and_their_parts_are_histograms(address):
-    job, _ = watched(address)
+    job, _ = start_watched_job(address)
     job.watching.start({}, None)
     for seconds in (0.2, 0.2, 4.0):
         job.tick({}, seconds)
-    text = asked(address)
+    text = fetch_metrics(address)
     assert value(text, "watersmeet_tick_duration_seconds_count", job="shop") == 3
     assert value(text, "watersmeet_tick_duration_seconds_sum", job="shop") == pytest.approx(4.4)
     assert value(text, "watersmeet_tick_duration_seconds_bucket", job="shop", le="0.25") == 2
@@ -135,28 +135,28 @@ def test_ticks_and_their_parts_are_histograms(address):
 
 
 def test_names_of_any_kind_are_escaped(address):
-    job, _ = watched(address, HOSTILE)
+    job, _ = start_watched_job(address, HOSTILE)
     job.ticks(TICKS[:1])
-    assert value(asked(address), "watersmeet_up", job=HOSTILE) == 1
+    assert value(fetch_metrics(address), "watersmeet_up", job=HOSTILE) == 1
     job.watching.end(None)
 
 
 def test_a_restart_loses_no_series_and_doubles_none(address):
     """Until the new run has a tick of its own, what the last one came to is shown; counting goes on."""
-    job, _ = watched(address)
+    job, _ = start_watched_job(address)
     job.ticks()
-    before = samples(asked(address))
+    before = samples(fetch_metrics(address))
     job.watching.notice("a broker is away")
     job.watching.end(None)
     again = ListenerGroup([endpoint_at(address).watch(job.about(), None)])
-    between = samples(asked(address))
+    between = samples(fetch_metrics(address))
     assert between.keys() == before.keys()
     totals = {key: count for key, count in before.items() if key[0].endswith(("_total", "_count"))}
     assert {**between, NOTICES: 0} == {**between, **totals, NOTICES: 0}
     job.watching = again
     again.start({}, None)
     job.tick({"orders": [row(102, "far")]})
-    after = samples(asked(address))
+    after = samples(fetch_metrics(address))
     assert after.keys() == before.keys()
     assert after["watersmeet_tick_duration_seconds_count", frozenset({("job", "shop")})] == len(TICKS) + 1
     read = "watersmeet_input_rows_total", frozenset({("job", "shop"), ("query", "delivered"), ("input", "o")})
@@ -166,12 +166,12 @@ def test_a_restart_loses_no_series_and_doubles_none(address):
 
 
 def test_what_has_failed_is_shown_until_it_is_started_again(address):
-    job, _ = watched(address)
+    job, _ = start_watched_job(address)
     job.ticks()
     job.watching.begin(4)
-    assert value(asked(address), "watersmeet_running_tick_age_seconds", job="shop") > 0
+    assert value(fetch_metrics(address), "watersmeet_running_tick_age_seconds", job="shop") > 0
     job.watching.end(EngineError("the disk is full", code="disk-full"))
-    text = asked(address)
+    text = fetch_metrics(address)
     assert value(text, "watersmeet_failing", job="shop") == 1
     assert (
         value(text, "watersmeet_up", job="shop")
@@ -179,25 +179,25 @@ def test_what_has_failed_is_shown_until_it_is_started_again(address):
         == 0
     )
     metrics = endpoint_at(address).watch(job.about(), None)
-    assert value(asked(address), "watersmeet_failing", job="shop") == 0
+    assert value(fetch_metrics(address), "watersmeet_failing", job="shop") == 0
     metrics.ended(None)
 
 
-def test_two_jobs_of_a_process_share_an_address_and_are_told_apart(address):
-    one, _ = watched(address, "one")
-    two, _ = watched(address, "two")
+def test_two_jobs_of_a_process_share_an_address_with_distinct_labels(address):
+    one, _ = start_watched_job(address, "one")
+    two, _ = start_watched_job(address, "two")
     one.ticks(TICKS[:1])
     two.ticks(TICKS[:2])
-    text = asked(address)
+    text = fetch_metrics(address)
     assert value(text, "watersmeet_last_tick", job="one") == 1
     assert value(text, "watersmeet_last_tick", job="two") == 2
     one.watching.end(None)
-    assert not any(("job", "one") in labels for _, labels in samples(asked(address)))
+    assert not any(("job", "one") in labels for _, labels in samples(fetch_metrics(address)))
     two.watching.end(None)
 
 
 def test_two_jobs_of_one_name_are_refused(address):
-    job, metrics = watched(address)
+    job, metrics = start_watched_job(address)
     with pytest.raises(SpecError, match=r'http://127.* already shows a job named "shop"') as refused:
         endpoint_at(address).watch(job.about(), None)
     assert refused.value.code == "same-job"
@@ -239,7 +239,7 @@ def test_whoever_asks_has_to_send_the_token(address, tmp_path):
     again.ended(None)
 
 
-def test_a_port_that_is_taken_is_told():
+def test_unusable_metrics_address_is_reported():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -262,18 +262,18 @@ def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address, m
         close(server)
 
     monkeypatch.setattr(ThreadingWSGIServer, "server_close", slowly)
-    _, metrics = watched(address)
+    _, metrics = start_watched_job(address)
     endpoint = endpoint_at(address)
     ending = Thread(target=metrics.ended, args=(None,))
     ending.start()
     assert closing.wait(10)
     other = endpoint.watch(WatchedJob().about("second"), None)
     ending.join()
-    assert "watersmeet_up" in asked(address)
+    assert "watersmeet_up" in fetch_metrics(address)
     other.ended(None)
 
 
-def test_any_free_port_is_one_that_can_be_asked():
+def test_port_zero_serves_metrics_on_a_free_port():
     endpoint = endpoint_at(Address("127.0.0.1", 0))
     metrics = endpoint.watch(WatchedJob().about(), None)
     with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
@@ -285,23 +285,26 @@ def test_any_free_port_is_one_that_can_be_asked():
 def test_warnings_of_the_package_are_counted_and_still_printed(address, capfd, monkeypatch):
     """Where nobody has set up logging; by whom they are."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    _, metrics = watched(address)
+    _, metrics = start_watched_job(address)
     logging.getLogger("watersmeet.postgres").warning("the server is away")
     assert capfd.readouterr().err == "the server is away\n"
-    assert value(asked(address), "watersmeet_warnings_total", job="shop", logger="watersmeet.postgres") >= 1
+    assert (
+        value(fetch_metrics(address), "watersmeet_warnings_total", job="shop", logger="watersmeet.postgres")
+        >= 1
+    )
     metrics.ended(None)
     assert logging.getLogger("watersmeet").handlers == []
     logging.getLogger("watersmeet.postgres").warning("away again")
     assert capfd.readouterr().err == "away again\n"
 
 
-def test_what_is_asked_of_a_remote_store_is_summed(address):
-    job, metrics = watched(address)
+def test_remote_store_traffic_is_summed_over_ticks(address):
+    job, metrics = start_watched_job(address)
     result = job.ticks(TICKS[:1])
     report = replace(report_of(result, 0.5), store=StoreUse(100, 20, 3, 7))
     for _ in range(2):
         metrics.tick(report, result)
-    text = asked(address)
+    text = fetch_metrics(address)
     assert [
         value(text, "watersmeet_store_bytes_total", job="shop", direction=direction)
         for direction in ("fetched", "cached", "written")
@@ -328,7 +331,7 @@ def test_a_thousand_series_are_there_in_a_tenth_of_a_second(address):
     took, count = math.inf, 0
     for _ in range(5):
         began = time.process_time()
-        answer = asked(address)
+        answer = fetch_metrics(address)
         took, count = min(took, time.process_time() - began), answer.count("\nwatersmeet_")
     assert count > 1000
     assert took < 0.1

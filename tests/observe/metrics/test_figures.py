@@ -46,7 +46,7 @@ def test_every_figure_has_a_name_of_its_own_after_the_conventions():
         assert figure.help.endswith(".")
 
 
-def test_outcomes_and_what_is_kept_are_what_came_after_every_tick(job):
+def test_input_rows_equal_outcomes_plus_retained_rows_after_each_tick(job):
     for result in job.results:
         came, kept = readings(job, figures.INPUT_ROWS, result), readings(job, figures.RETAINED_ROWS, result)
         gone: defaultdict[tuple[str, ...], float] = defaultdict(float)
@@ -78,7 +78,7 @@ def test_rows_out_are_all_that_went_to_the_sink(job):
     assert out["delivered",] > 0
 
 
-def test_watermarks_of_times_lag_behind_the_clock_and_integers_are_told_as_they_are(job):
+def test_only_timestamp_watermarks_have_a_clock_lag(job):
     marks, lags = readings(job, figures.WATERMARK), readings(job, figures.WATERMARK_LAG)
     assert marks["delivered", "o", "t"] % 86_400 == 99, "that of the day's second 101, less the lag"
     assert lags == {labels: NOW_US / 1e6 - mark for labels, mark in marks.items()}
@@ -93,7 +93,7 @@ def test_before_the_first_row_there_is_no_watermark():
     assert readings(job, figures.INPUT_ROWS)["delivered", "o"] == 0
 
 
-def test_how_late_rows_were_is_told_as_the_account_tells_it(job):
+def test_lateness_metric_equals_the_row_accounting(job):
     late = readings(job, figures.LATE_BY)
     account = {row.input: row.late_by for row in account_of(job.results[-1]).inputs}
     assert late == {
@@ -125,7 +125,7 @@ def test_bytes_and_forecasts_are_those_of_the_state(job):
     assert {by for *_, by in rows} == {"declared", "measured"}
 
 
-def test_what_waits_and_what_is_not_read_is_told(job):
+def test_holders_idle_partitions_and_paused_sources_are_reported(job):
     report = report_of(job.results[-1], 0.5, 0.5, NOW_US)
     found = {
         (figure, labels): value

@@ -113,7 +113,7 @@ def test_every_rule_says_whom_to_wake_and_what_it_is_about():
         assert set(used) <= set().union(*(LABELS[each.name] for each in selectors))
 
 
-def test_panels_lie_beside_each_other_and_use_the_variables():
+def test_panels_never_overlap_and_use_the_variables():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

@@ -39,7 +39,7 @@ def rows_of(insert: str, tick: int, keyed: bool) -> list[tuple[int, str, bool]]:
     return [(begin + n, f"{insert}{tick}", n == tick) for n in range(tick - 1, tick + 4)]
 
 
-def expected(inserts: list[str], keyed: bool, last: int = LAST) -> list[tuple[int, str]]:
+def compute_expected_rows(inserts: list[str], keyed: bool, last: int = LAST) -> list[tuple[int, str]]:
     """What the table holds after all ticks, in order."""
     if not keyed:
         return sorted(
@@ -68,7 +68,7 @@ def batch(rows: list[tuple[int, str, bool]], keyed: bool) -> pa.RecordBatch:
     return pa.record_batch(columns, schema)
 
 
-def staged(sink: Any, insert: str, tick: int, attempt: str, rows: list[Any], keyed: bool) -> None:
+def stage_in_two_tasks(sink: Any, insert: str, tick: int, attempt: str, rows: list[Any], keyed: bool) -> None:
     """As two tasks stage rows, of which one runs twice: what its first attempt wrote does not count."""
     schema = batch([], keyed).schema
     part = part_from(json.loads(json.dumps(plain_part(sink.arrow_part(schema, insert, tick, attempt)))), {})
@@ -98,13 +98,13 @@ class Steps:
     def around(self, owner: Any, name: str) -> None:
         done = getattr(owner, name)
 
-        def stepped(*args: Any, **named: Any) -> Any:
+        def call_between_steps(*args: Any, **named: Any) -> Any:
             self()
             answer = done(*args, **named)
             self()
             return answer
 
-        setattr(owner, name, stepped)
+        setattr(owner, name, call_between_steps)
 
 
 def run(task: dict[str, Any], steps: Steps) -> None:
@@ -127,7 +127,7 @@ def run(task: dict[str, Any], steps: Steps) -> None:
     for tick in range(committed + 1, LAST + 1):
         attempt = uuid.uuid4().hex
         for insert in inserts:
-            staged(sink, insert, tick, attempt, rows_of(insert, tick, keyed), keyed)
+            stage_in_two_tasks(sink, insert, tick, attempt, rows_of(insert, tick, keyed), keyed)
         for insert in inserts:
             sink.check(insert, tick, identity(tick))
         for insert in inserts:

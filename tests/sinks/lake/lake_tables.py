@@ -49,7 +49,7 @@ class Delta(Table):
 
         return DeltaTable(str(self.path)).to_pyarrow_table()
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         """As somebody does who drops it first."""
         from deltalake import DeltaTable
 
@@ -110,7 +110,7 @@ class Iceberg(Table):
     def arrow(self) -> pa.Table:
         return self.table().scan().to_arrow()
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         """As somebody does who drops it first."""
         catalog = self.table().catalog
         catalog.drop_table("shop.delivered")

@@ -42,14 +42,14 @@ def columns(**types):
     return tuple(Column(name, sql_type(kind)) for name, kind in types.items())
 
 
-def made(path, shown, key=(), **options):
+def prepare_sink(path, shown, key=(), **options):
     sink = make_sink(SinkSpec("out", "delta", {"path": str(path), **options}, shown, key))
     sink.prepare(shown, "job-1")
     sink.resume(["a"], Resumed(0))
     return sink
 
 
-def put(sink, rows, tick=1):
+def publish_rows(sink, rows, tick=1):
     """The rows of an Arrow table, as one task stages them."""
     part = sink.arrow_part(rows.schema, "a", tick, f"attempt-{tick}")
     said = part.write(0, rows.schema, iter(rows.to_batches()))
@@ -84,8 +84,8 @@ EDGES = [
 
 def test_values_of_all_types_come_back(tmp_path):
     rows = pa.Table.from_pylist(EDGES, ARROW)
-    sink = made(tmp_path, columns(**TYPES))
-    assert put(sink, rows)
+    sink = prepare_sink(tmp_path, columns(**TYPES))
+    assert publish_rows(sink, rows)
     back = DeltaTable(str(tmp_path)).to_pyarrow_table().select(list(TYPES))
     assert str(back.to_pylist()) == str(pa.Table.from_pylist(EDGES, back.schema).to_pylist())
     assert back.schema.field("t").type == pa.timestamp("us", "UTC")
@@ -100,7 +100,7 @@ def statistics(path):
 
 
 def test_statistics_say_nothing_wrong(tmp_path):
-    put(made(tmp_path, columns(**TYPES)), pa.Table.from_pylist(EDGES, ARROW))
+    publish_rows(prepare_sink(tmp_path, columns(**TYPES)), pa.Table.from_pylist(EDGES, ARROW))
     stats = statistics(tmp_path)
     assert stats["numRecords"] == 3
     assert stats["nullCount"]["f8"] == 1
@@ -110,7 +110,10 @@ def test_statistics_say_nothing_wrong(tmp_path):
 def test_statistics_of_columns_with_an_order(tmp_path):
     names = ["i1", "i2", "i4", "i8", "day", "t", "n"]
     schema = pa.schema([ARROW.field(name) for name in names])
-    put(made(tmp_path, columns(**{name: TYPES[name] for name in names})), pa.Table.from_pylist(EDGES, schema))
+    publish_rows(
+        prepare_sink(tmp_path, columns(**{name: TYPES[name] for name in names})),
+        pa.Table.from_pylist(EDGES, schema),
+    )
     stats = statistics(tmp_path)
     assert stats["minValues"]["i8"] == -(2**63)
     assert stats["maxValues"]["i8"] == 2**63 - 1
@@ -120,9 +123,9 @@ def test_statistics_of_columns_with_an_order(tmp_path):
 
 
 def test_readers_pass_over_files_and_miss_nothing(tmp_path):
-    sink = made(tmp_path, columns(**TYPES))
-    put(sink, pa.Table.from_pylist(EDGES, ARROW))
-    put(sink, pa.Table.from_pylist([{"i8": 5, "s": "m", "f8": 1.0}], ARROW), 2)
+    sink = prepare_sink(tmp_path, columns(**TYPES))
+    publish_rows(sink, pa.Table.from_pylist(EDGES, ARROW))
+    publish_rows(sink, pa.Table.from_pylist([{"i8": 5, "s": "m", "f8": 1.0}], ARROW), 2)
     seen = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
     assert seen.to_table(filter=field("i8") == 5).num_rows == 1
     assert seen.to_table(filter=field("i8") == 2**63 - 1).num_rows == 1
@@ -153,20 +156,20 @@ NAMES = [
 @pytest.mark.parametrize("keyed", [False, True])
 def test_hostile_names(tmp_path, keyed):
     shown = columns(**{"k'\"`.": "BIGINT"}, **dict.fromkeys(NAMES, "STRING"))
-    sink = made(tmp_path, shown, ("k'\"`.",) if keyed else ())
+    sink = prepare_sink(tmp_path, shown, ("k'\"`.",) if keyed else ())
     for tick in (1, 2):
         row = {"k'\"`.": 1, **{name: f"{name} {tick}" for name in NAMES}}
         if keyed:
             row[DELETED] = False
-        put(sink, pa.Table.from_pylist([row]), tick)
+        publish_rows(sink, pa.Table.from_pylist([row]), tick)
     back = DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
     assert sorted(row["select"] for row in back) == (["select 2"] if keyed else ["select 1", "select 2"])
     assert all(row[name].startswith(name) for row in back for name in NAMES)
 
 
-def test_names_and_types_that_tables_have_not_are_all_said(tmp_path):
+def test_all_unsupported_names_and_types_are_reported(tmp_path):
     shown = columns(**{"a b": "INT", "c": "INTERVAL DAY", "d": "STRUCT<`e=`: INT>"})
-    codes, text = refusals(lambda: made(tmp_path / "new", shown))
+    codes, text = refusals(lambda: prepare_sink(tmp_path / "new", shown))
     assert codes == {"column-name", "column-type"}
     assert all(name in text for name in ("a b", "INTERVAL DAY", '"d"'))
     assert not (tmp_path / "new" / "_delta_log").exists()
@@ -177,7 +180,7 @@ def test_a_table_that_does_not_fit_is_refused_with_all_reasons(tmp_path):
         [pa.field("K", pa.int64()), pa.field("v", pa.int32()), pa.field("w", pa.int32(), nullable=False)]
     )
     DeltaTable.create(str(tmp_path), there, partition_by=["v"])
-    codes, text = refusals(lambda: made(tmp_path, columns(k="BIGINT", v="STRING", z="INT")))
+    codes, text = refusals(lambda: prepare_sink(tmp_path, columns(k="BIGINT", v="STRING", z="INT")))
     assert codes == {"table-columns", "table-not-supported"}
     for said in ("partitioned by v", '"K"', 'int32 for "v"', 'no column "z"', 'no NULL for "w"'):
         assert said in text
@@ -185,7 +188,7 @@ def test_a_table_that_does_not_fit_is_refused_with_all_reasons(tmp_path):
 
 def test_a_table_with_more_columns_takes_the_rows(tmp_path):
     DeltaTable.create(str(tmp_path), pa.schema({"w": pa.int32(), "v": pa.string(), "k": pa.int64()}))
-    put(made(tmp_path, columns(k="BIGINT", v="STRING")), pa.table({"k": [1], "v": ["x"]}))
+    publish_rows(prepare_sink(tmp_path, columns(k="BIGINT", v="STRING")), pa.table({"k": [1], "v": ["x"]}))
     assert DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist() == [{"w": None, "v": "x", "k": 1}]
 
 
@@ -198,7 +201,7 @@ def test_a_table_with_more_columns_takes_the_rows(tmp_path):
         ({"delta.columnMapping.mode": "name"}, "maps the names"),
     ],
 )
-def test_what_a_table_uses_that_is_not_kept_is_refused(tmp_path, configuration, said):
+def test_unsupported_table_features_are_rejected(tmp_path, configuration, said):
     try:
         DeltaTable.create(str(tmp_path), pa.schema({"k": pa.int64()}), configuration=configuration)
     except Exception:
@@ -209,22 +212,22 @@ def test_what_a_table_uses_that_is_not_kept_is_refused(tmp_path, configuration, 
             if "metaData" in action:
                 action["metaData"]["configuration"] = configuration
         log.write_text("\n".join(map(json.dumps, actions)) + "\n")
-    codes, text = refusals(lambda: made(tmp_path, columns(k="BIGINT")))
+    codes, text = refusals(lambda: prepare_sink(tmp_path, columns(k="BIGINT")))
     assert codes == {"table-not-supported"}
     assert said in text
 
 
 def test_a_table_that_others_change_while_a_job_runs(tmp_path):
-    sink = made(tmp_path, columns(k="BIGINT"))
-    put(sink, pa.table({"k": [1]}))
+    sink = prepare_sink(tmp_path, columns(k="BIGINT"))
+    publish_rows(sink, pa.table({"k": [1]}))
     DeltaTable(str(tmp_path)).alter.add_constraint({"positive": "k > 0"})
-    _, text = refusals(lambda: put(sink, pa.table({"k": [-1]}), 2))
+    _, text = refusals(lambda: publish_rows(sink, pa.table({"k": [-1]}), 2))
     assert "CHECK" in text
     assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 1
 
 
 def test_keys_that_tables_do_not_compare_as_sql(tmp_path):
-    codes, text = refusals(lambda: made(tmp_path, columns(k="DOUBLE"), ("k", "z")))
+    codes, text = refusals(lambda: prepare_sink(tmp_path, columns(k="DOUBLE"), ("k", "z")))
     assert codes == {"primary-key", "unknown-column"}
     assert "DOUBLE" in text
 
@@ -262,7 +265,7 @@ def test_without_the_library(monkeypatch):
 )
 def test_an_environment_without_safe_commits(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    codes, text = refusals(lambda: made("s3://bucket/table", columns(k="BIGINT")))
+    codes, text = refusals(lambda: prepare_sink("s3://bucket/table", columns(k="BIGINT")))
     assert codes == {"no-conditional-put"}
     assert name.upper() in text
 
@@ -270,7 +273,7 @@ def test_an_environment_without_safe_commits(monkeypatch, name, value):
 def test_a_table_that_only_takes_rows(tmp_path):
     there = pa.schema({"k": pa.int64()})
     DeltaTable.create(str(tmp_path), there, configuration={"delta.appendOnly": "true"})
-    made(tmp_path, columns(k="BIGINT"))
-    codes, text = refusals(lambda: made(tmp_path, columns(k="BIGINT"), ("k",)))
+    prepare_sink(tmp_path, columns(k="BIGINT"))
+    codes, text = refusals(lambda: prepare_sink(tmp_path, columns(k="BIGINT"), ("k",)))
     assert codes == {"table-not-supported"}
     assert "appendOnly" in text

@@ -32,7 +32,7 @@ class Full(io.RawIOBase):
         return len(data)
 
 
-def refused(act) -> EngineError:
+def catch_engine_error(act) -> EngineError:
     with pytest.raises(EngineError) as caught:
         act()
     assert caught.value.hint
@@ -45,7 +45,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
             return pa.PythonFile(Full(), mode="w")
 
     monkeypatch.setattr(Storage, "connect", lambda self: Disk())
-    error = refused(lambda: LakePart(str(tmp_path), "a").write(0, ROWS.schema, iter([ROWS])))
+    error = catch_engine_error(lambda: LakePart(str(tmp_path), "a").write(0, ROWS.schema, iter([ROWS])))
     assert error.code == "disk-full"
     assert str(tmp_path) in error.message
 
@@ -55,12 +55,12 @@ def test_a_disk_that_fails_when_it_is_waited_for(tmp_path, monkeypatch):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(data_files, "sync", fails)
-    error = refused(lambda: LakePart(str(tmp_path), "a").write(0, ROWS.schema, iter([ROWS])))
+    error = catch_engine_error(lambda: LakePart(str(tmp_path), "a").write(0, ROWS.schema, iter([ROWS])))
     assert error.code == "disk-not-writable"
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "table").write_text("in the way")
-    error = refused(lambda: Storage().make_folder(str(tmp_path / "table" / "ws-1")))
+    error = catch_engine_error(lambda: Storage().make_folder(str(tmp_path / "table" / "ws-1")))
     assert error.code == "disk-not-writable"
     assert str(tmp_path) in error.message

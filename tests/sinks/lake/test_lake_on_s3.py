@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sinks.lake import test_lake_sinks as local
-from tests.sinks.lake.lake_runs import COLUMNS, expected, identity, rows_of, staged
+from tests.sinks.lake.lake_runs import COLUMNS, compute_expected_rows, identity, rows_of, stage_in_two_tasks
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support.s3 import FULL, KEYS, make_bucket
 from watersmeet.errors import EngineError
@@ -126,11 +126,11 @@ def test_a_run_that_was_overtaken(table, keyed, monkeypatch):
 
 
 @pytest.mark.full
-def test_a_run_whose_files_were_taken_away(table):
-    local.test_a_run_whose_files_were_taken_away_commits_nothing(table)
+def test_run_whose_staged_files_were_deleted_commits_nothing(table):
+    local.test_run_whose_staged_files_were_deleted_commits_nothing(table)
 
 
-def test_what_tasks_are_told_has_no_credentials(table):
+def test_task_part_contains_no_credentials(table):
     sink = make_sink(SinkSpec("out", table.connector, table.options, COLUMNS))
     sink.prepare(COLUMNS, "job-1")
     told = json.dumps(plain_part(sink.arrow_part(None, "a", 1, "x")))
@@ -164,10 +164,10 @@ def test_a_bucket_without_room(tmp_path, endpoints, there_is_no_room, made, at):
     sink.prepare(COLUMNS, "job-1")
     sink.resume(["a"], Resumed(0, True, {}))
 
-    def put(attempt: str, refused: str = "") -> None:
+    def publish_attempt(attempt: str, refused: str = "") -> None:
         if refused and at == "staging":
             there_is_no_room.write_text(refused)
-        staged(sink, "a", 1, attempt, rows_of("a", 1, False), False)
+        stage_in_two_tasks(sink, "a", 1, attempt, rows_of("a", 1, False), False)
         if refused:
             there_is_no_room.write_text(refused)
         sink.check("a", 1, identity(1))
@@ -175,12 +175,12 @@ def test_a_bucket_without_room(tmp_path, endpoints, there_is_no_room, made, at):
 
     for number, says in enumerate(each for each in FULL if " 507 " not in each):
         with pytest.raises(EngineError) as raised:
-            put(f"refused{number}", says)
+            publish_attempt(f"refused{number}", says)
         there_is_no_room.unlink()
         assert raised.value.code == "store-full", raised.value
         assert "\n" not in raised.value.message
         assert "\x1b" not in raised.value.message
         assert table.bucket in raised.value.message
         sink.discard(f"refused{number}")
-    put("taken")
-    assert table.rows() == expected(["a"], False, 1)
+    publish_attempt("taken")
+    assert table.rows() == compute_expected_rows(["a"], False, 1)

@@ -27,5 +27,5 @@ def test_a_time_beyond_is_refused(tmp_path, time):
     assert written(tmp_path, [0, time, None], widened=False)["rows"] == 3  # Delta takes it
 
 
-def test_the_first_and_the_last_time_are_taken(tmp_path):
+def test_first_and_last_supported_times_are_accepted(tmp_path):
     assert written(tmp_path, [FIRST, LAST, None], widened=True)["rows"] == 3

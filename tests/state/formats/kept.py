@@ -47,7 +47,7 @@ def rows_of(tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
     return rows
 
 
-def opened(store: Store, job: str = JOB, partitions: int = 1) -> LocalJob:
+def open_job(store: Store, job: str = JOB, partitions: int = 1) -> LocalJob:
     return LocalJob(watersmeet.plan_job(watersmeet.parse_job(job)), store, partitions=partitions)
 
 
@@ -60,29 +60,29 @@ def run(job: LocalJob, until: int) -> list[dict[str, list[str]]]:
     return out
 
 
-def kept(version: int) -> Path:
+def build_archive_path(version: int) -> Path:
     return FOLDER / f"{version}.zip"
 
 
-def unpacked(version: int, store: Store) -> None:
-    with zipfile.ZipFile(kept(version)) as file:
+def unpack_state(version: int, store: Store) -> None:
+    with zipfile.ZipFile(build_archive_path(version)) as file:
         for name in file.namelist():
             store.write(name, file.read(name))
 
 
 def main() -> None:
-    if kept(STATE_VERSION).exists():
+    if build_archive_path(STATE_VERSION).exists():
         raise SystemExit(
-            f"{kept(STATE_VERSION)} is there: states of a format that was written stay as they are"
+            f"{build_archive_path(STATE_VERSION)} exists: the state of a written format does not change"
         )
     store = FarStore()
     with pytest.MonkeyPatch.context() as patch:
         cut_small(patch)
-        run(opened(store, partitions=3), KEPT_TICKS)
+        run(open_job(store, partitions=3), KEPT_TICKS)
     manifest = load_newest(store)
     assert manifest is not None
     names = sorted(manifest.files()) + store.names("manifests")[-1:]
-    with zipfile.ZipFile(kept(STATE_VERSION), "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(build_archive_path(STATE_VERSION), "w", zipfile.ZIP_DEFLATED) as file:
         for name in names:
             file.writestr(name, bytes(store.read(name)))
 

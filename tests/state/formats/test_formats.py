@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from tests.state.formats.kept import ALL_TICKS, FOLDER, JOB, KEPT_TICKS, kept, opened, run, unpacked
+from tests.state.formats.kept import (
+    ALL_TICKS,
+    FOLDER,
+    JOB,
+    KEPT_TICKS,
+    build_archive_path,
+    open_job,
+    run,
+    unpack_state,
+)
 from watersmeet.errors import StateError
 from watersmeet.state import manifest as migrations
 from watersmeet.state.checksums import add_checksum, verify_checksum
@@ -17,24 +26,24 @@ VERSIONS = sorted(int(file.stem) for file in FOLDER.glob("*.zip"))
 
 
 @pytest.fixture(scope="module")
-def uninterrupted():
+def uninterrupted_output():
     """What the job puts out in the ticks after those whose state is kept."""
-    return run(opened(MemoryStore()), ALL_TICKS)[KEPT_TICKS:]
+    return run(open_job(MemoryStore()), ALL_TICKS)[KEPT_TICKS:]
 
 
-def test_all_formats_are_kept():
+def test_every_state_format_has_an_archive():
     oldest = min(migrations.STEPS, default=STATE_VERSION)
     assert list(range(oldest, STATE_VERSION + 1)) == VERSIONS, "python -m tests.state.formats.kept"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_job_goes_on_from_what_was_kept(version, uninterrupted):
+def test_job_resumes_from_every_archived_format(version, uninterrupted_output):
     store = MemoryStore()
-    unpacked(version, store)
-    job = opened(store)
+    unpack_state(version, store)
+    job = open_job(store)
     assert job.driver.tick == KEPT_TICKS
-    assert run(job, ALL_TICKS) == uninterrupted
-    assert any(any(tick.values()) for tick in uninterrupted)
+    assert run(job, ALL_TICKS) == uninterrupted_output
+    assert any(any(tick.values()) for tick in uninterrupted_output)
 
 
 OTHER_ORDERS = {
@@ -49,19 +58,19 @@ OTHER_ORDERS = {
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_joins_may_stand_in_another_order_than_in_what_was_kept(version, uninterrupted):
+def test_archived_state_resumes_with_another_join_order(version, uninterrupted_output):
     """Those of version 8 say nothing of how joins stood but what their sides are called."""
     store, job = MemoryStore(), JOB
-    unpacked(version, store)
+    unpack_state(version, store)
     for before, after in OTHER_ORDERS.items():
         assert before in job
         job = job.replace(before, after)
-    assert run(opened(store, job), ALL_TICKS) == uninterrupted
+    assert run(open_job(store, job), ALL_TICKS) == uninterrupted_output
 
 
-def test_what_is_kept_has_rows_of_every_kind():
+def test_archived_state_contains_every_kind_of_row():
     store = MemoryStore()
-    unpacked(VERSIONS[-1], store)
+    unpack_state(VERSIONS[-1], store)
     manifest = load_newest(store)
     nodes = [node for query in manifest.queries.values() for node in query.nodes]
     rows = [kept.stored for node in nodes for kept in node.arrangements.values()]
@@ -69,13 +78,13 @@ def test_what_is_kept_has_rows_of_every_kind():
     assert any(live.marks for live in manifest.runs())
     assert any(live.released for live in manifest.runs())
     assert any(section_of(live.run.name) for live in manifest.runs())
-    assert kept(VERSIONS[-1]).stat().st_size < 200_000
+    assert build_archive_path(VERSIONS[-1]).stat().st_size < 200_000
 
 
-def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
+def test_migration_upgrades_an_older_manifest(monkeypatch, uninterrupted_output):
     """One of a format 7 that had another name for something."""
     store = MemoryStore()
-    unpacked(STATE_VERSION, store)
+    unpack_state(STATE_VERSION, store)
     name = manifest_name(KEPT_TICKS)
     text = verify_checksum(name, bytes(store.read(name))).decode()
     old = text.replace(f'"state_version":{STATE_VERSION}', '"state_version":7')
@@ -86,14 +95,16 @@ def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
         load_newest(store)
     assert refused.value.code == "state-version"
 
-    def renamed(manifest):
+    def rename_fingerprints(manifest):
         return {("fingerprints" if key == "prints" else key): value for key, value in manifest.items()}
 
-    monkeypatch.setattr(migrations.migrate_manifest, "__defaults__", ({7: renamed, **migrations.STEPS},))
-    assert run(opened(store), ALL_TICKS) == uninterrupted
+    monkeypatch.setattr(
+        migrations.migrate_manifest, "__defaults__", ({7: rename_fingerprints, **migrations.STEPS},)
+    )
+    assert run(open_job(store), ALL_TICKS) == uninterrupted_output
 
 
-def test_steps_are_taken_in_order():
+def test_migration_steps_run_in_order():
     steps = {
         n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]}
         for n in range(5, STATE_VERSION)

@@ -29,7 +29,7 @@ def heavy(column: pa.Array):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_heaviest_keys_with_their_share_are_told(seed):
+def test_heaviest_keys_are_reported_with_their_row_counts(seed):
     rng = np.random.default_rng(seed)
     rows = int(rng.choice([0, 1, 7, 8, 9, 100, 255, 256, 257, 5000]))
     keys = int(rng.choice([1, 3, 30, 40, 10_000]))
@@ -59,7 +59,7 @@ def test_the_heaviest_keys_with_their_share_are_told(seed):
         (pa.array([[2**62]] * 9, pa.list_(pa.timestamp("us"))), None),
     ],
 )
-def test_any_value_can_be_told(column, told):
+def test_any_key_value_can_be_reported(column, told):
     (one,) = heavy(column)
     assert one.rows == len(column)
     shown = json.loads(one.key)["k"]

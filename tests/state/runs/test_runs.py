@@ -35,15 +35,15 @@ def rows_of(rng, shape, count, low=-20, high=20):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def stored(shape, batch, hashes=None, store=None):
+def store_run(shape, batch, hashes=None, store=None):
     store = MemoryStore() if store is None else store
     values = np.zeros(batch.num_rows, dtype=np.int64) if hashes is None else hashes
     rows, _ = sort_rows(batch, values, shape)
     return store, write_run(store, "q/l", rows, shape, tick=1)
 
 
-def opened(shape, batch, hashes=None):
-    store, run = stored(shape, batch, hashes)
+def open_stored_run(shape, batch, hashes=None):
+    store, run = store_run(shape, batch, hashes)
     return OpenRun.open(store, run, shape)
 
 
@@ -52,7 +52,7 @@ def test_rows_are_sorted_by_slot_and_keep_their_columns(seed):
     shape = layout(times=2)
     batch = rows_of(rng, shape, 200)
     hashes = rng.integers(MIN_TIME, MAX_TIME, 200)
-    run = opened(shape, batch, hashes)
+    run = open_stored_run(shape, batch, hashes)
     rows = run.sorted_rows
     assert (np.diff(rows.slots) >= 0).all()
     assert rows.batch.schema.names == ["t", "u", "n"]
@@ -81,7 +81,7 @@ def test_equal_slots_keep_their_order():
 
 def test_a_column_may_have_the_name_of_an_internal_one():
     batch = pa.RecordBatch.from_pydict({"t": pa.array([1, 2]), "#id": pa.array(["a", "b"])})
-    assert opened(layout(), batch).sorted_rows.batch.to_pydict() == {"t": [1, 2], "#id": ["a", "b"]}
+    assert open_stored_run(layout(), batch).sorted_rows.batch.to_pydict() == {"t": [1, 2], "#id": ["a", "b"]}
 
 
 def test_without_an_index_column_slots_hold_hashes_only():
@@ -99,7 +99,7 @@ LIMITS = [NEVER, MIN_TIME, -21, -20, -19, -1, 0, 7, 20, 21, MAX_TIME, ENDED]
 def test_below_counts_times_below_the_limit(seed, limit):
     batch = rows_of(np.random.default_rng(seed), layout(), 100)
     expected = sum(time < limit for time in batch.column("t").to_pylist())
-    assert opened(layout(), batch).below("t", limit) == expected
+    assert open_stored_run(layout(), batch).below("t", limit) == expected
 
 
 def risings(rng, columns, steps):
@@ -116,7 +116,7 @@ def test_each_row_is_released_once_by_any_sequence_of_limits(seed, releasing):
     shape = layout(times=3, releasing=releasing)
     for _ in range(25):
         batch = rows_of(rng, shape, int(rng.integers(1, 60)))
-        run = opened(shape, batch, rng.integers(MIN_TIME, MAX_TIME, batch.num_rows))
+        run = open_stored_run(shape, batch, rng.integers(MIN_TIME, MAX_TIME, batch.num_rows))
         times = {name: run.sorted_rows.times(name) for name in shape.event_times}
         before: dict[str, float] = {}
         gone = np.zeros(batch.num_rows, dtype=bool)
@@ -138,7 +138,7 @@ def test_least_is_that_of_the_rows_that_are_left(seed, releasing):
     shape = layout(times=3, releasing=releasing)
     for _ in range(25):
         batch = rows_of(rng, shape, int(rng.integers(1, 60)))
-        run = opened(shape, batch, rng.integers(MIN_TIME, MAX_TIME, batch.num_rows))
+        run = open_stored_run(shape, batch, rng.integers(MIN_TIME, MAX_TIME, batch.num_rows))
         for after in risings(rng, shape.releasing, 6):
             left = [
                 row
@@ -149,15 +149,15 @@ def test_least_is_that_of_the_rows_that_are_left(seed, releasing):
             assert run.least(after) == expected, seed
 
 
-def test_live_looks_at_the_slice_asked_for(seed):
+def test_live_evaluates_only_the_requested_slice(seed):
     batch = rows_of(np.random.default_rng(seed), layout(), 40)
-    run = opened(layout(), batch)
+    run = open_stored_run(layout(), batch)
     assert (run.live({"t": 0}, 10, 25) == (run.sorted_rows.times("t")[10:25] >= 0)).all()
 
 
 def test_times_at_the_extremes_are_released_in_order():
     batch = pa.RecordBatch.from_pydict({"t": pa.array([MAX_TIME, MIN_TIME, 0])})
-    run = opened(layout(), batch)
+    run = open_stored_run(layout(), batch)
     assert run.below("t", MIN_TIME) == 0
     assert run.below("t", MIN_TIME + 1) == 1
     assert run.below("t", MAX_TIME) == 2
@@ -166,7 +166,7 @@ def test_times_at_the_extremes_are_released_in_order():
 
 
 def test_a_run_is_dropped_unread_when_one_limit_is_above_all_its_rows():
-    _, run = stored(layout(times=2, releasing=2), pa.RecordBatch.from_pydict({"t": [1, 9], "u": [5, 6]}))
+    _, run = store_run(layout(times=2, releasing=2), pa.RecordBatch.from_pydict({"t": [1, 9], "u": [5, 6]}))
     assert not whole_run_released(run, ("t", "u"), {"t": 9, "u": 6})
     assert whole_run_released(run, ("t", "u"), {"t": 10})
     assert whole_run_released(run, ("t", "u"), {"u": 7})
@@ -176,7 +176,7 @@ def test_a_run_is_dropped_unread_when_one_limit_is_above_all_its_rows():
 @pytest.fixture
 def on_disk(tmp_path):
     store = LocalStore(tmp_path)
-    _, run = stored(layout(), pa.RecordBatch.from_pydict({"t": pa.array(range(1000))}), store=store)
+    _, run = store_run(layout(), pa.RecordBatch.from_pydict({"t": pa.array(range(1000))}), store=store)
     return store, run, tmp_path / run.name
 
 
@@ -212,7 +212,7 @@ def test_a_small_run_is_not_read_by_the_process_that_wrote_it(tmp_path, monkeypa
     rng = np.random.default_rng(3)
     shape = layout(times=2)
     batch = rows_of(rng, shape, 40)
-    store, run = stored(shape, batch, store=LocalStore(tmp_path))
+    store, run = store_run(shape, batch, store=LocalStore(tmp_path))
     elsewhere = OpenRun.open(LocalStore(tmp_path), run, shape).sorted_rows
     monkeypatch.setattr(LocalStore, "read", None)
     for other in (shape, replace(shape, counts_keys=True)):
@@ -226,12 +226,12 @@ def test_a_small_run_is_not_read_by_the_process_that_wrote_it(tmp_path, monkeypa
 
 def test_a_large_run_does_not_stay_in_memory(tmp_path):
     batch = pa.RecordBatch.from_pydict({"t": pa.array(range(SMALL_BYTES // 8))})
-    store, run = stored(layout(), batch, store=LocalStore(tmp_path))
+    store, run = store_run(layout(), batch, store=LocalStore(tmp_path))
     assert len(OpenRun.open(store, run, layout()).sorted_rows) == batch.num_rows
     assert store.opened == {}
 
 
-def test_a_run_that_is_replaced_while_it_is_held_is_damaged(on_disk):
+def test_run_replaced_on_disk_is_detected_as_damaged(on_disk):
     store, run, path = on_disk
     assert len(OpenRun.open(store, run, layout()).sorted_rows) == 1_000
     data = path.read_bytes()
@@ -242,7 +242,7 @@ def test_a_run_that_is_replaced_while_it_is_held_is_damaged(on_disk):
     assert len(OpenRun.open(store, run, layout()).sorted_rows) == 1_000
 
 
-def test_a_run_that_no_row_is_asked_of_is_not_read(on_disk):
+def test_run_is_not_read_when_no_row_is_needed(on_disk):
     store, run, path = on_disk
     path.unlink()
     opened = OpenRun.open(store, run, layout())

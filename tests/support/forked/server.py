@@ -62,7 +62,7 @@ def main(place: str) -> NoReturn:
                 os._exit(0)
             if listening in found:
                 one, _ = listening.accept()
-                told, places = _told(one)
+                told, places = _receive_request(one)
                 if told is None:
                     one.close()
                     continue
@@ -79,12 +79,12 @@ def main(place: str) -> NoReturn:
                 _say(one, pid)
             if woken in found:
                 woken.recv(1000)
-                for pid, status in _ended():
+                for pid, status in _reap_children():
                     with asked.pop(pid) as one:
                         _say(one, status)
 
 
-def _told(one: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+def _receive_request(one: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """None: who asked has gone."""
     text, places = b"", []
     while not text.endswith(b"\n"):
@@ -103,7 +103,7 @@ def _say(one: socket.socket, number: int) -> None:
         return  # nobody waits for it any more
 
 
-def _ended() -> list[tuple[int, int]]:
+def _reap_children() -> list[tuple[int, int]]:
     ended: list[tuple[int, int]] = []
     while True:
         try:

@@ -56,7 +56,7 @@ def _serve(lender: socket.socket, words: bytes) -> int:
     while True:
         for ready in select.select(watched, [], [])[0]:
             if isinstance(ready, socket.socket):
-                words = _received(ready)
+                words = _receive_bytes(ready)
                 if not words:
                     return 0 if len(watched) == 1 else 1  # the JVM went away
                 _say(words)
@@ -66,7 +66,7 @@ def _serve(lender: socket.socket, words: bytes) -> int:
                     lender.shutdown(socket.SHUT_WR)
 
 
-def _received(lender: socket.socket) -> bytes:
+def _receive_bytes(lender: socket.socket) -> bytes:
     """Nothing, where the lender has gone."""
     try:
         return lender.recv(1 << 16)

@@ -38,7 +38,7 @@ class _Dialect(Spark):
     Parser = _Parser
 
 
-def parsed(query: str) -> exp.Expression:
+def parse_asof_query(query: str) -> exp.Expression:
     """A query as a tree; ``LEFT ASOF JOIN`` is ``ASOF LEFT JOIN``."""
     query = re.sub(r"\b(LEFT|INNER)( OUTER)? ASOF JOIN\b", r"ASOF \1\2 JOIN", query)
     tree = sqlglot.parse_one(query, dialect=_Dialect)
@@ -106,13 +106,13 @@ class AsofRule:
     def first_asking(self, right: int) -> int | None:
         """The least left time of which no ceiling is below ``right``; None: there is none."""
         ends = [
-            outermost(partial(self._held_by, exact, right), right - distance, greatest=False)
+            outermost(partial(self._holds_for_right, exact, right), right - distance, greatest=False)
             for exact, _, is_ceiling, distance in self.tests
             if is_ceiling
         ]
         return None if None in ends else max(end for end in ends if end is not None)
 
-    def _held_by(self, f: Function, right: int, left: int) -> bool:
+    def _holds_for_right(self, f: Function, right: int, left: int) -> bool:
         return self._holds(f, left, right)
 
     def _holds(self, f: Function, left: int, right: int) -> bool:
@@ -214,4 +214,4 @@ def _rises(conjunct: exp.Expression, left: Key, is_ceiling: bool, scope: Scope) 
     return (upper == left) == is_ceiling
 
 
-__all__ = ["ASOF", "AsofRule", "asof_rule", "parsed"]
+__all__ = ["ASOF", "AsofRule", "asof_rule", "parse_asof_query"]

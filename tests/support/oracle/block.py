@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.oracle.asof_join import FROM, AsofJoin
 from tests.support.oracle.changes import ChangingJoin
-from tests.support.oracle.clock import StreamClock, merged
+from tests.support.oracle.clock import StreamClock, merge_watermarks
 from tests.support.oracle.inputs import Branch, Key, Source, StageBranch
 from tests.support.oracle.join import COUNTS, Changes, JoinState
 from tests.support.oracle.lookup import Lookup
@@ -188,7 +188,7 @@ class Block:
                 else:
                     stage = self.stages[position, number]
                     marks.append((stage.put_out.get(branch.times[column], NEVER), stage.idle))
-            self.marks[key] = ENDED if ended else merged(marks, self.marks[key])
+            self.marks[key] = ENDED if ended else merge_watermarks(marks, self.marks[key])
 
     # 3, 5, 6, 7: the joins
 

@@ -48,7 +48,7 @@ class ChangingJoin(JoinState):
             for rows, diff in new[side]:
                 if self._never(side, rows):
                     if self.plan.pads[side]:
-                        out.append((self._padded(side, rows), diff))
+                        out.append((self._pad_row(side, rows), diff))
                     self.counts[side]["padded" if self.plan.pads[side] else "filtered"] += 1
                     continue
                 key = self._key(side, rows)
@@ -95,7 +95,7 @@ class ChangingJoin(JoinState):
                     was = entry.count if before[id(entry)] == 0 else 0
                     now = total if entry.matches == 0 else 0
                     if now != was:
-                        out.append((self._padded(side, entry.rows), now - was))
+                        out.append((self._pad_row(side, entry.rows), now - was))
                 entry.count, entry.delta = total, 0
             for entries_of in (self.kept, self.gone):
                 entries_of[side][:] = [e for e in entries_of[side] if e.count]

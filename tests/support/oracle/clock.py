@@ -105,7 +105,7 @@ def tick_all(clocks: dict[str, StreamClock], now: float) -> None:
             clock.marks = {c: max(m, min(active)) for c, m in clock.marks.items()}
 
 
-def merged(marks: list[tuple[Any, bool]], before: Any) -> Any:
+def merge_watermarks(marks: list[tuple[Any, bool]], before: Any) -> Any:
     """W of a UNION ALL from (W, idle) of its branches, never below ``before``."""
     active = [m for m, idle in marks if not idle]
     return max(before, min(active) if active else max(m for m, _ in marks))

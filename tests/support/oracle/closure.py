@@ -14,13 +14,13 @@ Chains = dict[tuple[Key, Key], list[tuple[int, ...]]]
 # closure
 
 
-def joins_beneath(joins: list[JoinPlan], number: int) -> list[int]:
+def find_nested_joins(joins: list[JoinPlan], number: int) -> list[int]:
     """The joins strictly beneath one."""
     children = [feed for feed in joins[number].feeds if feed is not None]
-    return [n for child in children for n in (*joins_beneath(joins, child), child)]
+    return [n for child in children for n in (*find_nested_joins(joins, child), child)]
 
 
-def _padded(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
+def _find_inputs_padded_by(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
     """The inputs that some joins pad."""
     aliases = set()
     for join in (joins[n] for n in numbers):
@@ -30,9 +30,9 @@ def _padded(joins: list[JoinPlan], numbers: list[int]) -> set[str]:
     return aliases
 
 
-def padded_by(joins: list[JoinPlan]) -> set[str]:
+def find_padded_inputs(joins: list[JoinPlan]) -> set[str]:
     """The inputs whose columns can be NULL in rows that leave the last of some joins."""
-    return _padded(joins, list(range(len(joins))))
+    return _find_inputs_padded_by(joins, list(range(len(joins))))
 
 
 def _never_null(joins: list[JoinPlan], number: int) -> set[Key]:
@@ -44,7 +44,7 @@ def _never_null(joins: list[JoinPlan], number: int) -> set[Key]:
     bounds are not.
     """
     join = joins[number]
-    padded = _padded(joins, joins_beneath(joins, number))
+    padded = _find_inputs_padded_by(joins, find_nested_joins(joins, number))
     linked = {key for pair in join.links for key in pair}
     met = {alias for alias, _ in linked}
     return linked | {
@@ -72,7 +72,7 @@ def join_chains(joins: list[JoinPlan], number: int) -> Chains:
         used = list(range(len(joins)))
         never_null = {key for j in joins for pair in j.links for key in pair}
     else:
-        used = [*joins_beneath(joins, number), number]
+        used = [*find_nested_joins(joins, number), number]
         never_null = _never_null(joins, number)
     links: Bounds = {}
     for n in used:

@@ -77,7 +77,7 @@ query's columns that a join of it pads."""
 def read_source(node: exp.Expression, case: dict[str, Any], read_stage: ReadStage) -> Source:
     """An item of FROM: a stream, a table, or a derived table of SELECTs and UNION ALLs."""
     if isinstance(node, exp.Table):
-        columns = _declared(node.name, case)["columns"]
+        columns = _find_declaration(node.name, case)["columns"]
         text = f"SELECT {', '.join(columns)} FROM {node.name}"
         selects: list[Any] = [sqlglot.parse_one(text, dialect="spark")]
     elif isinstance(node, exp.Subquery):
@@ -90,7 +90,7 @@ def read_source(node: exp.Expression, case: dict[str, Any], read_stage: ReadStag
         names, own, branches_read = _ways(select, case, read_stage)
         if not kinds:
             kinds = dict(zip(names, own, strict=True))
-        branches += [_renamed(branch, list(kinds)) for branch in branches_read]
+        branches += [_rename_columns(branch, list(kinds)) for branch in branches_read]
     tables = [
         b.stream in case.get("tables", {}) if isinstance(b, Branch) else all(s.table for s in b.query.inputs)
         for b in branches
@@ -119,9 +119,9 @@ def _ways(
         nested = read_source(inner, case, read_stage)
         kinds, branches = nested.kinds, nested.branches
     else:
-        declared = _declared(inner.name, case)
+        declared = _find_declaration(inner.name, case)
         kinds = {c: kind_of(t) for c, t in declared["columns"].items()}
-        plain: dict[str, Function] = {c: _named(c) for c in kinds}
+        plain: dict[str, Function] = {c: _build_column_getter(c) for c in kinds}
         branches = [Branch(inner.name, plain, [], {c: c for c in declared.get("time", {})})]
     scope = Scope({inner.alias_or_name: kinds})
     items = []
@@ -160,7 +160,7 @@ def _through(
     return StageBranch(branch.query, own, conditions, keys, open_times)
 
 
-def _renamed(branch: Branch | StageBranch, names: list[str]) -> Branch | StageBranch:
+def _rename_columns(branch: Branch | StageBranch, names: list[str]) -> Branch | StageBranch:
     """Columns by the names of the input instead of by number."""
     columns = {names[int(n)]: f for n, f in branch.columns.items()}
     if isinstance(branch, Branch):
@@ -180,7 +180,7 @@ def _nth(n: int) -> Function:
     return lambda rows: rows[0][n]  # type: ignore[index]
 
 
-def _named(column: str) -> Function:
+def _build_column_getter(column: str) -> Function:
     return lambda rows: rows[0][column]
 
 
@@ -204,7 +204,7 @@ def _branches(node: exp.Expression) -> list[exp.Select]:
     raise Unsupported(node.sql())
 
 
-def _declared(name: str, case: dict[str, Any]) -> dict[str, Any]:
+def _find_declaration(name: str, case: dict[str, Any]) -> dict[str, Any]:
     for group in ("streams", "tables"):
         for stream, declared in case.get(group, {}).items():
             if stream.lower() == name.lower():

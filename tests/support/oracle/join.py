@@ -63,7 +63,7 @@ class JoinState:
     def _joined(self, left: Rows, right: Rows) -> Rows:
         return tuple([a if of_left else b for a, b, of_left in zip(left, right, self.from_left, strict=True)])
 
-    def _padded(self, side: int, rows: Rows) -> Rows:
+    def _pad_row(self, side: int, rows: Rows) -> Rows:
         """A row with NULLs for the inputs of the other side; of an ANTI join, the row."""
         if self.plan.left_only:
             return rows
@@ -122,7 +122,7 @@ class JoinState:
         elif self.plan.pads[side]:
             counts["padded"] += entry.count
             if self.pads_when_released:
-                return [(self._padded(side, entry.rows), 1)]
+                return [(self._pad_row(side, entry.rows), 1)]
         else:
             counts[unmatched] += entry.count
         return []

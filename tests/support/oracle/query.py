@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from tests.support.oracle.asof import ASOF, AsofRule, asof_rule, parsed
+from tests.support.oracle.asof import ASOF, AsofRule, asof_rule, parse_asof_query
 from tests.support.oracle.bounds import bounds_of
-from tests.support.oracle.closure import join_chains, padded_by, refuse_unbounded
+from tests.support.oracle.closure import find_padded_inputs, join_chains, refuse_unbounded
 from tests.support.oracle.inputs import Key, Source
 from tests.support.oracle.model import JoinPlan, Query
 from tests.support.oracle.sql import Function, Scope, compile_expr
@@ -23,8 +23,8 @@ from tests.support.oracle.tree import (
     Relation,
     columns_of,
     conjuncts_of,
-    mentioned,
-    qualified,
+    find_mentioned_aliases,
+    qualify_columns,
     read_joins,
     read_relation,
     scope_of,
@@ -44,7 +44,7 @@ _NOT_READ = ("case", "steps", "expect")
 @lru_cache(maxsize=4)  # laws run a query several times, one time after the other
 def _query(text: str) -> Query:
     case = json.loads(text)
-    tree = parsed(case["query"])
+    tree = parse_asof_query(case["query"])
     if isinstance(tree, exp.Union):
         tree = exp.select("*").from_(
             exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier(UNION)))
@@ -68,7 +68,7 @@ def _read(tree: exp.Select, case: dict[str, Any]) -> tuple[Query, list[Key | Non
     root = read_joins(first, tree.args.get("joins") or [], case, stage)
     scope = Scope({s.alias: s.kinds for s in root.inputs})
     where = tree.args.get("where")
-    above = sink_all(root, [qualified(c, root) for c in conjuncts_of(where.this if where else None)])
+    above = sink_all(root, [qualify_columns(c, root) for c in conjuncts_of(where.this if where else None)])
     filters: dict[str, list[Function]] = {}
     joins: list[JoinPlan] = []
     _plan(root, scope, joins, filters)
@@ -88,7 +88,7 @@ def _read(tree: exp.Select, case: dict[str, Any]) -> tuple[Query, list[Key | Non
     refuse_unbounded(joins, case.get("options", {}).get("watermark_rule", "tight"))
     plain = [value.unalias() if isinstance(value, exp.Alias) else value for _, value in outputs]
     keys = [(e.table, e.name) if isinstance(e, exp.Column) else None for e in plain]
-    aliases = padded_by(joins)
+    aliases = find_padded_inputs(joins)
     return query, keys, {(s.alias, c) for s in root.inputs if s.alias in aliases for c in s.kinds}
 
 
@@ -115,14 +115,14 @@ def _split(join: Join, feeds: tuple[int | None, int | None], scope: Scope) -> Jo
     for conjunct in [*join.match, *join.conjuncts]:
         function = compile_expr(conjunct, scope)[1]
         condition.append(function)
-        on = {side_of[alias] for alias in mentioned(conjunct)}
+        on = {side_of[alias] for alias in find_mentioned_aliases(conjunct)}
         if len(on) < 2:
             for side in on or {0, 1}:
                 never[side].append(function)
             continue
         if isinstance(conjunct, exp.EQ):
             operands = (conjunct.this, conjunct.expression)
-            ends = [{side_of[alias] for alias in mentioned(operand)} for operand in operands]
+            ends = [{side_of[alias] for alias in find_mentioned_aliases(operand)} for operand in operands]
             if len(ends[0]) == 1 and len(ends[1]) == 1:
                 for end, operand in zip(ends, operands, strict=True):
                     never[min(end)].append(_not_null(compile_expr(operand, scope)[1]))
@@ -147,7 +147,11 @@ def _asof(join: Join, feeds: tuple[int | None, int | None], times: set[Key], sco
     if feeds[1] is not None:
         raise Refused("the right side of an ASOF join is a join")
     aliases = ({s.alias for s in join.left.sources}, {s.alias for s in join.right.sources})
-    over_both = [c for c in join.conjuncts if mentioned(c) & aliases[0] and mentioned(c) & aliases[1]]
+    over_both = [
+        c
+        for c in join.conjuncts
+        if find_mentioned_aliases(c) & aliases[0] and find_mentioned_aliases(c) & aliases[1]
+    ]
     return asof_rule(join.match, over_both, aliases, times, scope)
 
 
@@ -168,7 +172,7 @@ def _outputs(tree: exp.Select, root: Relation) -> list[tuple[str, exp.Expression
                 raise Refused(f'unknown input "{item.table}" in {item.sql()}')
             columns += [(c, exp.column(c, table=alias)) for c in visible[alias]]
         else:
-            columns.append((item.alias_or_name or item.sql(dialect="spark"), qualified(item, root)))
+            columns.append((item.alias_or_name or item.sql(dialect="spark"), qualify_columns(item, root)))
     return columns
 
 

@@ -179,13 +179,13 @@ def compile_expr(node: exp.Expression, scope: Scope) -> Typed:
         tests = [exp.EQ(this=node.this.copy(), expression=e.copy()) for e in node.expressions]
         functions = [compile_expr(t, scope)[1] for t in tests]
 
-        def contained(rows: Rows) -> Any:
+        def evaluate_in_list(rows: Rows) -> Any:
             answer: Any = False
             for f in functions:
                 answer = _or(answer, f(rows))
             return answer
 
-        return "bool", contained
+        return "bool", evaluate_in_list
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Mod | exp.IntDiv):
         return _arithmetic(node, scope)
     if isinstance(node, exp.Cast | exp.TsOrDsToDate | exp.Date):

@@ -94,10 +94,10 @@ def read_joins(
         for column in join.args.get("using") or []:
             _use(relation, column.name)
         relation.conjuncts += [
-            qualified(c, relation.left, relation.right) for c in conjuncts_of(join.args.get("on"))
+            qualify_columns(c, relation.left, relation.right) for c in conjuncts_of(join.args.get("on"))
         ]
         match = conjuncts_of(join.args.get("match_condition"))
-        relation.match = [qualified(c, relation.left, relation.right) for c in match]
+        relation.match = [qualify_columns(c, relation.left, relation.right) for c in match]
         if kind in ASOF and join.args.get("using") and not match:
             last = relation.conjuncts.pop()
             relation.match = [exp.GTE(this=last.this, expression=last.expression)]
@@ -173,7 +173,7 @@ def _use(join: Join, name: str) -> None:
 
     The merged value is the left one; the right one of a RIGHT join; COALESCE of both of a FULL one.
     """
-    left, right = (_named(name, side) for side in (join.left, join.right))
+    left, right = (_resolve_column(name, side) for side in (join.left, join.right))
     join.conjuncts.append(exp.EQ(this=left.copy(), expression=right.copy()))
     both = exp.Coalesce(this=left.copy(), expressions=[right.copy()])
     join.merged[name] = {"RIGHT": right, "FULL": both}.get(join.kind, left)
@@ -195,7 +195,7 @@ def _owners(relation: Relation, name: str) -> list[exp.Expression]:
     return _owners(relation.left, name) + _owners(relation.right, name)
 
 
-def _named(name: str, *relations: Relation) -> exp.Expression:
+def _resolve_column(name: str, *relations: Relation) -> exp.Expression:
     owners = [owner for relation in relations for owner in _owners(relation, name)]
     if not owners:
         raise Refused(f'unknown column "{name}"')
@@ -204,19 +204,19 @@ def _named(name: str, *relations: Relation) -> exp.Expression:
     return owners[0]
 
 
-def qualified(node: exp.Expression, *relations: Relation) -> exp.Expression:
+def qualify_columns(node: exp.Expression, *relations: Relation) -> exp.Expression:
     """The expression with every column named as alias.column, as seen from above some relations."""
     scope = scope_of(*relations)
 
-    def named(part: exp.Expression) -> exp.Expression:
+    def qualify_node(part: exp.Expression) -> exp.Expression:
         if not isinstance(part, exp.Column):
             return part
         if not part.table:
-            return _named(part.name, *relations)
+            return _resolve_column(part.name, *relations)
         alias, column = scope.find(part)
         return exp.column(column, table=alias)
 
-    return node.transform(named)
+    return node.transform(qualify_node)
 
 
 def columns_of(relation: Relation) -> list[tuple[str, exp.Expression]]:
@@ -234,14 +234,14 @@ def columns_of(relation: Relation) -> list[tuple[str, exp.Expression]]:
 # where conjuncts go
 
 
-def mentioned(node: exp.Expression) -> set[str]:
+def find_mentioned_aliases(node: exp.Expression) -> set[str]:
     """The aliases of the inputs that a qualified expression mentions."""
     return {c.table for c in node.find_all(exp.Column)}
 
 
 def within(conjunct: exp.Expression, relation: Relation) -> bool:
     """Whether a conjunct mentions inputs of this relation only, and some."""
-    aliases = mentioned(conjunct)
+    aliases = find_mentioned_aliases(conjunct)
     return bool(aliases) and aliases <= {s.alias for s in relation.sources}
 
 
@@ -250,9 +250,9 @@ def sink_all(root: Relation, where: list[exp.Expression]) -> list[exp.Expression
     _sink_own(root)
     above = []
     for conjunct in where:
-        if not mentioned(conjunct) and isinstance(root, Join) and root.kind == "INNER":
+        if not find_mentioned_aliases(conjunct) and isinstance(root, Join) and root.kind == "INNER":
             root.conjuncts.append(conjunct)
-        elif not mentioned(conjunct) or not _sink(root, conjunct):
+        elif not find_mentioned_aliases(conjunct) or not _sink(root, conjunct):
             above.append(conjunct)
     return above
 

@@ -52,7 +52,7 @@ def has_windows(case: dict[str, Any]) -> bool:
 def run_windowed_case(case: dict[str, Any]) -> list[dict[str, Any]]:
     """The output lines of a case, as `oracle.case.run_case` gives them."""
     try:
-        top = build(_parsed(case["query"]), case, "", changes=is_changelog(case))
+        top = build(_parse_query(case["query"]), case, "", changes=is_changelog(case))
     except Refused as refusal:
         return [{"case": case["case"], "error": str(refusal)}]
     before: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def _without_diff(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
     return {name: value for name, value in row.items() if name != "_diff"}, row.get("_diff", 1)
 
 
-def _parsed(query: str) -> exp.Select:
+def _parse_query(query: str) -> exp.Select:
     """Spark's grammar has no table as an argument, and SESSION is a word of its own there."""
     text = re.sub(r"\b(TUMBLE|HOP|SESSION)\s*\(\s*TABLE\s+(\w+)", r"\1_OF((SELECT * FROM \2)", query)
     text = re.sub(r"\b(TUMBLE|HOP|SESSION)\s*\(", r"\1_OF(", text)
@@ -377,7 +377,7 @@ class Windows:
             return Windows(inner, function, case, f"{self.prefix}{alias or kind}.", changes=changes)
         if inner.args.get("joins"):
             if where is not None:
-                inner = _filtered(inner, where.this)
+                inner = _add_condition(inner, where.this)
             return Joined(inner, case, f"{self.prefix}{alias}." if alias else self.prefix, changes=changes)
         if isinstance(item, exp.Table) and isinstance(inner.expressions[0], exp.Star):
             return Stream(item.name, alias or item.name, case, self.prefix, changes=changes)
@@ -418,7 +418,7 @@ class Windows:
         return self.source.prefix.removesuffix(".")
 
 
-def _filtered(select: exp.Select, condition: exp.Expression) -> exp.Select:
+def _add_condition(select: exp.Select, condition: exp.Expression) -> exp.Select:
     """A SELECT with one more condition, over its outputs."""
     items = {
         item.alias_or_name: item.this if isinstance(item, exp.Alias) else item for item in select.expressions

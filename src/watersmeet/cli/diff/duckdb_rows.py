@@ -156,7 +156,7 @@ class LocalTables(dict[str, str]):
 
         if name not in self._refused:
             try:
-                self[name] = self._made(name)
+                self[name] = self._load_table(name)
                 return self[name]
             except (UnsupportedInDialect, SpecError) as error:
                 self._refused[name] = error
@@ -164,7 +164,7 @@ class LocalTables(dict[str, str]):
                 self._refused[name] = UnsupportedInDialect(str(error).splitlines()[0])
         raise self._refused[name]
 
-    def _made(self, name: str) -> str:
+    def _load_table(self, name: str) -> str:
         db, of = self._db, self._read[name]
         files, source = of.local_files, of.source
         self._step(f"{name}: {format_count(len(of.files), 'file')}")

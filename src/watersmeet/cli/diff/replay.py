@@ -215,7 +215,7 @@ class ReplayedTicks:
         history = self._history()
         if not len(history) or history.ticks[-1] != self._manifest.tick:
             raise UnknownOutput(f"the history does not have tick {self._manifest.tick:,}, that of the state")
-        query = next((q for q in self._asked if q.name == insert.name), None)
+        query = next((q for q in self._recorded_queries if q.name == insert.name), None)
         if query is None:
             raise UnknownOutput("it is not planned by itself")
         names = {branch.source.name for side in query.sides for _, branch in side.sources}
@@ -230,7 +230,7 @@ class ReplayedTicks:
         return replay_output(QueryRows.of(query, insert, history, rows), self._job, declared, kept)
 
     @cached_property
-    def _asked(self) -> list[QueryPlan]:
+    def _recorded_queries(self) -> list[QueryPlan]:
         return record_queries(self._job, self._planned)
 
 

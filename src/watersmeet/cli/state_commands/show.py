@@ -23,7 +23,7 @@ from watersmeet.plan.explain.wording import node_name, size_of
 from watersmeet.plan.identity.completeness import SHED, shown_times
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.runtime.coordinator.restore.changed_queries import Change, said_of_sources
+from watersmeet.runtime.coordinator.restore.changed_queries import Change, describe_source_changes
 from watersmeet.runtime.coordinator.results import count_shed_rows
 from watersmeet.runtime.coordinator.shared_inputs import home_of, side_home
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, check_reset_finished
@@ -390,7 +390,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateSummary:
         inputs=tuple(kept),
         files=len(set(map(object_of, sizes))),
         bytes=sum(sizes.values()),
-        differences=(*_differences(change, plan), *said_of_sources(manifest, plan)),
+        differences=(*_differences(change, plan), *describe_source_changes(manifest, plan)),
         rows_out={name: query.rows_out for name, query in manifest.queries.items()},
         complete_from={
             name: _format_times(plans.get(name), query.complete_from)

@@ -88,10 +88,10 @@ class PlainLines(Listener):
         if not times:
             return ""
         name, mark = min(times, key=lambda named: named[1])
-        behind = self._behind(name, mark, report) if distance else ""
+        behind = self._format_delay(name, mark, report) if distance else ""
         return f"W[{name}] {shown_time(mark, name in self._integers)}{behind}"
 
-    def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
+    def _format_delay(self, name: str, mark: Watermark, report: TickReport) -> str:
         if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
             return ""
         behind = report.clock_us - int(mark)

@@ -109,7 +109,7 @@ class Endpoint(Collector):
         if self._server is not None:
             return
         try:
-            self._server = _server_at(self.address, self._guarded(make_wsgi_app(self._registry)))
+            self._server = _server_at(self.address, self._require_token(make_wsgi_app(self._registry)))
         except (OSError, OverflowError) as error:
             raise cannot_listen(
                 "metrics cannot be shown",
@@ -120,7 +120,7 @@ class Endpoint(Collector):
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
-    def _guarded(self, app: Callable[..., Any]) -> Callable[..., Any]:
+    def _require_token(self, app: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the application so that it answers only requests with the token."""
 
         def answer(request: dict[str, Any], start: Callable[..., Any]) -> Any:

@@ -241,7 +241,7 @@ class Readings:
                 yield MetricValue(SHED_JOINED, (query, inputs), rows)
         yield from self._accounts(result)
         yield from self._watermarks(result, now_us)
-        yield from self._kept(result)
+        yield from self._collect_retention_metrics(result)
         for source, backlog in report.backlog.items():
             yield MetricValue(BACKLOGS[backlog.unit], (source,), backlog.count)
         for source in {**report.rows_in, **report.paused_sources}:
@@ -274,7 +274,7 @@ class Readings:
                     yield MetricValue(WATERMARK, labels, mark / 1e6)
                     yield MetricValue(WATERMARK_LAG, labels, (now_us - mark) / 1e6)
 
-    def _kept(self, result: ObservedTick) -> Iterator[MetricValue]:
+    def _collect_retention_metrics(self, result: ObservedTick) -> Iterator[MetricValue]:
         for labels, kept in collect_retained_state(self._plan, result).items():
             if kept.file_bytes is not None:
                 yield MetricValue(RETAINED_BYTES, labels, kept.file_bytes)

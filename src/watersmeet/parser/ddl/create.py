@@ -43,7 +43,7 @@ from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, is_field, refuse_time_of
 from watersmeet.spec.options.files import FORMATS
 from watersmeet.spec.options.kafka import METADATA, records_of
-from watersmeet.spec.options.records import inlined
+from watersmeet.spec.options.records import inline_files
 from watersmeet.spec.secrets import public_option
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import SqlType
@@ -156,7 +156,7 @@ def read_declaration(cursor: TokenCursor, kind: str, name: str, infer: Infer | N
     connector = _connector(connector, options, cursor, start)
     options = options_of_today(options, connector)
     if kind != "SINK":
-        options = inlined(
+        options = inline_files(
             options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint)
         )
     asked = infers_columns(
@@ -206,7 +206,7 @@ def source_from_options(
     def error(message: str, hint: str | None) -> SqlError:
         return cursor.text.error(message, "bad-option", None, hint)
 
-    given = inlined(given, error)
+    given = inline_files(given, error)
     listed = _Columns(list(columns), {column.name.lower() for column in columns})
     inferred = infers_columns(given, error) or not columns
     if inferred:

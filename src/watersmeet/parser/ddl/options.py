@@ -20,7 +20,7 @@ from watersmeet.spec.change_kinds import ChangeColumn
 from watersmeet.spec.connectors import CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, OnBroken, OnIdle
 from watersmeet.spec.options.changes import OPTIONS, SEQUENCE, TOMBSTONES, change_column
-from watersmeet.spec.secrets import guarded, public_option, without_value
+from watersmeet.spec.secrets import public_option, without_value, wrap_secret
 
 # Options of a declaration that watersmeet itself understands, whatever the connector.
 
@@ -87,7 +87,7 @@ def connector_options(options: Mapping[str, str]) -> dict[str, str]:
 
     Passwords and other secrets are masked when shown.
     """
-    return {key: guarded(key, value) for key, value in options.items() if _plain(key) not in _OURS}
+    return {key: wrap_secret(key, value) for key, value in options.items() if _plain(key) not in _OURS}
 
 
 def changes_of(

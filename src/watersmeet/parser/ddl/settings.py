@@ -45,7 +45,7 @@ from watersmeet.spec.model import (
 from watersmeet.spec.monitoring import TOKEN_FILE, LogFormat, address_in
 from watersmeet.spec.options.files import FILE_READER, FileReader, local_path
 from watersmeet.spec.options.spark import problem_of
-from watersmeet.spec.secrets import guarded, public_option, without_value
+from watersmeet.spec.secrets import public_option, without_value, wrap_secret
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.types.intervals import IntervalError, trigger_ms
 
@@ -144,7 +144,7 @@ class Settings:
             deprecated_names.warn_of_earlier_name(key, name)
         if key.lower().startswith("spark."):
             _check_spark_setting(key, value, location)
-            self.spark[key] = guarded(key, value)
+            self.spark[key] = wrap_secret(key, value)
         elif name in RUN_SETTINGS:
             self.run[name] = _run_setting(name, value, location)
         elif name == "watermark_rule":
@@ -302,7 +302,7 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
     elif name in SWITCHES and value.strip().lower() not in (*ON, *OFF):
         hint = "use 'true' or 'false'"
     else:
-        return guarded(f"{name}.url", value) if name == "state_store" else value
+        return wrap_secret(f"{name}.url", value) if name == "state_store" else value
     raise _wrong_value(name, value, hint, location)
 
 

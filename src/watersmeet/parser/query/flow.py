@@ -29,7 +29,7 @@ from watersmeet.spec.model import (
     with_bare,
 )
 from watersmeet.spec.nulls import is_null_of_nulls
-from watersmeet.spec.records.changes import said_by
+from watersmeet.spec.records.changes import get_change_column_name
 from watersmeet.spec.stages import may_be_null, output_time
 
 # A relation of views as expressions over its sources: each view step is one function, `Flow` in, `Flow`
@@ -100,7 +100,7 @@ def flow_of(source: Source) -> Flow:
     The event times of the source are ordered.
     """
     named: list[tuple[Column, Expr]] = [(own, column_node(own.name)) for own in source.row_columns]
-    of_rows = [own for own in source.computed if own.column.name != said_by(source)]
+    of_rows = [own for own in source.computed if own.column.name != get_change_column_name(source)]
     for added, (column, value, place) in enumerate(of_rows):
         named.insert(place + added, (column, value))
     position = {column.name: i for i, (column, _) in enumerate(named)}

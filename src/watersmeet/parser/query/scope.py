@@ -14,7 +14,7 @@ from watersmeet.parser.query.inline import operand
 from watersmeet.parser.text.source_position import Text
 from watersmeet.parser.types.inference import field_type
 from watersmeet.spec.model import Column, Expr, Relation, Source, inputs_of
-from watersmeet.spec.records.changes import said_by
+from watersmeet.spec.records.changes import get_change_column_name
 from watersmeet.types.sql_type import UNKNOWN, SqlType
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -346,7 +346,7 @@ def _unknown_column(
 def hidden_hint(name: str, sources: Iterable[Source]) -> str | None:
     """Return a hint for a column of records that rows do not have, because it says what changes."""
     for source in sources:
-        change = said_by(source)
+        change = get_change_column_name(source)
         if change is not None and change.lower() == name.lower():
             return (
                 f'remove {change}: it tells inserts from deletes in "{source.name}" and is not part'

@@ -167,7 +167,7 @@ class TokenCursor:
         index = self.index + ahead
         return self.tokens[index] if index < len(self.tokens) else None
 
-    def _matched(self, words: tuple[str, ...]) -> int | None:
+    def _count_matching_tokens(self, words: tuple[str, ...]) -> int | None:
         """Return the number of tokens that match these words, or None if they do not match.
 
         ``PRIMARY KEY`` is one token. Quoted words are not keywords.
@@ -184,10 +184,10 @@ class TokenCursor:
         return ahead
 
     def looks_at(self, *words: str) -> bool:
-        return self._matched(words) is not None
+        return self._count_matching_tokens(words) is not None
 
     def accept(self, *words: str) -> bool:
-        matched = self._matched(words)
+        matched = self._count_matching_tokens(words)
         self.index += matched or 0
         return matched is not None
 

@@ -267,7 +267,7 @@ class Types:
             return number_type(node.this)
         operator = _ARITHMETIC.get(type(node))
         if operator is not None:
-            return self._computed(operator, node)
+            return self._infer_operator_type(operator, node)
         rule = _BY_RULE.get(type(node))
         if rule is not None:
             return self._apply_rule(rule, list(node.iter_expressions()))
@@ -297,7 +297,7 @@ class Types:
         if isinstance(node, exp.VarMap):
             return self._map(node)
         if isinstance(node, exp.WithinGroup):
-            return self._ordered(node)
+            return self._infer_within_group_type(node)
         if isinstance(node, exp.Collate):
             name = node.expression.name.upper()
             return STRING if name == "UTF8_BINARY" else SqlType(f"STRING COLLATE {name}")
@@ -305,7 +305,7 @@ class Types:
             return BOOLEAN
         return self._call_type(node) if isinstance(node, exp.Func) else UNKNOWN
 
-    def _computed(self, operator: str, node: exp.Expr) -> SqlType:
+    def _infer_operator_type(self, operator: str, node: exp.Expr) -> SqlType:
         sides = self.argument(node.this), self.argument(node.expression)
         return computed_type(operator, *sides) or UNKNOWN
 
@@ -332,7 +332,7 @@ class Types:
         key, value = (common_of(map(self.of, node.args[part].expressions)) for part in ("keys", "values"))
         return UNKNOWN if key is None or value is None else map_of(key, value)
 
-    def _ordered(self, node: exp.WithinGroup) -> SqlType:
+    def _infer_within_group_type(self, node: exp.WithinGroup) -> SqlType:
         """Return the type of ``function(…) WITHIN GROUP (ORDER BY value)``.
 
         It is the function's result type for ``value``.

@@ -97,16 +97,16 @@ def _groups_are_known(query: Query, groups: Aggregation, told: Collection[str]) 
     following = _KnownColumns.of(query)
     following.add(_columns(key.expr for key in groups.keys if key.name in told))
 
-    def is_told(key: OutputColumn) -> bool:
+    def is_known_key(key: OutputColumn) -> bool:
         return key.name in told or (_is_column(key.expr) and following.has((key.expr.table, key.expr.name)))
 
     ranking = groups.ranking
     if ranking is None:
-        return all(map(is_told, groups.keys))
+        return all(map(is_known_key, groups.keys))
     if all(i.alias in following.rows for i in visible_inputs(query.relation)):
         return True
     has_one_number = ranking.most == 1 or ranking.number in told
-    return has_one_number and all(is_told(key) for key in groups.keys if key.name in ranking.partition)
+    return has_one_number and all(is_known_key(key) for key in groups.keys if key.name in ranking.partition)
 
 
 def _rows_are_known(query: Query, told: Collection[_Column]) -> bool:
@@ -173,7 +173,7 @@ class _KnownColumns:
             self.rules += self._equal(part.on, padded=padded)
         elif part.kind in (JoinKind.LEFT, JoinKind.RIGHT):
             kept, other = (part.left, part.right)[:: 1 if part.kind is JoinKind.LEFT else -1]
-            self.rules.append(lambda: self._met(part, kept, other))
+            self.rules.append(lambda: self._identify_matched_rows(part, kept, other))
 
     def _row(self, i: Input, *, padded: bool) -> bool:
         """Mark the row of an input as identified if its key is known.
@@ -203,7 +203,7 @@ class _KnownColumns:
             self.rows.add(i.alias)
         return is_told
 
-    def _met(self, join: Join, kept: Relation, other: Relation) -> bool:
+    def _identify_matched_rows(self, join: Join, kept: Relation, other: Relation) -> bool:
         """Mark rows of `other` as identified if each row of `kept` matches at most one of them.
 
         The rule belongs to an outer join. It applies once all rows of `kept` are identified.

@@ -74,7 +74,7 @@ def _parts(condition: Expr | None) -> list[Conjunct]:
 def _rewritten(conjunct: Expr) -> list[Conjunct]:
     if isinstance(conjunct, exp.Or):
         return _without_shared(conjunct)
-    inner = _negated(conjunct.this) if isinstance(conjunct, exp.Not) else None
+    inner = _negate_condition(conjunct.this) if isinstance(conjunct, exp.Not) else None
     return [Conjunct(conjunct)] if inner is None else [Conjunct(part.expr, conjunct) for part in inner]
 
 
@@ -104,7 +104,7 @@ def _branches(condition: exp.Or) -> list[Expr]:
     return cast(list[Expr], list(condition.flatten()))
 
 
-def _negated(condition: Expr) -> list[Conjunct] | None:
+def _negate_condition(condition: Expr) -> list[Conjunct] | None:
     """Return the conjuncts of ``NOT condition``, or None if NOT stays in place."""
     condition = cast(Expr, condition.unnest())
     if isinstance(condition, exp.Not):
@@ -112,7 +112,7 @@ def _negated(condition: Expr) -> list[Conjunct] | None:
     if isinstance(condition, exp.Or):
         parts = []
         for branch in _branches(condition):
-            parts += _negated(branch) or [Conjunct(exp.Not(this=exp.Paren(this=branch.copy())))]
+            parts += _negate_condition(branch) or [Conjunct(exp.Not(this=exp.Paren(this=branch.copy())))]
         return parts
     kind = _NEGATED.get(type(condition))
     if kind is None:

@@ -11,7 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
 from watersmeet.names import copy_name, node_alias
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.delta.paths import Columns, DeltaJoin, Equalities, Path, hashed_by
+from watersmeet.plan.delta.paths import Columns, DeltaJoin, Equalities, Path, choose_lookup_keys
 from watersmeet.plan.explain.wording import qualify_key
 from watersmeet.plan.model.nodes import (
     Arranged,
@@ -47,7 +47,7 @@ def in_order(nodes: Sequence[NodePlan]) -> tuple[NodePlan, ...]:
     numbers = {node.number: place for place, node in enumerate(ordered)}
     if all(number == place for number, place in numbers.items()):
         return tuple(ordered)
-    return tuple(_renumbered(node, numbers) for node in ordered)
+    return tuple(_renumber_node(node, numbers) for node in ordered)
 
 
 def _place(node: NodePlan) -> tuple[int, int]:
@@ -57,12 +57,12 @@ def _place(node: NodePlan) -> tuple[int, int]:
 
 
 @singledispatch
-def _renumbered(node: NodePlan, numbers: Mapping[int, int]) -> NodePlan:
+def _renumber_node(node: NodePlan, numbers: Mapping[int, int]) -> NodePlan:
     sides = tuple(_side(side, numbers) for side in node.sides)
     return replace(node, number=numbers[node.number], sides=sides)
 
 
-@_renumbered.register
+@_renumber_node.register
 def _(node: DeltaPlan, numbers: Mapping[int, int]) -> NodePlan:
     sides = tuple(_side(side, numbers) for side in node.sides)
     lookups = tuple(
@@ -138,7 +138,7 @@ def delta_nodes(
         errors += role.problems(own[-1])
     held = _ArrangedInputs(own)
     asked = list(chain.from_iterable(path.equalities for path in planned))
-    hashed = iter(hashed_by(asked, delta.has_one_row_per))
+    hashed = iter(choose_lookup_keys(asked, delta.has_one_row_per))
     lookups_of = [[(join, next(hashed)) for join in path.joins] for path in planned]
     held.begin({join.right.name: (join, keys) for path in lookups_of for join, keys in path}.values())
     places = [[held.place(join, keys) for join, keys in path] for path in lookups_of]

@@ -60,7 +60,7 @@ class Equalities:
         }
 
 
-def hashed_by(lookups: Sequence[Equalities], one_row: OneRow) -> list[Columns]:
+def choose_lookup_keys(lookups: Sequence[Equalities], one_row: OneRow) -> list[Columns]:
     """Return the columns by which each look-up finds rows, for all paths in the query's order."""
     least = [_of_one_row(asked, one_row) or asked.columns for asked in lookups]
     alone: dict[str, dict[Sources, Columns]] = {}
@@ -480,7 +480,7 @@ def _unbounded_reason(delta: DeltaJoin) -> str:
 # How the joins of a query are run, and why: a line for people.
 
 
-def plan_told(
+def explain_strategy(
     tree: Tree, delta: DeltaJoin | NoDelta, asked: PlanChoice, arrangements: Sequence[ArrangePlan]
 ) -> Iterator[str]:
     """Explain the strategy of a query or stage that joins three or more inputs.

@@ -69,13 +69,13 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
 def window_name(node: WindowedPlan) -> str:
     """Return the name of the window, such as ``TUMBLE of 10 min``."""
 
-    def shown(value: int) -> str:
+    def format_length(value: int) -> str:
         return distance(value, key_in_time(node, node.time_key))
 
     if node.kind is WindowKind.SESSION:
-        return f"SESSION with a gap of {shown(node.size)}"
-    every = "" if node.kind is WindowKind.TUMBLE else f" every {shown(node.slide)}"
-    return f"{node.kind.value} of {shown(node.size)}{every}"
+        return f"SESSION with a gap of {format_length(node.size)}"
+    every = "" if node.kind is WindowKind.TUMBLE else f" every {format_length(node.slide)}"
+    return f"{node.kind.value} of {format_length(node.size)}{every}"
 
 
 def as_written(query: QueryPlan, expr: Expr) -> Expr:

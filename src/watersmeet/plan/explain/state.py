@@ -67,7 +67,7 @@ def with_limit_warnings(plans: Sequence[QueryPlan]) -> tuple[QueryPlan, ...]:
 
 
 def _format_limit(expected: LimitForecast, known_by: str = "") -> str:
-    def shown(value: float) -> str:
+    def format_amount(value: float) -> str:
         return size_of(value) if expected.in_bytes else f"{number_of(value)} rows"
 
     most = size_of(expected.most) if expected.in_bytes else number_of(expected.most)
@@ -75,7 +75,7 @@ def _format_limit(expected: LimitForecast, known_by: str = "") -> str:
     if expected.holds is None:
         return f"{line}no forecast, for nothing says how many rows of {' and '.join(expected.unknown)} come"
     besides = f" and the retained rows of {' and '.join(expected.unknown)}" if expected.unknown else ""
-    line += f"forecast{known_by} {shown(expected.amount)}{besides}"
+    line += f"forecast{known_by} {format_amount(expected.amount)}{besides}"
     if expected.holds:
         return f"{line}, it holds"
     after = "" if expected.reached is None else f" after about {rounded_up(round(expected.reached))}"

@@ -223,7 +223,7 @@ class _NodeCompleteness:
             side.watermark_key(column): shift(greatest, 1)
             for side in join.sides
             for column in side.event_times
-            for greatest in [self._seen(side, column)]
+            for greatest in [self._get_largest_time(side, column)]
             if greatest > NEVER or column not in side.nullable  # else it is NULL in all of them
         }
         for of_sides in self._retained_below(join):
@@ -252,7 +252,9 @@ class _NodeCompleteness:
         yield left, right
 
     def _seen_times(self, join: JoinPlan, side: SidePlan, other: SidePlan) -> Times:
-        after = {other.watermark_key(c): shift(self._seen(other, c), 1) for c in other.event_times}
+        after = {
+            other.watermark_key(c): shift(self._get_largest_time(other, c), 1) for c in other.event_times
+        }
         bounds = [b for b in join.bounds if b.evicted in after and self._holds(join, b, other)]
         return self._partners(side, ((b, after[b.evicted]) for b in bounds), other)
 
@@ -269,7 +271,7 @@ class _NodeCompleteness:
         """
         is_left = side is join.left
         own, others = (end.left, end.right) if is_left else (end.right, end.left)
-        greatest = self._seen(join.right if is_left else join.left, others.column)
+        greatest = self._get_largest_time(join.right if is_left else join.left, others.column)
         if is_left:  # partners: right in (left + old, left + new], or [left + new, left + old)
             return {own.column: shift(greatest, -end.old if end.upper else 1 - end.new)}
         return {own.column: shift(greatest, 1 + end.new if end.upper else end.old)}
@@ -286,7 +288,7 @@ class _NodeCompleteness:
             return None
         return self._greatest_times.get(key, NEVER)
 
-    def _seen(self, side: SidePlan, column: str) -> Watermark:
+    def _get_largest_time(self, side: SidePlan, column: str) -> Watermark:
         """Return the largest time seen in a column for which it is known."""
         greatest = self._greatest(side, column)
         assert greatest is not None

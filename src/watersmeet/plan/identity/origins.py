@@ -121,11 +121,13 @@ def _feed_origins(feed: FeedPlan, rows_of_nodes: Sequence[Origins]) -> Origins:
 def _computed_origin(expr: Expr, rows: Origins) -> Origin:
     """Return the origin of an expression over the rows of a node."""
 
-    def named(node: Expr) -> Expr:
+    def replace_by_digest(node: Expr) -> Expr:
         origin = rows.get(node.name) if isinstance(node, exp.Column) else None
         return node if origin is None else exp.column(exp.to_identifier(origin.digest, quoted=True))
 
-    return Origin(digest_of(["made", text_of(expr.transform(named))]), text_of(expr).replace("`", ""))
+    return Origin(
+        digest_of(["made", text_of(expr.transform(replace_by_digest))]), text_of(expr).replace("`", "")
+    )
 
 
 @singledispatch

@@ -347,10 +347,10 @@ class NodeChain:
             for side in node.sides
             for conjunct in self._filters(node, side)
         )
-        return self._planned(node, _NodeInputs(draft, sides, filters))
+        return self._plan_node(node, _NodeInputs(draft, sides, filters))
 
     @singledispatchmethod
-    def _planned(self, node: QueryNode, ready: _NodeInputs) -> NodePlan:
+    def _plan_node(self, node: QueryNode, ready: _NodeInputs) -> NodePlan:
         """Build the plan of one kind of node.
 
         Raises:
@@ -358,12 +358,12 @@ class NodeChain:
         """
         raise TypeError(f"how {type(node).__name__} is planned")
 
-    @_planned.register(ChangesNode)
-    @_planned.register(PassNode)
+    @_plan_node.register(ChangesNode)
+    @_plan_node.register(PassNode)
     def _(self, node: QueryNode, ready: _NodeInputs) -> NodePlan:
         return PassPlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: UpsertNode, ready: _NodeInputs) -> NodePlan:
         (side,) = ready.sides.values()
         ((_, branch),) = side.sources
@@ -375,7 +375,7 @@ class NodeChain:
             placeholders=placeholders_of(branch.source),
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: SnapshotNode, ready: _NodeInputs) -> NodePlan:
         return SnapshotPlan(
             number=node.number,
@@ -384,36 +384,36 @@ class NodeChain:
             primary_key=node.asked,
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: TableNode, ready: _NodeInputs) -> NodePlan:
         return TablePlan(number=node.number, sides=tuple(ready.sides.values()), filters=ready.filters)
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: IndexNode, ready: _NodeInputs) -> NodePlan:
         return index_plan(node, ready.sides[Side.LEFT], ready.filters)
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: JoinNode, ready: _NodeInputs) -> NodePlan:
         bounds = bounds_in(ready.draft, self.drafts)
         return JoinPlan(
-            **self._matched(node, ready),
+            **self._build_match_fields(node, ready),
             sides=tuple(ready.sides.values()),
             bounds=bounds,
             looks_above=looks_above(ready.draft, self.drafts, bounds),
             asof=asof_of(ready.draft),
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: LookupNode, ready: _NodeInputs) -> NodePlan:
         table = ready.sides[Side.RIGHT]
         return LookupPlan(
-            **self._matched(node, ready),
+            **self._build_match_fields(node, ready),
             sides=(ready.sides[Side.LEFT],),
             table=table,
             table_fingerprint=table_fingerprint(table, self.keys[node.number]),
         )
 
-    def _matched(self, node: MatchNode, ready: _NodeInputs) -> MatchFields:
+    def _build_match_fields(self, node: MatchNode, ready: _NodeInputs) -> MatchFields:
         """Build the fields of a `MatchPlan`: its condition and where the node stands."""
         draft, sides = ready.draft, ready.sides
         parts = draft.parts
@@ -437,7 +437,7 @@ class NodeChain:
             careful=draft.careful,
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: AggregateNode, ready: _NodeInputs) -> NodePlan:
         calls = self.groups[node.number].calls
         return AggregatePlan(
@@ -446,17 +446,17 @@ class NodeChain:
             from_rows=from_rows(calls, {column.name: column.type for column in node.asked.columns}),
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: WindowGroupNode, ready: _NodeInputs) -> NodePlan:
         return WindowGroupPlan(
             **self._group_fields(node, ready), **_window_fields(node, ready), is_final=node.is_final
         )
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: GroupNode, ready: _NodeInputs) -> NodePlan:
         return GroupPlan(**self._group_fields(node, ready))
 
-    @_planned.register
+    @_plan_node.register
     def _(self, node: RankNode, ready: _NodeInputs) -> NodePlan:
         assert node.ranking.most is not None
         return RankPlan(

@@ -142,7 +142,7 @@ class PlannedFeed:
         }
         others = {name: e for name, e in self.computed.items() if name not in plain}
 
-        def made(kept: Sequence[str]) -> FeedPlan:
+        def build_feed(kept: Sequence[str]) -> FeedPlan:
             names = dict.fromkeys([*kept, *whole, *not_null])
             return FeedPlan(
                 node=child.number,
@@ -156,7 +156,7 @@ class PlannedFeed:
                 matchable=matchable,
             )
 
-        return made
+        return build_feed
 
 
 def needed_columns(plan: FeedPlan) -> set[str]:
@@ -240,7 +240,7 @@ def _aliases(query: Query) -> list[str]:
 def _prefix_aliases(query: Query, prefix: str) -> Query:
     names = {i.alias: prefix + i.alias for i in inputs_of(query.relation)}
 
-    def moved(expr: Expr) -> Expr:
+    def prefix_expr_aliases(expr: Expr) -> Expr:
         tree = expr.copy()
         for column in list(tree.find_all(exp.Column)) if prefix else ():
             own = column.args.get("table")
@@ -250,7 +250,7 @@ def _prefix_aliases(query: Query, prefix: str) -> Query:
         return tree
 
     def outputs(columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
-        return tuple(replace(column, expr=moved(column.expr)) for column in columns)
+        return tuple(replace(column, expr=prefix_expr_aliases(column.expr)) for column in columns)
 
     def relation(part: Relation) -> Relation:
         if isinstance(part, Input):
@@ -259,20 +259,20 @@ def _prefix_aliases(query: Query, prefix: str) -> Query:
             part,
             left=relation(part.left),
             right=relation(part.right),
-            on=None if part.on is None else moved(part.on),
-            where=None if part.where is None else moved(part.where),
+            on=None if part.on is None else prefix_expr_aliases(part.on),
+            where=None if part.where is None else prefix_expr_aliases(part.where),
         )
 
     aggregation = query.aggregation
     if aggregation is not None:
         window = aggregation.window
-        window = None if window is None else replace(window, time=moved(window.time))
+        window = None if window is None else replace(window, time=prefix_expr_aliases(window.time))
         keys, aggregates = outputs(aggregation.keys), outputs(aggregation.aggregates)
         aggregation = replace(aggregation, window=window, keys=keys, aggregates=aggregates)
     return replace(
         query,
         relation=relation(query.relation),
-        where=None if query.where is None else moved(query.where),
+        where=None if query.where is None else prefix_expr_aliases(query.where),
         outputs=outputs(query.outputs),
         aggregation=aggregation,
     )
@@ -357,7 +357,7 @@ class StageFeed:
             held = self._column(expr)
             if held is not None:
                 copied[name] = held
-            elif (compiled := self._computed(expr)) is not None:
+            elif (compiled := self._compile_expression(expr)) is not None:
                 computed[name] = expr
                 exact.append(compiled)
         return FeedPlan(
@@ -391,7 +391,7 @@ class StageFeed:
             return None
         return joined_name(aliases[0], self.derived.column(aliases[0], expr))
 
-    def _computed(self, expr: Expr) -> TypedTree | None:
+    def _compile_expression(self, expr: Expr) -> TypedTree | None:
         compiled = compile_for_tasks(
             Conjunct(expr),
             self.stage.rows,

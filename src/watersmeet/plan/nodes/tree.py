@@ -387,33 +387,33 @@ def tree_of(
             return part
         children = (build(part.left), build(part.right))
         kind = LookupNode if part.is_lookup else JoinNode
-        return added(kind(next(numbers), children, (part.left, part.right), part, time_zone=time_zone))
+        return add_node(kind(next(numbers), children, (part.left, part.right), part, time_zone=time_zone))
 
-    def added(node: QueryNode) -> QueryNode:
+    def add_node(node: QueryNode) -> QueryNode:
         nodes.append(node)
         return node
 
     top = build(query.relation)
     asked, part = query.aggregation, (query.relation,)
     if query.indexed_by:
-        added(IndexNode(next(numbers), (top,), part, query.indexed_by, time_zone=time_zone))
+        add_node(IndexNode(next(numbers), (top,), part, query.indexed_by, time_zone=time_zone))
         return Tree(query, tuple(nodes), stages, time_zone, changes)
     if isinstance(top, Input) and top.is_compared:
-        top = added(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
+        top = add_node(SnapshotNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and top.primary_key is not None:
-        top = added(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
+        top = add_node(UpsertNode(next(numbers), (top,), part, top.primary_key, time_zone=time_zone))
     elif isinstance(top, Input) and _is_retained_input(top):
-        top = added(TableNode(next(numbers), (top,), part, time_zone=time_zone))
+        top = add_node(TableNode(next(numbers), (top,), part, time_zone=time_zone))
     if asked is not None and asked.window is not None:
         given = (next(numbers), (top,), part, asked, asked.window)
         if changes:
-            added(WindowGroupNode(*given, is_final, time_zone=time_zone))
+            add_node(WindowGroupNode(*given, is_final, time_zone=time_zone))
         else:
-            added(AggregateNode(*given, time_zone=time_zone))
+            add_node(AggregateNode(*given, time_zone=time_zone))
     elif asked is not None and asked.ranking is not None:
-        added(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
+        add_node(RankNode(next(numbers), (top,), part, asked, asked.ranking, time_zone=time_zone))
     elif asked is not None:
-        added(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
+        add_node(GroupNode(next(numbers), (top,), part, asked, time_zone=time_zone))
     elif isinstance(top, Input):
-        added(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
+        add_node(PassNode(next(numbers), (top,), (top,), time_zone=time_zone))
     return Tree(query, tuple(nodes), stages, time_zone, changes)

@@ -366,11 +366,11 @@ def _horizon_bound(horizon: Horizon, key: str, behind_by_key: Mapping[str, Water
     It follows the slower watermark of the two sides.
     """
 
-    def behind(by: str) -> float:
+    def get_max_delay(by: str) -> float:
         at_most = behind_by_key[by].at_most
         return math.inf if at_most is None else at_most
 
-    return Bound(key, max(horizon.keys, key=behind), horizon.reach, "")
+    return Bound(key, max(horizon.keys, key=get_max_delay), horizon.reach, "")
 
 
 def _delayed_watermark(came: int | None, held: tuple[Bound, int | None] | None) -> WatermarkLag:

@@ -120,7 +120,7 @@ def _query_with_rates(query: Query, rates: Mapping[str, float]) -> Query:
             return replace(written, stage=_query_with_rates(written.stage, rates))
         return replace(written, source=_with_rate(written.source, rates))
 
-    def declared(i: Input) -> Input:
+    def declare_rates(i: Input) -> Input:
         return replace(i, branches=tuple(map(branch, i.branches)))
 
-    return replace(query, relation=with_inputs(query.relation, declared))
+    return replace(query, relation=with_inputs(query.relation, declare_rates))

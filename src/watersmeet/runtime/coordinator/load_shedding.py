@@ -120,13 +120,13 @@ class RetainedRun:
         names, batch = list(self.side.layout.key), self.run.sorted_rows.batch
         parts = [
             hash_columns([batch.column(name).take(pa.array(some)) for name in names], len(some))
-            for some in self._taken(rows, names)
+            for some in self._split_into_chunks(rows, names)
         ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def written(self, reason: str, tick: int) -> Iterator[PadFile]:
         """Write the shed rows, with their retained columns, to side output files; yield the files."""
-        for taken in self._taken(self.shed, self.side.schema.names):
+        for taken in self._split_into_chunks(self.shed, self.side.schema.names):
             batch = take_rows(self.run.sorted_rows.batch, taken)
             told = [of for of in self.side.schema if not is_ours(of.name)]
             record = pa.StructArray.from_arrays(
@@ -162,7 +162,7 @@ class RetainedRun:
             there &= self.run.sorted_rows.times(column)[rows] >= self.kept.limits.get(column, NEVER)
         return there & (places_among(rows, self.shed) < 0)
 
-    def _taken(self, rows: Rows, names: Sequence[str]) -> Iterator[Rows]:
+    def _split_into_chunks(self, rows: Rows, names: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows in order, in chunks limited by the memory of a task.
 
         A chunk exceeds the limit only if a single row does.
@@ -484,7 +484,7 @@ class LimitedSides:
         kept = [(node, rows) for node, names in self.of for _, rows, copy in node.stored(names) if not copy]
         excess = min(sum(rows for _, rows in kept), sum(rows for _, rows in kept) + besides - most)
         if excess > 0:
-            self._apply(self._cut(excess, [0 if copy else 1 for _, _, copy in self._stored()]))
+            self._apply(self._cut(excess, [0 if copy else 1 for _, _, copy in self._list_remaining_runs()]))
 
     def bring_bytes_to(self, most: int, name: str, besides: int = 0) -> None:
         """Shed rows until these count no more bytes, each as much as those of its file do on average.
@@ -492,7 +492,7 @@ class LimitedSides:
         Args:
             name: of the file with what was decided.
         """
-        stored = self._stored()
+        stored = self._list_remaining_runs()
         nbytes = sum(-(-live.run.nbytes * rows // live.run.rows) for live, rows, _ in stored)
         excess = min(nbytes, nbytes + besides - most)
 
@@ -506,7 +506,7 @@ class LimitedSides:
         if cut is not None:
             self._apply(cut)
 
-    def _stored(self) -> list[tuple[LiveRun, int, bool]]:
+    def _list_remaining_runs(self) -> list[tuple[LiveRun, int, bool]]:
         return [told for node, names in self.of for told in node.stored(names)]
 
     def _cut(self, excess: int, weights: Sequence[int]) -> ShedRange:
@@ -514,7 +514,8 @@ class LimitedSides:
 
         Args:
             excess: the weight to shed.
-            weights: the weight of a row of each run, in the order of `_stored`; 0 excludes the run.
+            weights: the weight of a row of each run, in the order of `_list_remaining_runs`; 0 excludes
+                the run.
         """
         parts = [part for node, names in self.of for part in node.parts(names)]
         counting = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight]

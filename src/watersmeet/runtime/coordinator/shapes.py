@@ -58,7 +58,7 @@ def node_shapes(
     shapes: list[NodeShape] = []
     origins = origins_of(query.alone.nodes)
 
-    def beneath(feed: FeedPlan) -> list[NodeShape]:
+    def get_producer_shapes(feed: FeedPlan) -> list[NodeShape]:
         """Return the shapes of the query whose node produces the rows of a feed."""
         return shapes if feed.query is None or others is None else others[feed.query]
 
@@ -68,7 +68,7 @@ def node_shapes(
         for side in (*node.sides, *node.tables):
             schema = None if side.feed is not None else of_inputs.get(side.copy_of or side.name)
             if schema is None:
-                schema = _schema(query, side, schemas, beneath, zoned)
+                schema = _schema(query, side, schemas, get_producer_shapes, zoned)
             if side.feed is None:
                 of_inputs[side.name] = schema
             made = origins.get((node.number, side.name)) or _build_passthrough_origins(side)
@@ -94,7 +94,7 @@ def node_shapes(
         for side, shape in zip(node.sides, sides, strict=False):
             for feed in side.feeds:
                 fed = _feed_shape(feed, shape, zoned, of_stage=side.feed is None)
-                nodes = beneath(feed)
+                nodes = get_producer_shapes(feed)
                 nodes[feed.node] = _add_feed(nodes[feed.node], feed, fed)
     return shapes
 

@@ -250,7 +250,9 @@ class Snapshots:
         sides, taken = self._sides(manifest), dict[str, SnapshotRead]()
         for source in dict.fromkeys(compared.node.source.name for compared in sides):
             own = [compared for compared in sides if compared.node.source.name == source]
-            taken |= self._taken(self._readers[source], own, store, start.tick, start.clock_us, placing)
+            taken |= self._read_table_if_changed(
+                self._readers[source], own, store, start.tick, start.clock_us, placing
+            )
         for name in _list_snapshot_files(store, start.tick):  # of attempts of which nothing can be out
             store.delete(name)
         name = f"work/{start.tick}-{start.attempt}{SNAPSHOTS}"
@@ -258,7 +260,7 @@ class Snapshots:
         store.write(name, add_checksum(name, told.model_dump_json()))
         return taken
 
-    def _taken(
+    def _read_table_if_changed(
         self,
         reader: SnapshotReader,
         sides: Sequence[_SnapshotSide],

@@ -233,7 +233,7 @@ class RunningTick:
         place = [planned.name for planned in run.plan.queries].index(query)
         node, shape, work = tick.query.nodes[number], run.shapes[query][number], tick.work(number)
 
-        def met(node: LookupPlan, table: SideShape) -> TableCopy | None:
+        def load_table_copy(node: LookupPlan, table: SideShape) -> TableCopy | None:
             return run.tables.as_of(
                 table.arrangement,
                 (place, number),
@@ -244,7 +244,10 @@ class RunningTick:
                 lambda reader: reader.read(table, run.store, work.tick, run.settings.placing),
             )
 
-        work.table, work.tasks = find_driver(node).table(node, shape, met) or work.table, start.tasks
+        work.table, work.tasks = (
+            find_driver(node).table(node, shape, load_table_copy) or work.table,
+            start.tasks,
+        )
         name = f"{work.tick}-{start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(self.begun.inputs), run.settings.digest

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import COMPRESSED, format_of
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 
 SHARE = 16
 """A line may be so large a part of Java's memory. One of a tenth ends it."""
@@ -33,7 +33,7 @@ def check_lines(what: str, source: Source, path: str, nbytes: int, most: int) ->
 
     Raises: EngineError.
     """
-    options = lowered(source.options)
+    options = lower_names(source.options)
     spans_lines = options.get("multiline", "").strip().lower() == "true"
     if nbytes <= most or spans_lines or format_of(source.options) == "parquet":
         return

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of
-from watersmeet.spec.options.values import is_true, lowered
+from watersmeet.spec.options.values import is_true, lower_names
 from watersmeet.types.sql_type import (
     BINARY,
     BOOLEAN,
@@ -55,7 +55,7 @@ def partition_folders(source: Source, file: str) -> list[str]:
     ``recursiveFileLookup``.
     """
     base = _partition_base(source) if "=" in file else None
-    if base is None or is_true(lowered(source.options), "recursivefilelookup"):
+    if base is None or is_true(lower_names(source.options), "recursivefilelookup"):
         return []
     return [folder for folder in folders_between(base, os.path.abspath(file)) if "=" in folder]
 
@@ -145,7 +145,7 @@ def _partition_base(source: Source) -> str | None:
     Returns:
         The absolute path; None if the source has no such directory, or if it is not local.
     """
-    said = lowered(source.options).get("basepath")
+    said = lower_names(source.options).get("basepath")
     local = local_path(said if said is not None else path_of(source.options))
     return os.path.abspath(local) if local and os.path.isdir(local) else None
 

@@ -22,7 +22,7 @@ from watersmeet.runtime.local.evaluate import evaluate_column
 from watersmeet.runtime.values import Change, Readers, Row, drop_cancelled_changes, to_json, to_table
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
-from watersmeet.spec.records.changes import columns_of_deletes, said_by
+from watersmeet.spec.records.changes import columns_of_deletes, get_change_column_name
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow, sql_name
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ, SqlType
@@ -120,7 +120,7 @@ def _rows_and_diffs(source: Source, changes: Sequence[Change], zone: str) -> tup
 
 def _read_change_values(source: Source, rows: Sequence[Row], zone: str) -> Sequence[Any]:
     """Return what each row has in the column that says what becomes of it."""
-    name = said_by(source) or ""
+    name = get_change_column_name(source) or ""
     if not any(own.column.name == name for own in source.computed):
         return [row.get(name) for row in rows]
     table = to_table(source.columns, rows, [1] * len(rows))

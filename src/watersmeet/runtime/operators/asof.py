@@ -96,7 +96,7 @@ class AsofTask:
         if not len(rows):
             return
         closest = self._find_nearest(piece.rows, rows)
-        decided = self._decided(piece.rows.times(self._reach.left)[rows], closest)
+        decided = self._mask_final_rows(piece.rows.times(self._reach.left)[rows], closest)
         leaving = rows[decided]
         self._release_decided(piece, leaving)
         yield from self._emit_rows(piece.rows.batch, rows, closest, decided)
@@ -107,7 +107,7 @@ class AsofTask:
             return
         rows = np.arange(len(new.rows))
         closest = self._find_nearest(new.rows, rows)
-        decided = self._decided(new.rows.times(self._reach.left), closest)
+        decided = self._mask_final_rows(new.rows.times(self._reach.left), closest)
         for number, piece in enumerate(self._left.new_runs):
             leaving = new.position[decided & (new.origin == number)]
             self._release_decided(piece, np.sort(leaving))
@@ -128,7 +128,7 @@ class AsofTask:
     def _limit(own: SideSlice, column: str) -> Watermark:
         return own.work.new_limits[column]
 
-    def _decided(self, times: Times, closest: Nearest) -> Mask:
+    def _mask_final_rows(self, times: Times, closest: Nearest) -> Mask:
         """Return the mask of rows for which no later right row can be nearer than the one found."""
         low, high = self._reach.window(times)
         settled = self._work.settled

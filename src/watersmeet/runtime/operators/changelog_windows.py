@@ -222,7 +222,7 @@ class _SessionState:
         needles, net = select_needles(self.new, firsts[losing]), net[losing]
         same_time = build_later_condition(self.shape.lookup_columns, PANE, 0, 0)
         at_times = []
-        for piece, needle, row in self._found(same_time, needles):
+        for piece, needle, row in self._find_retained_pairs(same_time, needles):
             np.add.at(net, needle, _row_counts(piece.rows.batch)[row])
             at_times.append((piece, needle, row))
         nothing = net == 0
@@ -247,7 +247,7 @@ class _SessionState:
         """Return the mask of rows that another row of the same key follows within the gap."""
         hits = np.zeros(len(needles), dtype=np.bool_)
         follows = build_later_condition(self.shape.lookup_columns, PANE, 1, self.shape.size)
-        for _, needle, _ in self._found(follows, needles):
+        for _, needle, _ in self._find_retained_pairs(follows, needles):
             hits[needle] = True
         if self.left is not None:
             for needle, _ in find(follows, needles, Side.LEFT, self.left):
@@ -261,7 +261,7 @@ class _SessionState:
             needles: one row per key.
         """
         until = build_later_condition(self.shape.lookup_columns, PANE, None, 0)
-        old = [(piece, row) for piece, _, row in self._found(until, needles)]
+        old = [(piece, row) for piece, _, row in self._find_retained_pairs(until, needles)]
         for piece, row in old:
             self._mark(piece, row)
         chosen = [choose_of_piece(piece, np.sort(row)) for piece, row in old]
@@ -285,7 +285,9 @@ class _SessionState:
         if len(times):
             lower_min(self.report.least, PANE, int(times.min()))
 
-    def _found(self, condition: PairCondition, needles: SortedRows) -> Iterator[tuple[RunSlice, Rows, Rows]]:
+    def _find_retained_pairs(
+        self, condition: PairCondition, needles: SortedRows
+    ) -> Iterator[tuple[RunSlice, Rows, Rows]]:
         """Pairs of a needle and a row that was kept, and has not left."""
         for piece in self.kept.old:
             for needle, row in find(condition, needles, Side.LEFT, piece.rows):

@@ -169,7 +169,7 @@ def _emit_join_matches(
 ) -> Iterator[pa.RecordBatch]:
     """Emit matches of new left rows with all right rows, then new right rows with old left rows."""
 
-    def counted(begin: Callable[[], Search | None]) -> Search | None:
+    def begin_and_count_search(begin: Callable[[], Search | None]) -> Search | None:
         search = begin()
         if search is not None and share.is_bounded:
             share.count_candidates(search.candidates)
@@ -181,14 +181,15 @@ def _emit_join_matches(
             continue
         pieces = [
             ProbedPiece(
-                partial(counted, partial(piece.search, shape.condition, own.rows, side)),
+                partial(begin_and_count_search, partial(piece.search, shape.condition, own.rows, side)),
                 piece.mark_matched,
             )
             for piece in other.old
         ]
         if side is Side.LEFT and other.new is not None:
             search = partial(
-                counted, partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
+                begin_and_count_search,
+                partial(Search.of, shape.condition, own.rows, side, other.new.looked_up),
             )
             pieces.append(ProbedPiece(search, other.new.mark_matched))
 

@@ -83,7 +83,7 @@ class NodeTask:
 
     def collect(self, partition: int, partitions: int) -> tuple[list[pa.RecordBatch], NodeReport]:
         """Return the rows of the ``partition``-th of ``partitions`` shares, and the report."""
-        return _collected(self.run(partition, partitions))
+        return _split_rows_and_report(self.run(partition, partitions))
 
     def alone(self, most_matches: int, shares: int = 1) -> InlineResult | None:
         """Run the whole node in this process as ``shares`` partitions, each in its own thread.
@@ -98,7 +98,7 @@ class NodeTask:
             own = replace(
                 whole, report=self._report(number), partition=number, most_matches=most, spent=SpentWork()
             )
-            return _collected(self._run(own))
+            return _split_rows_and_report(self._run(own))
 
         try:
             ran = parallel_map(one, range(shares))
@@ -159,7 +159,9 @@ class NodeTask:
         return NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
 
 
-def _collected(ran: Iterator[pa.RecordBatch | NodeReport]) -> tuple[list[pa.RecordBatch], NodeReport]:
+def _split_rows_and_report(
+    ran: Iterator[pa.RecordBatch | NodeReport],
+) -> tuple[list[pa.RecordBatch], NodeReport]:
     *rows, report = ran
     assert isinstance(report, NodeReport)
     return rows, report

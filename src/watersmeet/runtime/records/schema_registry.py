@@ -150,7 +150,7 @@ class Registry:
             request.add_unredirected_header("Authorization", f"Basic {told}")
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
-                return self._parsed(answer.read(_LARGEST + 1))
+                return self._parse_answer(answer.read(_LARGEST + 1))
         except urllib.error.HTTPError as error:
             if error.code == 404 and _error_code(error) in _NOT_THERE:
                 raise UnknownSchema from None
@@ -169,7 +169,7 @@ class Registry:
                 getattr(reason, "strerror", None) or str(reason) or type(error).__name__
             ) from None
 
-    def _parsed(self, body: bytes) -> dict[str, Any]:
+    def _parse_answer(self, body: bytes) -> dict[str, Any]:
         try:
             parsed = json.loads(body) if len(body) <= _LARGEST else None
         except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ from watersmeet.runtime.spark.sql_text import quote_name
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import OF_SOURCES, format_of
 from watersmeet.spec.options.kafka import records_of, topics_in
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 from watersmeet.types.sql_type import BIGINT
 
 _OFFSET, _FILE, _NUMBER = ours("offset"), ours("file"), ours("number")
@@ -66,7 +66,9 @@ class Batch:
             empty = ", ".join(f"CAST(NULL AS {c.type}) AS {quote_name(c.name)}" for c in source.columns)
             self._view(source, self._spark.sql(f"SELECT {empty} LIMIT 0").withColumn(_FILE, F.lit("")), {})
             return
-        options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+        options = {
+            name: value for name, value in lower_names(source.options).items() if name not in OF_SOURCES
+        }
         more = {_FILE: r"regexp_replace(_metadata.file_path, '^file:/+', 'file:/')"}
         if wanted == "json":
             options |= LITERAL_PATHS

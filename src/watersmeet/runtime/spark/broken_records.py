@@ -46,8 +46,8 @@ from watersmeet.spec.options.debezium import (
 )
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.spec.options.kafka import metadata_of, parser_of, records_of
-from watersmeet.spec.options.values import is_true, lowered
-from watersmeet.spec.records.text_records import DAYS, UNIT, said_unit, written_as
+from watersmeet.spec.options.values import is_true, lower_names
+from watersmeet.spec.records.text_records import DAYS, UNIT, get_declared_unit, written_as
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import (
     BINARY,
@@ -156,7 +156,7 @@ class RecordCheck:
             return bool(NUMBER.fullmatch(text)) and not (
                 kind.is_decimal and round(abs(Decimal(text)), kind.scale) >= 10**kind.whole_digits
             )
-        if kind.is_time and is_number and not self.is_csv and said_unit(self.source.options) is None:
+        if kind.is_time and is_number and not self.is_csv and get_declared_unit(self.source.options) is None:
             return kind != DATE  # seconds, to Spark
         try:
             reader = self._reader(column)
@@ -271,7 +271,7 @@ def find_parser_options(source: Source) -> tuple[str, dict[str, str], str] | Non
             if name.startswith(prefix) or name.lower() == UNIT
         }
         return wanted, named, prefix
-    return (format_of(source.options), lowered(source.options), "") if source.traits.files else None
+    return (format_of(source.options), lower_names(source.options), "") if source.traits.files else None
 
 
 def record_check(source: Source) -> RecordCheck | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from watersmeet.names import ours
 from watersmeet.runtime.spark.sql_text import bind_value, literal, only_utf8, options_map, quote_name
-from watersmeet.spec.records.text_records import JsonNames, escaped, in_another_case, in_any_case
+from watersmeet.spec.records.text_records import JsonNames, escape_name, in_another_case, in_any_case
 from watersmeet.types.sql_type import SqlType
 
 _ROW, _END = (ours(f"{what}_{secrets.token_hex(8)}") for what in ("row", "end"))
@@ -113,7 +113,7 @@ def _is_needed(name: str, text: str, names: JsonNames) -> str:
 
 
 def _name_pattern(name: str) -> str:
-    return f"^(?iu:{escaped(name)})$"
+    return f"^(?iu:{escape_name(name)})$"
 
 
 def _has_two_readings(text: str, names: JsonNames) -> str:

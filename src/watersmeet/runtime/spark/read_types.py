@@ -24,7 +24,7 @@ from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.files import format_of
 from watersmeet.spec.options.kafka import metadata_of, records_of
-from watersmeet.spec.records.text_records import said_unit
+from watersmeet.spec.records.text_records import get_declared_unit
 from watersmeet.types.sql_type import STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def cast_to_declared(frame: DataFrame, source: Source) -> DataFrame:
 
 def _time_columns(source: Source) -> Mapping[str, str]:
     """Return the timestamps that texts are, as SQL, by the columns' names."""
-    unit = said_unit(source.options)
+    unit = get_declared_unit(source.options)
     if unit is None:
         return {}
     named = {name.rpartition(".")[2]: value for name, value in source.options.items()}
@@ -86,7 +86,7 @@ def _time_columns(source: Source) -> Mapping[str, str]:
 
 def _counted_columns(source: Source) -> list[Column]:
     """Return the columns whose numbers count what the source says."""
-    if said_unit(source.options) is None:
+    if get_declared_unit(source.options) is None:
         return []
     return [column for column in read_columns(source) if column.type in (TIMESTAMP, TIMESTAMP_NTZ)]
 

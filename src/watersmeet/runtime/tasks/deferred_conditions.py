@@ -56,20 +56,20 @@ def find_unanswered_candidates(
     batches: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_MAX_QUEUED_BATCHES)
     over = threading.Event()
 
-    def put(item: pa.RecordBatch | BaseException | None) -> None:
+    def enqueue_item(item: pa.RecordBatch | BaseException | None) -> None:
         while not over.is_set():
             try:
                 batches.put(item, timeout=0.2)
             except queue.Full:
                 continue
             return
-        raise _ConsumerGone
+        raise _ConsumerStoppedError
 
     def ask(digest: int, pairs: pa.Table) -> None:
         ids = pa.array(np.full(pairs.num_rows, digest), pa.int64())
         columns = {name: pairs.column(name) for name in schema.names[:-1]} | {ASK: ids}
         for batch in batches_of(pa.table(columns)):
-            put(batch.cast(schema))
+            enqueue_item(batch.cast(schema))
 
     asking = ConditionRequests(ask, _read(condition.text, share.store, files))
     own = shape.answered(asking)
@@ -78,11 +78,11 @@ def find_unanswered_candidates(
         try:
             for _ in own.strategy(own, replace(share, store=_ReadOnlyStore(share.store))):
                 pass
-            put(None)
-        except _ConsumerGone:
+            enqueue_item(None)
+        except _ConsumerStoppedError:
             return
         except BaseException as error:
-            put(error)
+            enqueue_item(error)
 
     thread = threading.Thread(target=work, name="asking", daemon=True)
     thread.start()
@@ -96,7 +96,7 @@ def find_unanswered_candidates(
         thread.join()
 
 
-class _ConsumerGone(Exception):
+class _ConsumerStoppedError(Exception):
     """Signal that no consumer reads candidates."""
 
 

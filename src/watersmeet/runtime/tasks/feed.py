@@ -49,7 +49,7 @@ class FeedWriter:
         rows = self._columns(rename_columns(rows, self._shape.renamed))
         part = _all_columns_true(rows, self._shape.beneath)
         self._count("in", part)
-        kept = part & ~self._judged(rows, part) if self._shape.of_stage else part
+        kept = part & ~self._mark_late_rows(rows, part) if self._shape.of_stage else part
         asked = _all_columns_true(rows, self._shape.filters)
         self._count("filtered", kept & ~asked)
         kept &= asked
@@ -89,7 +89,7 @@ class FeedWriter:
         if rows:
             self._report.counts[what] = self._report.counts.get(what, 0) + rows
 
-    def _judged(self, rows: pa.RecordBatch, part: Mask) -> Mask:
+    def _mark_late_rows(self, rows: pa.RecordBatch, part: Mask) -> Mask:
         """Return the mask of late rows; count them, and write them to the side output if requested."""
         late_mask = np.zeros(rows.num_rows, dtype=np.bool_)
         marks = self._work.fed_late_below

@@ -105,7 +105,7 @@ class SideWriter:
         for copy in self._copies:
             copy.take(rows, partition)
         if self._side.layout.ties is not None:
-            rows = self._numbered(rows, partition)
+            rows = self._append_arrival_numbers(rows, partition)
         hashes = hash_columns([rows.column(name) for name in self._side.keys], rows.num_rows)
         if self._placing is not None:
             hashes = self._placing(hashes)
@@ -207,7 +207,7 @@ class SideWriter:
         self._held.clear()
         self._held_rows = self._held_bytes = 0
 
-    def _numbered(self, rows: pa.RecordBatch, partition: str) -> pa.RecordBatch:
+    def _append_arrival_numbers(self, rows: pa.RecordBatch, partition: str) -> pa.RecordBatch:
         first = self._tick << TICK_BITS
         if self._side.in_order:
             first += self._came[partition]

@@ -93,14 +93,14 @@ class Client:
         if _QUEUE not in self._settings:  # there is room for two records at least
             needed = 2 * int(largest) // 1024 if str(largest).isdigit() else 0
             more[_QUEUE] = str(max(_QUEUE_KBYTES, needed))
-        return self._made(library().Producer, more)
+        return self._create_client(library().Producer, more)
 
     def consumer(self, **more: Any) -> Any:
         of_producers = (
             "acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", _QUEUE,
             "queue.buffering.max.messages",
         )  # fmt: skip
-        return self._made(library().Consumer, more, without=of_producers)
+        return self._create_client(library().Consumer, more, without=of_producers)
 
     def reader(self, **more: Any) -> Any:
         """Create a consumer of committed records that starts at assigned offsets.
@@ -122,14 +122,16 @@ class Client:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            self._admin = self._made(AdminClient, {})
+            self._admin = self._create_client(AdminClient, {})
         return self._admin
 
     def close(self) -> None:
         """Close what stays open."""
         self._admin = None
 
-    def _made(self, kind: Callable[..., Any], more: Mapping[str, Any], without: Sequence[str] = ()) -> Any:
+    def _create_client(
+        self, kind: Callable[..., Any], more: Mapping[str, Any], without: Sequence[str] = ()
+    ) -> Any:
         left_out = {*without, *(() if "transactional.id" in more else _OF_TRANSACTIONS)}
         given = {name: str(value) for name, value in self._settings.items() if name not in left_out}
         given.setdefault("client.id", "watersmeet")

@@ -161,7 +161,7 @@ class KafkaSink(StagedFilesSink):
         if owner is None or self._producing is not None:
             return
         wait_s = min(self._wait_s, _FIRST_WAIT_S)
-        producing = self._made(owner)
+        producing = self._build_producer(owner)
         beside = _RUNS.setdefault(self._there(), set())
         beside.add(self._run)
         self._has_all = producing.begin(wait_s, beside)
@@ -197,7 +197,7 @@ class KafkaSink(StagedFilesSink):
         for insert in inserts:
             last, there = (resumed.last_parts or {}).get(insert), self._last.get(insert)
             if last is not None and last[0] > begins_after and (there is None or there[0] < last[0]):
-                raise self._behind(insert, there, last[0], resumed.committed)
+                raise self._build_missing_tick_error(insert, there, last[0], resumed.committed)
         if resumed.pending and not self._has_all and not self._is_admitted(resumed.committed):
             raise EngineError(
                 f"it is unknown whether {self._place} has rows of the interrupted tick"
@@ -233,7 +233,7 @@ class KafkaSink(StagedFilesSink):
         elif owner is None:
             return True
         else:
-            marks = self._made(owner).look(min(self._wait_s, _FIRST_WAIT_S))
+            marks = self._build_producer(owner).look(min(self._wait_s, _FIRST_WAIT_S))
         if not marks.has_all and not self._is_admitted(tick - 1):
             return True
         last = marks.ticks.get(insert)
@@ -260,7 +260,7 @@ class KafkaSink(StagedFilesSink):
         def is_there(marks: TickMarks) -> bool:
             now = marks.ticks.get(insert)
             if confirmed is not None and (now is None or now[0] < confirmed[0]):
-                raise self._behind(insert, now, confirmed[0], tick - 1)
+                raise self._build_missing_tick_error(insert, now, confirmed[0], tick - 1)
             return self._is_there(insert, tick, identity, marks.ticks)
 
         control = self._producing.control
@@ -283,7 +283,7 @@ class KafkaSink(StagedFilesSink):
     def _place(self) -> str:
         return f'the topic "{self._records.topic}"'
 
-    def _made(self, owner: str) -> TransactionalProducer:
+    def _build_producer(self, owner: str) -> TransactionalProducer:
         control = Control(self._client, self._control, self._records.topic, owner)
         named = "\0".join((owner, self._records.topic, self._spec.name))
         digest = blake2b(named.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
@@ -316,7 +316,7 @@ class KafkaSink(StagedFilesSink):
             raise
         return True
 
-    def _behind(
+    def _build_missing_tick_error(
         self, insert: str, there: tuple[int, Identity] | None, tick: int, committed: int
     ) -> EngineError:
         has = "no ticks" if there is None else f"tick {there[0]}"

@@ -104,7 +104,7 @@ class TransactionalProducer:
         """
         self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
         if self.marks.run != self._run:
-            raise self._taken()
+            raise self._build_fencing_error()
 
     def go_on(self, wait_s: float) -> None:
         """Record that from now on the control topic has all ticks that are sent.
@@ -117,7 +117,7 @@ class TransactionalProducer:
             if self._producer is None:
                 self._initialise()
                 if self.marks.run != self._run:
-                    raise self._taken()
+                    raise self._build_fencing_error()
             self.record_run(has_all=True)
 
         self._retry_work(note, wait_s)
@@ -177,7 +177,7 @@ class TransactionalProducer:
             if self._producer is None:
                 self._initialise()
                 if self.marks.run != self._run:
-                    raise self._taken()
+                    raise self._build_fencing_error()
                 self._warn_if_recreated()
                 if is_there(self.marks):
                     return
@@ -206,7 +206,7 @@ class TransactionalProducer:
     def _initialise(self) -> None:
         self.close()
         self._failed = []
-        self._producer = self._made(self._run.transactional_id)
+        self._producer = self._create_producer(self._run.transactional_id)
         self._producer.init_transactions(_REQUEST_S)
         self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
 
@@ -241,9 +241,9 @@ class TransactionalProducer:
 
     def _fence(self, transactional_id: str) -> None:
         """Prevent another transactional id from sending, and abort its open transaction."""
-        self._made(transactional_id).init_transactions(_REQUEST_S)
+        self._create_producer(transactional_id).init_transactions(_REQUEST_S)
 
-    def _made(self, transactional_id: str) -> Any:
+    def _create_producer(self, transactional_id: str) -> Any:
         return self._client.producer(**{
             "transactional.id": transactional_id,
             "transaction.timeout.ms": str(self._timeout_ms),
@@ -319,7 +319,7 @@ class TransactionalProducer:
                 self.close()
                 raise
 
-    def _taken(self) -> EngineError:
+    def _build_fencing_error(self) -> EngineError:
         return EngineError(
             f'another run of this job now writes to topic "{self.control.topic}" (sink'
             f' "{self._client.sink}"): this run published nothing',

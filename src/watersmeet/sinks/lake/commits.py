@@ -271,7 +271,7 @@ def retry_commit(
     """
     failures = list[Exception]()
 
-    def tried() -> _Done:
+    def try_commit() -> _Done:
         try:
             return once()
         except (OvertakenError, WatersmeetError):
@@ -291,7 +291,7 @@ def retry_commit(
         sleep=time.sleep if sleep is None else sleep,
     )
     try:
-        return retrying(tried)
+        return retrying(try_commit)
     except (OvertakenError, UnansweredError) as error:
         why = shown(error.__cause__) if error.__cause__ is not None else "others commit there all the time"
         raise EngineError(

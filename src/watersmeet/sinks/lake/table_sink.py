@@ -66,7 +66,7 @@ from watersmeet.sinks.staging import staged_by_tasks
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.model import BEGINS_AFTER
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 
 LOG = logging.getLogger("watersmeet.sinks.lake")
 _MERGE_MEMORY_SHARE = 0.5
@@ -92,7 +92,7 @@ class LakeSink:
 
     def __init__(self, spec: SinkSpec, table: LakeTable) -> None:
         self._spec = spec
-        self._begins_after = int(lowered(spec.options).get(BEGINS_AFTER, "0"))
+        self._begins_after = int(lower_names(spec.options).get(BEGINS_AFTER, "0"))
         self.table = table
         self._owner: str | None = None
         self._staged: dict[_Key, list[StagedPart]] = {}
@@ -218,7 +218,9 @@ class LakeSink:
             if there is None or there.tick < tick:
                 check_before(there, commit, self._spec.name, self.table.place)
         else:
-            there = commit_once(self.table, commit, lambda: self._put(files, commit), self._spec.name)
+            there = commit_once(
+                self.table, commit, lambda: self._append_or_merge(files, commit), self._spec.name
+            )
             if there is None and self.keyed is not None:
                 self._remove_own(insert, tick, attempt)
             if there is None:
@@ -241,7 +243,7 @@ class LakeSink:
     def close(self) -> None:
         """Do nothing: the sink holds no resources, because commits already separate the runs."""
 
-    def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
+    def _append_or_merge(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
         if commit.before is not None:
             self._warn_of_removals(commit.tick)

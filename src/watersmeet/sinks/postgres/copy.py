@@ -79,7 +79,7 @@ class PostgresPart:
             staged: list[list[int]] = []
             unstaged: list[pa.RecordBatch] = []
             for piece in _pieces(rows):
-                staged += self._copied(server, piece, unstaged)
+                staged += self._stage_rows(server, piece, unstaged)
             told: dict[str, Any] = {"parts": staged}
             if unstaged:
                 told["unstaged"] = [self._copy(server, pa.Table.from_batches(unstaged), self.unstaged or "")]
@@ -100,7 +100,7 @@ class PostgresPart:
                 hint="this is a bug in watersmeet: please report it with this message",
             )
 
-    def _copied(self, server: Server, rows: pa.Table, unstaged: list[pa.RecordBatch]) -> list[list[int]]:
+    def _stage_rows(self, server: Server, rows: pa.Table, unstaged: list[pa.RecordBatch]) -> list[list[int]]:
         """Stage the rows in as many chunks as necessary.
 
         Appends rows that cannot be staged to ``unstaged``.
@@ -119,11 +119,11 @@ class PostgresPart:
             if self.unstaged is None or not refuses_row(error) or len(unstaged) >= MAX_REJECTED_ROWS:
                 raise self._error(error, rows) from None
             if rows.num_rows == 1:
-                unstaged.append(_rejected_row(rows, self._said(error, rows)[0], state_of(error)))
+                unstaged.append(_rejected_row(rows, self._explain_rejection(error, rows)[0], state_of(error)))
                 return []
         middle = rows.num_rows // 2
-        first = self._copied(server, rows.slice(0, middle), unstaged)
-        return first + self._copied(server, rows.slice(middle), unstaged)
+        first = self._stage_rows(server, rows.slice(0, middle), unstaged)
+        return first + self._stage_rows(server, rows.slice(middle), unstaged)
 
     def _copy(self, server: Server, rows: pa.Table, table: str) -> list[int]:
         """Send rows to a table, in one transaction. The number they have there, and how many they are."""
@@ -145,7 +145,7 @@ class PostgresPart:
                 code="sink-failed",
                 hint=advice(error) or "put right what the server says, and run again: the tick is repeated",
             )
-        said, number = self._said(error, rows)
+        said, number = self._explain_rejection(error, rows)
         return EngineError(
             f'sink "{self.sink}" cannot store a row of "{self.insert}": {said}; the row:'
             f" {shown_row(rows, number)}",
@@ -154,7 +154,7 @@ class PostgresPart:
             " again, which repeats the tick; nothing of it was published",
         )
 
-    def _said(self, error: Exception, rows: pa.Table) -> tuple[str, int]:
+    def _explain_rejection(self, error: Exception, rows: pa.Table) -> tuple[str, int]:
         """Return the reason why the server rejected a row, and the number of that row."""
         nul = _with_nul(rows)
         if nul is not None:

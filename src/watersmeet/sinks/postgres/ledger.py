@@ -56,7 +56,7 @@ class PostgresLedger:
         named = json.dumps(["watersmeet", self.schema, self.table])
         return hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
-    def _named(self, table: str) -> str:
+    def _qualify_table(self, table: str) -> str:
         return f"{quote_identifier(self.schema)}.{quote_identifier(table)}"
 
     def is_there(self, cursor: Cursor) -> bool:
@@ -69,29 +69,30 @@ class PostgresLedger:
         """Make the two tables, if they are not there; those of earlier versions get what they lack."""
         if self.is_there(cursor):
             column = f"SELECT 1 FROM pg_attribute WHERE attrelid = $1::regclass AND attname = '{_WRITTEN}'"
-            if not rows_of(cursor, column, self._named(OWNERS)):
+            if not rows_of(cursor, column, self._qualify_table(OWNERS)):
                 self._add_column(cursor)
             return
         rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _CREATION_LOCK)
         cursor.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._named(OWNERS)} (target text PRIMARY KEY,"
+            f"CREATE TABLE IF NOT EXISTS {self._qualify_table(OWNERS)} (target text PRIMARY KEY,"
             " owner text NOT NULL, run text NOT NULL, since timestamptz NOT NULL DEFAULT now(),"
             f" {_WRITTEN} text)"
         )
         cursor.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._named(TICKS)} (target text, insert_name text, tick bigint,"
-            " identity text NOT NULL, rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(),"
+            f"CREATE TABLE IF NOT EXISTS {self._qualify_table(TICKS)}"
+            " (target text, insert_name text, tick bigint, identity text NOT NULL, rows bigint NOT NULL,"
+            " at timestamptz NOT NULL DEFAULT now(),"
             " PRIMARY KEY (target, insert_name, tick))"
         )
 
     def _add_column(self, cursor: Cursor) -> None:
         """Add the column for the table's identity. Raises: EngineError, when another user has to do so."""
-        sql = f"ALTER TABLE {self._named(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text"
+        sql = f"ALTER TABLE {self._qualify_table(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text"
         owns = "SELECT pg_has_role(relowner, 'USAGE')::int FROM pg_class WHERE oid = $1::regclass"
-        ((may_alter,),) = rows_of(cursor, owns, self._named(OWNERS))
+        ((may_alter,),) = rows_of(cursor, owns, self._qualify_table(OWNERS))
         if not may_alter:
             raise EngineError(
-                f"{self._named(OWNERS)} lacks a column that this version needs"
+                f"{self._qualify_table(OWNERS)} lacks a column that this version needs"
                 f' (sink "{self.sink}"), and its owner is another user',
                 code="sink-failed",
                 hint=f"ask its owner to run once: {sql}",
@@ -113,14 +114,14 @@ class PostgresLedger:
             EngineError: there are rows of another job in it, or it is another table.
         """
         cursor.execute(
-            f"INSERT INTO {self._named(OWNERS)} (target, owner, run) VALUES ($1, $2, $3)"
+            f"INSERT INTO {self._qualify_table(OWNERS)} (target, owner, run) VALUES ($1, $2, $3)"
             " ON CONFLICT (target) DO NOTHING",
             parameters=(self.table, owner, run),
         )
         # A statement sees what was committed when it began: ticks are looked at when the row is held.
-        sql = f"SELECT owner, {_WRITTEN} FROM {self._named(OWNERS)} WHERE target = $1 FOR UPDATE"
+        sql = f"SELECT owner, {_WRITTEN} FROM {self._qualify_table(OWNERS)} WHERE target = $1 FOR UPDATE"
         ((holder, written),) = rows_of(cursor, sql, self.table)
-        ticks = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 LIMIT 1"
+        ticks = f"SELECT 1 FROM {self._qualify_table(TICKS)} WHERE target = $1 LIMIT 1"
         has_ticks = bool(rows_of(cursor, ticks, self.table))
         if holder != owner and has_ticks:
             target = self.table.replace("'", "''")
@@ -129,26 +130,26 @@ class PostgresLedger:
                 f' directory (sink "{self.sink}"); nothing was written there',
                 code="sink-of-another-run",
                 hint="run the job with the checkpoint directory that it had before (--checkpoint DIR);"
-                f" or, to start over with this table, run DELETE FROM {self._named(TICKS)} WHERE"
+                f" or, to start over with this table, run DELETE FROM {self._qualify_table(TICKS)} WHERE"
                 f" target = '{target}'",
             )
         is_other = has_ticks and written is not None and not is_same(written, table)
         if is_other and not accepts:
-            raise replaced_error(self._named(self.table), self.sink)
+            raise replaced_error(self._qualify_table(self.table), self.sink)
         cursor.execute(
-            f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
+            f"UPDATE {self._qualify_table(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
             parameters=(self.table, owner, run),
         )
         return is_other
 
     def record_table(self, cursor: Cursor, table: str | None) -> None:
         """Remember the identity of the table that the rows go to from now on."""
-        sql = f"UPDATE {self._named(OWNERS)} SET {_WRITTEN} = $2 WHERE target = $1"
+        sql = f"UPDATE {self._qualify_table(OWNERS)} SET {_WRITTEN} = $2 WHERE target = $1"
         cursor.execute(sql, parameters=(self.table, table))
 
     def warn_if_emptied(self, cursor: Cursor, tick: int) -> None:
         """Warn that the target has no rows, if it has taken some, as far as the ledger goes back."""
-        sql = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 AND rows > 0 LIMIT 1"
+        sql = f"SELECT 1 FROM {self._qualify_table(TICKS)} WHERE target = $1 AND rows > 0 LIMIT 1"
         if rows_of(cursor, sql, self.table):
             LOG.warning(
                 f'sink "{self.sink}": {self.place} has no rows before tick {tick}: others have removed those'
@@ -169,20 +170,21 @@ class PostgresLedger:
         Raises:
             EngineError: Another run has taken the target.
         """
-        sql = f"UPDATE {self._named(OWNERS)} SET run = run WHERE target = $1 AND owner = $2 AND run = $3"
+        owners = self._qualify_table(OWNERS)
+        sql = f"UPDATE {owners} SET run = run WHERE target = $1 AND owner = $2 AND run = $3"
         held = rows_of(cursor, f"{sql} RETURNING pg_backend_pid()", self.table, owner, run)
         if not held:
             raise EngineError(
                 f'{self.place} now belongs to another run (sink "{self.sink}"): nothing was published',
                 code="sink-taken",
-                hint=f"stop other runs that write there, check {self._named(OWNERS)}, and run again,"
+                hint=f"stop other runs that write there, check {self._qualify_table(OWNERS)}, and run again,"
                 " which repeats the tick",
             )
         return int(held[0][0])
 
     def ticks(self, cursor: Cursor) -> dict[tuple[str, int], Identity]:
         """Load all recorded ticks of the target, by INSERT and tick."""
-        sql = f"SELECT insert_name, tick, identity FROM {self._named(TICKS)} WHERE target = $1"
+        sql = f"SELECT insert_name, tick, identity FROM {self._qualify_table(TICKS)} WHERE target = $1"
         return {
             (insert, tick): json.loads(identity)
             for insert, tick, identity in rows_of(cursor, sql, self.table)
@@ -191,7 +193,8 @@ class PostgresLedger:
     def tick(self, cursor: Cursor, insert: str, tick: int) -> Identity | None:
         """Load the identity of a tick that the target has; None if it has no rows of the tick."""
         sql = (
-            f"SELECT identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick = $3"
+            f"SELECT identity FROM {self._qualify_table(TICKS)}"
+            " WHERE target = $1 AND insert_name = $2 AND tick = $3"
         )
         for (identity,) in rows_of(cursor, sql, self.table, insert, tick):
             return dict(json.loads(identity))
@@ -203,7 +206,7 @@ class PostgresLedger:
         Each of them is None if the target has no such rows.
         """
         sql = (
-            f"SELECT tick, identity FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2"
+            f"SELECT tick, identity FROM {self._qualify_table(TICKS)} WHERE target = $1 AND insert_name = $2"
             " AND tick <= $3 ORDER BY tick DESC LIMIT 2"
         )
         rows = rows_of(cursor, sql, self.table, insert, tick)
@@ -218,12 +221,12 @@ class PostgresLedger:
     def add(self, cursor: Cursor, insert: str, tick: int, identity: Identity, rows: int) -> None:
         """Record that the target has the rows of a tick, and delete the records of old ticks."""
         cursor.execute(
-            f"INSERT INTO {self._named(TICKS)} (target, insert_name, tick, identity, rows)"
+            f"INSERT INTO {self._qualify_table(TICKS)} (target, insert_name, tick, identity, rows)"
             " VALUES ($1, $2, $3, $4, $5)",
             parameters=(self.table, insert, tick, json.dumps(dict(identity)), rows),
         )
         cursor.execute(
-            f"DELETE FROM {self._named(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick < $3",
+            f"DELETE FROM {self._qualify_table(TICKS)} WHERE target = $1 AND insert_name = $2 AND tick < $3",
             parameters=(self.table, insert, tick - RETAINED_TICKS),
         )
 

@@ -191,7 +191,7 @@ def refused_row(server: Server, stage: Stage, target: TargetTable, pieces: Piece
         order = f"ORDER BY {PART}, ctid OFFSET {first} LIMIT {rows}"
         return f"(SELECT * FROM {stage.sql} WHERE {pieces_condition(pieces)} {order})"
 
-    def is_taken(first: int, rows: int) -> bool:
+    def is_accepted(first: int, rows: int) -> bool:
         def insert(cursor: Cursor) -> None:
             cursor.execute(stage.insertion(target, part(first, rows)))
             raise _RollBack
@@ -205,11 +205,11 @@ def refused_row(server: Server, stage: Stage, target: TargetTable, pieces: Piece
                 raise
         return False
 
-    if is_taken(low, high):
+    if is_accepted(low, high):
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if is_taken(low, middle - low) else (low, middle)
+        low, high = (middle, high) if is_accepted(low, middle - low) else (low, middle)
     columns = ", ".join(f"{column_of(n)}::text" for n in range(len(stage.names)))
     rows = server.run(lambda cursor: rows_of(cursor, f"SELECT {columns} FROM {part(low, 1)} AS s"))
     texts = [pa.array([value], pa.string()) for value in rows[0]]

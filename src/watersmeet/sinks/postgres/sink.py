@@ -112,7 +112,7 @@ class PostgresSink:
         self._aside: DeadLetterTable | None = None
         self._accepts_target = self._is_other = False
         self._empty_check = EmptyCheck(at_start=not self._key)
-        self.server = Server(self._url, spec.name, self._options.max_wait, self._opened)
+        self.server = Server(self._url, spec.name, self._options.max_wait, self._configure_connection)
         self._stages = StagingTables(
             self.server,
             spec.name,
@@ -223,7 +223,7 @@ class PostgresSink:
                 elsewhere[insert] = last
             elif last is not None and max(own) < last[0]:
                 if not self._accepts_target:
-                    raise self._behind(insert, last[0])
+                    raise self._build_missing_tick_error(insert, last[0])
                 elsewhere[insert] = last
         if self._accepts_target:
             self._do(lambda cursor: ledger.admit(cursor, elsewhere), "be written")
@@ -361,7 +361,7 @@ class PostgresSink:
     def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
         """Return the exception to report for an error that `show` raised."""
         staged = self._stages.staged((attempt, insert, tick))
-        return self._failed(error, "be written", insert, tick, staged)
+        return self._translate_error(error, "be written", insert, tick, staged)
 
     def shown(self, insert: str, tick: int, attempt: str, *, there: bool) -> None:
         """Record that the transaction of `show` is committed.
@@ -398,7 +398,7 @@ class PostgresSink:
             ((schema,),) = rows_of(cursor, "SELECT current_schema()::text")
         return PostgresLedger(self._spec.name, schema or "public", named.table)
 
-    def _opened(self, cursor: Cursor) -> None:
+    def _configure_connection(self, cursor: Cursor) -> None:
         """Configure a new connection.
 
         The server notices if this machine is gone, and then releases its locks. A connection that replaces
@@ -417,7 +417,7 @@ class PostgresSink:
         try:
             take_lock(self.server, beside, ledger.lock, ledger.place, self._spec.name)
         except Exception as error:
-            raise self._failed(error, "be read") from None
+            raise self._translate_error(error, "be read") from None
         self._is_locked = True
 
     def _is_there(
@@ -439,7 +439,7 @@ class PostgresSink:
         before, stored = ledger.last_ticks(cursor, insert, tick)
         confirmed = max((had for had in self._had.get(insert, ()) if had < tick), default=None)
         if confirmed is not None and (before is None or before < confirmed):
-            raise self._behind(insert, confirmed)
+            raise self._build_missing_tick_error(insert, confirmed)
         if stored is None:
             return False
         try:
@@ -448,7 +448,7 @@ class PostgresSink:
             raise _with_restore_hint(error) from None
         return True
 
-    def _behind(self, insert: str, tick: int) -> EngineError:
+    def _build_missing_tick_error(self, insert: str, tick: int) -> EngineError:
         return EngineError(
             f'{self._there().place} no longer has "{insert}", tick {tick}, which it had confirmed (sink'
             f' "{self._spec.name}"): the database was restored, failed over to an older copy, or the'
@@ -476,9 +476,9 @@ class PostgresSink:
         try:
             return self.server.run(work, wait_s)
         except Exception as error:
-            raise self._failed(error, what) from None
+            raise self._translate_error(error, what) from None
 
-    def _failed(
+    def _translate_error(
         self,
         error: Exception,
         what: str,

@@ -57,14 +57,14 @@ def change_column(
         if "" in values and "op.column" in options:
             written = f"option '{name}' has an empty entry: '{options[name]}'"
             raise error(written, "remove the extra comma")
-    said = Said(
+    said = ChangeDeclaration(
         options.get("op.column"),
         options.get("diff.column"),
         words.get("op.insert"),
         words.get("op.delete"),
         keyed,
     )
-    return change_said(said, columns, error, IN_SQL)
+    return resolve_change_column(said, columns, error, IN_SQL)
 
 
 def hint_of_field(path: str, words: Words) -> str:
@@ -84,7 +84,7 @@ def is_field(wanted: str, columns: Sequence[Column]) -> bool:
 
 
 @dataclass(frozen=True)
-class Said:
+class ChangeDeclaration:
     """Declaration of a change column.
 
     Its name as ``op`` or as ``diff``, and the values that mean inserts and deletes (None: the
@@ -98,7 +98,9 @@ class Said:
     keyed: bool = False
 
 
-def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Words) -> ChangeColumn | None:
+def resolve_change_column(
+    said: ChangeDeclaration, columns: Sequence[Column], error: Problem, words: Words
+) -> ChangeColumn | None:
     """Return the declared change column; None: the source only inserts rows.
 
     Args:

@@ -17,7 +17,7 @@ from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_e
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.model import ANY_CASE, Endpoint, SystemOptions, Text
-from watersmeet.spec.options.values import Use, lowered, value_problems, wrong_value
+from watersmeet.spec.options.values import Use, lower_names, value_problems, wrong_value
 from watersmeet.spec.records.text_records import UNIT, unit_problems
 from watersmeet.spec.secrets import public_option
 from watersmeet.types.sql_type import CALENDAR_INTERVAL, STRING, SqlType
@@ -134,7 +134,7 @@ def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError
         what: The sink, as messages name it.
     """
     yield from StoredFileOptions.problems(what, options, where=" for an object store")
-    given = lowered(options)
+    given = lower_names(options)
     if given.get("format", "parquet").strip().lower() in ("json", "csv"):
         yield SpecError(
             f'{what} writes Parquet to an object store, not "{given["format"].strip()}"',

@@ -188,7 +188,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
     yield from _place_problems(what, source.options, "orders")
     yield from _format_problems(what, "read", records_of(source.options), SOURCE_FORMATS)
     yield from _raw_problems(what, source)
-    yield from _said_twice(what, source.options)
+    yield from _find_duplicate_options(what, source.options)
     yield from _key_problems(what, source)
     yield from record_problems(what, source, records_of(source.options))
     yield from unit_problems(what, source, records_of(source.options))
@@ -268,7 +268,7 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
     yield from _place_problems(what, sink.options, "delivered")
     yield from _format_problems(what, "write", records_of(sink.options), SINK_FORMATS)
     yield from delivery_problems(sink)
-    yield from _said_twice(what, sink.options)
+    yield from _find_duplicate_options(what, sink.options)
     yield from _keyed_problems(what, sink)
     yield from lost_records(sink)
 
@@ -321,7 +321,7 @@ def _of_client(
     yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
 
 
-def _said_twice(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+def _find_duplicate_options(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     pairs = [(name.removeprefix(_CLIENT), name) for name in options if name.startswith(_CLIENT)]
     if "topic" in options and "topics" in options:
         pairs.append(("topic", "topics"))
@@ -398,12 +398,12 @@ def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
 
 def topics_in(options: Mapping[str, str]) -> list[str]:
     """Return the topics that the options name, in order."""
-    return _listed(options.get("topic") or options.get("topics"))
+    return _split_list(options.get("topic") or options.get("topics"))
 
 
 def servers_in(options: Mapping[str, str]) -> list[str]:
     """Return the brokers that the options name, in order."""
-    return _listed(servers_text(options))
+    return _split_list(servers_text(options))
 
 
 def servers_text(options: Mapping[str, str]) -> str:
@@ -467,5 +467,5 @@ def lost_records(sink: Sink) -> list[SpecError]:
     ]
 
 
-def _listed(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]

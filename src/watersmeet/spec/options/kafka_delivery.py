@@ -16,7 +16,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.model import BEGINS_AFTER, Seconds, SystemOptions, TickNumber
 from watersmeet.spec.options.values import wrong_value
-from watersmeet.spec.secrets import guarded
+from watersmeet.spec.secrets import wrap_secret
 
 DELIVERY, CONTROL, ID_HEADER = "delivery", "control.topic", "id.header"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
@@ -226,7 +226,7 @@ def client_settings(options: Mapping[str, str], ours: tuple[str, ...]) -> dict[s
         if name == "sasl.jaas.config":
             for key, quoted in _LOGIN.findall(value):
                 plain = re.sub(r"\\(.)", r"\1", quoted[1:-1])
-                settings[f"sasl.{key}"] = guarded(f"sasl.{key}", plain)
+                settings[f"sasl.{key}"] = wrap_secret(f"sasl.{key}", plain)
         elif name == "security.protocol":
             settings[name] = value.strip().lower()
         else:

@@ -16,7 +16,7 @@ from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.spec.options.model import STATED, Endpoint, SystemOptions, Text, TickNumber
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 
 CATALOG = "catalog."
 """Options that begin so are the catalog's, by its own names."""
@@ -125,7 +125,7 @@ def _place_problems(what: str, path: str, options: Mapping[str, str]) -> Iterato
             code="wrong-option",
             hint="use another name for the table",
         )
-    given = lowered(options)
+    given = lower_names(options)
     endpoint, region = (given.get(name, "").strip() for name in ("endpoint", "region"))
     if (endpoint or region) and path and not is_s3:
         yield SpecError(

@@ -94,7 +94,7 @@ class SystemOptions(BaseModel):
         return wrong_value(what, name, value, str(context.get("expected") or context["error"]))
 
 
-def _stated(value: Any) -> Any:
+def _require_nonempty(value: Any) -> Any:
     if not str(value).strip():
         raise PydanticCustomError("missing", "it is empty")
     return value
@@ -124,7 +124,7 @@ def _endpoint(value: str) -> str:
     return value.strip()
 
 
-STATED = BeforeValidator(_stated)
+STATED = BeforeValidator(_require_nonempty)
 """An option that must be there, and not be blank."""
 ANY_CASE = BeforeValidator(_any_case)
 """Of a `Literal`: in any case, with blanks around it."""

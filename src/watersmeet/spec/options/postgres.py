@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.model import ANY_CASE, STATED, Seconds, SystemOptions
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 from watersmeet.spec.secrets import Secret, without_secrets
 
 NAME_BYTES = 63
@@ -53,7 +53,7 @@ class TableName:
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
     """Yield problems of the options of a PostgreSQL sink; no message shows the password."""
-    what, given = f'postgres sink "{sink.name}"', lowered(sink.options)
+    what, given = f'postgres sink "{sink.name}"', lower_names(sink.options)
     yield from PostgresOptions.problems(what, sink.options)
     if given.get("url", "").strip():
         yield from url_problems(what, given)

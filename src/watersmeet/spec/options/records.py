@@ -46,7 +46,7 @@ _HINTS = {
 Problem = Callable[[str, str | None], WatersmeetError]
 
 
-def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
+def inline_files(options: Mapping[str, str], error: Problem) -> dict[str, str]:
     """Return the options with the content of the files that they name.
 
     Args:
@@ -93,7 +93,7 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
     if format_ not in FORMATS:
         return
     yield from _registry_problems(what, source)
-    missing = [name for name in _needed(format_) if name not in source.options]
+    missing = [name for name in _list_required_options(format_) if name not in source.options]
     for name in missing:
         message = f'{what} needs the option "{name}": the records do not contain their schema'
         yield SpecError(message, code="missing-option", hint=_HINTS.get(name, f"'{name}' = 'shop.Order'"))
@@ -146,7 +146,7 @@ def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:
         )
 
 
-def _needed(format_: str) -> tuple[str, ...]:
+def _list_required_options(format_: str) -> tuple[str, ...]:
     return (SCHEMA,) if format_ == AVRO else (DESCRIPTOR, MESSAGE)
 
 

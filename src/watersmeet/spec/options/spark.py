@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 
 # Settings of Spark that the rows of a job rest on: they have one value here, and nobody may choose
 # another.
@@ -154,12 +154,12 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 
 def format_of(options: Mapping[str, str]) -> str:
     """Return the name of the data source; empty if it is not set."""
-    return lowered(options).get(FORMAT, "").strip()
+    return lower_names(options).get(FORMAT, "").strip()
 
 
 def table_of(options: Mapping[str, str]) -> str:
     """Return the table of a Spark catalog; empty if a format defines the meaning of ``table``."""
-    return "" if format_of(options) else lowered(options).get(TABLE, "").strip()
+    return "" if format_of(options) else lower_names(options).get(TABLE, "").strip()
 
 
 def own_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -14,10 +14,10 @@ from watersmeet.spec.time_zones import pattern_problem, zone_named
 # Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may.
 
 
-def lowered(options: Mapping[str, str]) -> dict[str, str]:
+def lower_names(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with their names in lower case.
 
-    >>> lowered({"multiLine": "True"})
+    >>> lower_names({"multiLine": "True"})
     {'multiline': 'True'}
     """
     return {name.lower(): value for name, value in options.items()}
@@ -101,7 +101,7 @@ def separator_of(written: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), written, flags=re.DOTALL)
 
 
-def separator_said(options: Mapping[str, str]) -> str:
+def get_written_separator(options: Mapping[str, str]) -> str:
     """Return the separator of CSV values as written.
 
     Args:
@@ -111,8 +111,8 @@ def separator_said(options: Mapping[str, str]) -> str:
 
 
 def separator_in(options: Mapping[str, str]) -> str:
-    """Return the characters that `separator_said` denotes."""
-    return separator_of(separator_said(options))
+    """Return the characters that `get_written_separator` denotes."""
+    return separator_of(get_written_separator(options))
 
 
 def value_problems(
@@ -134,7 +134,7 @@ def value_problems(
             problems.append((named[other], f"remove it or '{prefix}{one}', which is the same option"))
     if wanted in ("json", "csv") and use is Use.READ and not problems:
         values = {name: options[written] for name, written in named.items()}
-        problems += _undelimited(wanted, values, named)
+        problems += _find_undelimited_encodings(wanted, values, named)
     return problems
 
 
@@ -274,7 +274,9 @@ _RULES: Mapping[str, Rule] = {
 }
 
 
-def _undelimited(wanted: str, values: Mapping[str, str], named: Mapping[str, str]) -> list[tuple[str, str]]:
+def _find_undelimited_encodings(
+    wanted: str, values: Mapping[str, str], named: Mapping[str, str]
+) -> list[tuple[str, str]]:
     """Return problems of encodings whose records need an explicit record separator.
 
     Spark splits records at the byte of a line feed, which in UTF-16 is half of a line feed or of

@@ -123,7 +123,7 @@ def _type(tree: Any, space: str, names: _Names) -> AvroType:
 
 def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
     if isinstance(tree, str):
-        return AvroType(tree) if tree in PRIMITIVES else _named(tree, space, names)
+        return AvroType(tree) if tree in PRIMITIVES else _resolve_named_type(tree, space, names)
     if isinstance(tree, list):
         if any(isinstance(item, list) for item in tree) or not tree:
             raise BadSchema("a union cannot contain a union")
@@ -134,7 +134,7 @@ def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
     if isinstance(kind, dict | list):
         return _type(kind, space, names)
     if kind in ("record", "error", "enum", "fixed"):
-        return _declared("record" if kind == "error" else kind, tree, space, names)
+        return _parse_declared_type("record" if kind == "error" else kind, tree, space, names)
     if kind in ("array", "map"):
         inner = tree.get("items" if kind == "array" else "values")
         return AvroType(kind, parts=(_type(inner, space, names),))
@@ -142,7 +142,7 @@ def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
     return _with_logical(plain, tree)
 
 
-def _named(name: str, space: str, names: _Names) -> AvroType:
+def _resolve_named_type(name: str, space: str, names: _Names) -> AvroType:
     for full in (name,) if "." in name or not space else (f"{space}.{name}", name):
         if full in names.open:
             raise BadSchema(f'the type "{full}" contains itself, which is not supported')
@@ -151,7 +151,7 @@ def _named(name: str, space: str, names: _Names) -> AvroType:
     raise BadSchema(f'there is no type "{name}"')
 
 
-def _declared(kind: str, tree: dict[str, Any], space: str, names: _Names) -> AvroType:
+def _parse_declared_type(kind: str, tree: dict[str, Any], space: str, names: _Names) -> AvroType:
     name = tree.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadSchema(f"{kind}: {json.dumps(name)} is not a name")
@@ -292,7 +292,7 @@ def _read(
     elif written.kind == "record":
         reading = _record(written, reader, to, path, problems)
     elif written.kind in ("array", "map"):
-        reading = _repeated(written, reader, to, path, problems)
+        reading = _build_repeated_reading(written, reader, to, path, problems)
     else:
         reading = _leaf(written, to)
     if reading is None:
@@ -330,7 +330,7 @@ def _leaf(written: AvroType, to: SqlType | None) -> Reading | None:
     return None
 
 
-def _repeated(
+def _build_repeated_reading(
     written: AvroType, reader: AvroType | None, to: SqlType | None, path: str, problems: list[str]
 ) -> Reading | None:
     inner: SqlType | None = None

@@ -9,7 +9,7 @@ from sqlglot import exp
 from watersmeet.spec.model import ComputedColumn, Expr, Source
 
 
-def said_by(source: Source) -> str | None:
+def get_change_column_name(source: Source) -> str | None:
     """Return the name of the column that says what becomes of rows, and is none of theirs, if one does."""
     return None if source.change_column is None else source.change_column.column
 
@@ -27,7 +27,7 @@ def computed_of_key(source: Source) -> tuple[ComputedColumn, ...]:
 
 def computed_of_changes(source: Source) -> tuple[ComputedColumn, ...]:
     """Return all computed columns that say which change a record is."""
-    change = tuple(own for own in source.computed if own.column.name == said_by(source))
+    change = tuple(own for own in source.computed if own.column.name == get_change_column_name(source))
     return (*computed_of_key(source), *change)
 
 

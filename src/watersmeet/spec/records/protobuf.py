@@ -289,7 +289,7 @@ def _fit_message(
     parts = [
         _fit_field(schema, item, to.fields[place_of[item.name]], path, problems)
         if item.name in place_of
-        else _described(item, Reading(item.kind))
+        else _add_field_properties(item, Reading(item.kind))
         for item in message.fields
     ]
     places = tuple(place_of.get(item.name, -1) for item in message.fields)
@@ -307,7 +307,7 @@ def _fit_field(
         entry = to.entry
         if entry is not None:
             pair = struct([Field("key", entry[0]), Field("value", entry[1])])
-            return _described(item, _fit_message(schema, inner, pair, whole, problems), to, "map")
+            return _add_field_properties(item, _fit_message(schema, inner, pair, whole, problems), to, "map")
         reading = None
     elif item.repeated:
         element = to.element
@@ -318,10 +318,12 @@ def _fit_field(
         what = f'column "{whole}"' if "." not in whole else f'"{whole}"'
         problems.append(f"{what} is declared {to}, but the message has {'map' if is_map else item}")
         reading = Reading(item.kind)
-    return _described(item, reading, to)
+    return _add_field_properties(item, reading, to)
 
 
-def _described(item: ProtoField, reading: Reading, to: SqlType | None = None, logical: str = "") -> Reading:
+def _add_field_properties(
+    item: ProtoField, reading: Reading, to: SqlType | None = None, logical: str = ""
+) -> Reading:
     """Add the properties of the field in its message to a reading.
 
     Args:
@@ -357,7 +359,11 @@ def _value(
                 None
                 if inner is None
                 else Reading(
-                    "message", to, "wrapper", parts=(_described(message.fields[0], inner),), places=(0,)
+                    "message",
+                    to,
+                    "wrapper",
+                    parts=(_add_field_properties(message.fields[0], inner),),
+                    places=(0,),
                 )
             )
         return None

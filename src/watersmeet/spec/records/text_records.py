@@ -78,7 +78,7 @@ class JsonNames:
     @property
     def object_in_text(self) -> str:
         """A pattern that finds an object where a column of texts may be, or an array with one."""
-        return f'"(?iu:{"|".join(map(escaped, self.texts))}){_COLON}[ \\t\\r\\n]*+(?:\\[[^\\]{{]*+)?+\\{{'
+        return f'"(?iu:{"|".join(map(escape_name, self.texts))}){_COLON}[ \\t\\r\\n]*+(?:\\[[^\\]{{]*+)?+\\{{'
 
 
 def in_another_case(name: str) -> str:
@@ -87,21 +87,21 @@ def in_another_case(name: str) -> str:
 
 
 def _other(name: str) -> str:
-    return f'(?!{escaped(name)}")(?iu:{escaped(name)})'
+    return f'(?!{escape_name(name)}")(?iu:{escape_name(name)})'
 
 
 def exactly(name: str) -> str:
     """Return a pattern that finds a field of the name."""
-    return f'"{escaped(name)}{_COLON}'
+    return f'"{escape_name(name)}{_COLON}'
 
 
 def in_any_case(name: str) -> str:
     """Return a pattern that finds a field of the name in any case; its groups: the name, and what follows on
     its quotes."""
-    return f'"((?iu:{escaped(name)})){_COLON}'
+    return f'"((?iu:{escape_name(name)})){_COLON}'
 
 
-def escaped(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return a pattern that matches the name alone."""
     return re.sub(r"[^\w\s]", lambda match: f"\\{match[0]}", name)
 
@@ -148,7 +148,7 @@ class TimeUnit(Enum):
 UNITS = tuple(unit.value for unit in TimeUnit)
 
 
-def said_unit(options: Mapping[str, str]) -> TimeUnit | None:
+def get_declared_unit(options: Mapping[str, str]) -> TimeUnit | None:
     """Return the unit that a source's options say; None: none, and numbers are what Spark takes them for."""
     for name, value in options.items():
         if name.lower() == UNIT and value.strip().lower() in UNITS:

@@ -129,7 +129,7 @@ class OpenRun:
     def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
         """Open several runs in order; fetch what must be fetched at once and together."""
         if isinstance(store, MemoryStore | LocalStore):
-            yield from (cls._held(store, run, layout) for run in runs)
+            yield from (cls._open_or_reuse_run(store, run, layout) for run in runs)
         elif store.is_remote:
             contents = store.read_all([run.name for run in runs])
             for run, data in zip(runs, contents, strict=True):
@@ -162,7 +162,7 @@ class OpenRun:
                 opened._kept = kept
 
     @classmethod
-    def _held(cls, store: MemoryStore | LocalStore, run: Run, layout: RunLayout) -> OpenRun:
+    def _open_or_reuse_run(cls, store: MemoryStore | LocalStore, run: Run, layout: RunLayout) -> OpenRun:
         """Return the run as opened earlier if nothing about it has changed, else open it."""
         held: OpenRun | None = store.opened.get(run.name)
         if held is not None and not held._is_current(store):

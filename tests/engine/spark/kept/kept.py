@@ -73,7 +73,7 @@ def _change(draw: random.Random) -> dict[str, Any]:
     return {"k": draw.randrange(9), "g": draw.choice([None, 0, 1, 2, 3]), "op": draw.choice("IIID")}
 
 
-def put_out(folder: Path) -> dict[str, Counter[str]]:
+def read_sink_rows(folder: Path) -> dict[str, Counter[str]]:
     """The rows of each sink, as a bag; of changes what they come to."""
     out = folder / "out"
     rows: dict[str, Counter[str]] = {"pairs": Counter(), "windows": Counter(), "days": Counter()}
@@ -131,7 +131,7 @@ def main() -> None:
     with place() as folder:
         add_files(folder, 0, FILES)
         run(folder, "--finish")
-        expected = {sink: dict(rows) for sink, rows in put_out(folder).items()}
+        expected = {sink: dict(rows) for sink, rows in read_sink_rows(folder).items()}
     with place() as folder, zipfile.ZipFile(KEPT, "w", zipfile.ZIP_DEFLATED) as file:
         add_files(folder, 0, KEPT_FILES)
         run(folder, kill_at=("half-published", KEPT_FILES))

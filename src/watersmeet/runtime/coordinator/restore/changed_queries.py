@@ -83,7 +83,7 @@ def are_others(manifest: Manifest, plan: JobPlan) -> bool:
     return manifest.sources != names or len(goes_on(manifest, plan)) < len(names)
 
 
-def said_of_sources(manifest: Manifest, plan: JobPlan) -> list[str]:
+def describe_source_changes(manifest: Manifest, plan: JobPlan) -> list[str]:
     """Describe the differences between the job's sources and those of the state."""
     names, stay = [source.name for source in plan.sources], goes_on(manifest, plan)
     said = [f'source "{name}" is no longer read' for name in manifest.sources if name not in names]
@@ -359,7 +359,7 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     Raises:
         StateError: a query cannot come without rows from before.
     """
-    of_sources, paths = said_of_sources(manifest, plan), changed_paths(manifest, plan)
+    of_sources, paths = describe_source_changes(manifest, plan), changed_paths(manifest, plan)
     of_sources += [f'the path of "{name}" was "{paths[name]}"' for name in plan.moved & paths.keys()]
     change = Change.of(manifest, plan)
     stay = [query for query in plan.queries if query.name not in change.begins]

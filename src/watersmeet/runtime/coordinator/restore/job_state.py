@@ -118,7 +118,7 @@ def restore(
     return Restored(context, committed, tuple(changed.said))
 
 
-def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
+def restore_last_result(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
     """Rebuild the result of the last committed tick, without the facts of that tick alone.
 
     Queries that are new to the state are not included.
@@ -132,7 +132,7 @@ def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
     inputs = values_by_query(plan.queries, lambda query: states[query.name].inputs)
     held: dict[str, dict[str, int]] = {}
     for query in plan.queries:
-        held[query.name] = _held(query, states[query.name], held)
+        held[query.name] = _count_retained_rows(query, states[query.name], held)
     return TickResult(
         tick=manifest.tick,
         clock_us=manifest.clock_us,
@@ -147,7 +147,9 @@ def resumed(plan: JobPlan, manifest: Manifest | None) -> TickResult | None:
     )
 
 
-def _held(query: QueryPlan, state: QueryState, others: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def _count_retained_rows(
+    query: QueryPlan, state: QueryState, others: Mapping[str, Mapping[str, int]]
+) -> dict[str, int]:
     """Count the retained rows per alias, including inputs that another query reads."""
     held = {
         side.name: node.arrangements[side.name].retained

@@ -158,7 +158,7 @@ class NewQueries:
                 if side.feed is not None or side.copy_of is not None:
                     continue
                 if side.kept_by is not None:
-                    self._begin_beside(query, side)
+                    self._report_shared_state_lookup(query, side)
                 elif node.changes and self._has_missed(side):
                     (table,) = (own for own in shapes[node.number].stored if own.name == side.name)
                     self._begin_with_contents(query, side, shape, table, nodes[node.number])
@@ -166,7 +166,7 @@ class NewQueries:
                     nodes[node.number].arrangements[side.name] = self._begin(query, side, shape, state)
         return state
 
-    def _begin_beside(self, query: QueryPlan, side: SidePlan) -> None:
+    def _report_shared_state_lookup(self, query: QueryPlan, side: SidePlan) -> None:
         """Report a new query that looks up rows in the state of another query."""
         by = side.kept_by
         if by is None or all(by.query != other.name for other in self._stay):
@@ -215,7 +215,7 @@ class NewQueries:
                 if late is not None:
                     state.late_below[side.watermark_key(column)] = late
             if shape.shared is not None and shape.shared == self._shared(*other):
-                rows, why = self._retained(self._kept_by(*other), shape)
+                rows, why = self._retained(self._get_arrangement(*other), shape)
         state.account[side.name] = {"in": rows.retained}
         if not self._has_missed(side) and not side.stages:
             self.said.append(f'query "{query.name}" starts with all rows of {side.title}')
@@ -255,11 +255,11 @@ class NewQueries:
             candidates,
             key=lambda other: (
                 f"{other[0]}/{other[2].name}" not in side.sharers,
-                -self._kept_by(*other).retained,
+                -self._get_arrangement(*other).retained,
             ),
         )
 
-    def _kept_by(self, name: str, node: int, side: SidePlan) -> Arrangement:
+    def _get_arrangement(self, name: str, node: int, side: SidePlan) -> Arrangement:
         return self._manifest.queries[name].nodes[node].arrangements.get(side.name, Arrangement())
 
     def _shared(self, query: str, number: int, side: SidePlan) -> SideShape | None:
@@ -342,7 +342,7 @@ class NewQueries:
                 for side, of_side in zip(node.sides, shape.sides, strict=False):
                     is_table = side.feed is None and len(side.branches) == 1 and bool(side.ingested)
                     if is_table and not (shape.combines or side.passes or side.copy_of or side.event_times):
-                        yield query.name, side, of_side, self._kept_by(query.name, node.number, side)
+                        yield query.name, side, of_side, self._get_arrangement(query.name, node.number, side)
 
     def _copy_deletes(self, kept: Arrangement, table: SideShape) -> Arrangement:
         """Write the deletes that ``kept`` remembers as ``table`` stores them. Cost: these, in the driver.

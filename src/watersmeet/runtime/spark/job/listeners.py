@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from watersmeet.errors import format_count, without_hidden
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.limits import broken_files_text
-from watersmeet.runtime.coordinator.restore.job_state import resumed
+from watersmeet.runtime.coordinator.restore.job_state import restore_last_result
 from watersmeet.runtime.coordinator.results import Broken, TickResult
 from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
 from watersmeet.runtime.spark.sources.backlog import Backlog
@@ -50,7 +50,7 @@ class RunListeners:
         """
         if self._asked.on_start is not None:
             waiting = driver.waiting(self._asked.clock(), unread())
-            self._asked.on_start(waiting, resumed(driver.plan, driver.manifest))
+            self._asked.on_start(waiting, restore_last_result(driver.plan, driver.manifest))
 
     def begins(self, tick: int) -> None:
         """Notify the listener that a tick begins now."""

@@ -75,11 +75,11 @@ def load_planner(session: SparkSession) -> threading.Thread:
 def _run_in_thread(
     work: Callable[[SparkSession], object], session: SparkSession, *, name: str
 ) -> threading.Thread:
-    def tried() -> None:
+    def run_suppressing_errors() -> None:
         with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
             work(session)
 
-    thread = threading.Thread(target=tried, name=name, daemon=True)
+    thread = threading.Thread(target=run_suppressing_errors, name=name, daemon=True)
     thread.start()
     return thread
 

@@ -73,7 +73,7 @@ from watersmeet.spec.options.files import (
     path_of,
     source_problems,
 )
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 from watersmeet.spec.records.text_records import TimeUnit
 from watersmeet.types.sql_type import STRING
 
@@ -156,7 +156,7 @@ def has_parsed_records(source: Source) -> bool:
 
     `BROKEN` then identifies such records.
     """
-    wanted = lowered(source.options).get("format", "").strip().lower()
+    wanted = lower_names(source.options).get("format", "").strip().lower()
     if source.traits.log:
         return wanted != "raw"
     return source.traits.files and (wanted in ("json", "csv", DEBEZIUM) or bool(narrow_columns(source)))
@@ -181,7 +181,7 @@ def format_ddl(source: Source) -> str:
 
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
-    given = lowered(source.options)
+    given = lower_names(source.options)
     check_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     check_path(spark, f'file source "{source.name}"', path)
@@ -220,7 +220,7 @@ def reread_as_batch(
         mended: receives the declared columns, `BROKEN`, `FILE`, and `BLOCK` and `ROW`, which order the
             rows of a file; returns the rows that count, in their order.
     """
-    options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+    options = {name: value for name, value in lower_names(source.options).items() if name not in OF_SOURCES}
     if not isinstance(files, str):
         options |= {**_base_path_option(path_of(source.options)), **LITERAL_PATHS}
     more = {FILE: "_metadata.file_path", BLOCK: "_metadata.file_block_start"}
@@ -269,7 +269,7 @@ def check_files(source: Source) -> None:
         EngineError: the path does not exist, or the files have other columns.
         SpecError: an option is missing or wrong.
     """
-    given = lowered(source.options)
+    given = lower_names(source.options)
     raise_all(source_problems(source))
     path, wanted = path_of(source.options), format_of(source.options)
     what = f'file source "{source.name}"'
@@ -338,7 +338,9 @@ def read_records(
     from pyspark.sql.types import StructType
 
     if options is None:
-        options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+        options = {
+            name: value for name, value in lower_names(source.options).items() if name not in OF_SOURCES
+        }
     if wanted == "json":
         options = json_options(options)
     reader: Any = reading.format(wanted).options(**options)

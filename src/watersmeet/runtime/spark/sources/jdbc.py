@@ -60,7 +60,7 @@ def open_checked_table(spark: SparkSession, source: Source) -> Callable[[], Data
     """
     options = reader_options(source)
 
-    def made() -> DataFrame:
+    def load_frame() -> DataFrame:
         frame = spark.read.format("jdbc").options(**options).load()
         where = options.get("dbtable", "the query")
         check_columns(f'table "{source.name}"', source, frame.columns, f"{where} has")
@@ -75,10 +75,10 @@ def open_checked_table(spark: SparkSession, source: Source) -> Callable[[], Data
         )
 
     try:
-        made()
+        load_frame()
     except Exception as error:
         raise explain_jdbc_error(source, error) from None
-    return made
+    return load_frame
 
 
 def reader_options(source: Source) -> dict[str, str]:

@@ -66,7 +66,7 @@ from watersmeet.runtime.tasks.run_writer import PlaceHashes
 from watersmeet.spec.connectors import DATAFRAME_TABLE
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 from watersmeet.state.runs.layout import Run
 from watersmeet.state.store import Store
 
@@ -203,7 +203,7 @@ def check_table_files(source: Source) -> bool:
     check_there(what, path)
     check_table(source)
     check_directories(what, source, list_local_paths(source))
-    if wanted == "csv" and csv_header.matches_by_name(given := lowered(source.options)):
+    if wanted == "csv" and csv_header.matches_by_name(given := lower_names(source.options)):
         read_csv_layout(what, source, path, given)
     return wanted == "parquet" and check_parquet(what, source, path)
 
@@ -215,19 +215,19 @@ def _open_file_table(spark: SparkSession, source: Source) -> Table:
     what, where = f'table "{source.name}"', hadoop_path(path, stream=False)
     check_path(spark, what, path)
 
-    def listed() -> list[Entry]:
+    def list_files() -> list[Entry]:
         if local is None:
             return _list_hadoop_files(spark, source, path)
         check_table(source)
         return list_local_files(source, local)
 
-    if wanted == "parquet" and not seen and listed():
+    if wanted == "parquet" and not seen and list_files():
         _check_columns(spark, source, path)
 
     def frame() -> DataFrame:
         nanos = nanosecond_columns(source) if wanted == "parquet" else None
         longest = max_line_bytes(spark)
-        for name, nbytes, _ in listed() if local is not None else ():
+        for name, nbytes, _ in list_files() if local is not None else ():
             check_partitions(what, source, name)
             check_lines(what, source, name, nbytes, longest)
             if wanted == "parquet":
@@ -239,8 +239,8 @@ def _open_file_table(spark: SparkSession, source: Source) -> Table:
 
     return Table(
         frame,
-        lambda: digest_listing(listed()),
-        listed,
+        lambda: digest_listing(list_files()),
+        list_files,
         lambda: _check_texts(spark, source, wanted, where),
     )
 
@@ -313,7 +313,9 @@ class SparkTable:
         for attempt in range(1, ATTEMPTS + 1):
             before = self.table.version()
             try:
-                runs = jdbc.retry_while_away(self.source, lambda: self._copied(side, store, tick, placing))
+                runs = jdbc.retry_while_away(
+                    self.source, lambda: self._copy_table(side, store, tick, placing)
+                )
                 self.table.check()
                 return runs
             except Exception as error:
@@ -321,7 +323,7 @@ class SparkTable:
                     raise _unreadable_error(self.source, error) from None
         raise AssertionError
 
-    def _copied(self, side: SideShape, store: Store, tick: int, placing: PlaceHashes | None) -> list[Run]:
+    def _copy_table(self, side: SideShape, store: Store, tick: int, placing: PlaceHashes | None) -> list[Run]:
         frame = self.table.frame()
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
         frame = frame.select(
@@ -376,7 +378,9 @@ class SparkSnapshot:
                 return None
             problem: Exception | None = None
             try:
-                runs = jdbc.retry_while_away(self.source, lambda: self._copied(sides, store, tick, placing))
+                runs = jdbc.retry_while_away(
+                    self.source, lambda: self._copy_table(sides, store, tick, placing)
+                )
                 self.table.check()
             except Exception as error:
                 problem = error
@@ -394,7 +398,7 @@ class SparkSnapshot:
     def _files(self) -> set[Entry] | None:
         return None if self.table.files is None else set(self.table.files())
 
-    def _copied(
+    def _copy_table(
         self, sides: Sequence[SideShape], store: Store, tick: int, placing: PlaceHashes | None
     ) -> list[list[Run]]:
         asked = [self.columns[side.arrangement] for side in sides]

@@ -87,18 +87,18 @@ class ArrowOutput:
         Raises:
             ManyMatches: the consolidated rows exceed `SUMMED_BYTES`.
         """
-        made = self._made(batches, tick)
+        made = self._convert_batches(batches, tick)
         yield from batches_of(self._sums(made)) if self.summed else made
 
-    def _made(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
+    def _convert_batches(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if not self.computed:
-                yield self._taken(batch, tick)
+                yield self._convert_batch(batch, tick)
                 continue
             at, count = 0, FIRST_ROWS
             while at < batch.num_rows:
                 try:
-                    made = self._taken(batch.slice(at, count), tick)
+                    made = self._convert_batch(batch.slice(at, count), tick)
                 except EngineError as error:
                     if error.code not in TOO_WIDE or count == 1:
                         raise
@@ -109,7 +109,7 @@ class ArrowOutput:
                 fitting = PIECE_BYTES * count // max(size(made.columns), 1)
                 count = max(min(fitting, count * MAX_GROWTH), 1)
 
-    def _taken(self, batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
+    def _convert_batch(self, batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         rows = pa.Table.from_batches([batch]) if self.computed else None
         columns |= {column.name: column.of(rows) for column in self.computed}

@@ -88,14 +88,14 @@ class ConditionFrame:
         self._text = text
         self._broadcast = any(shape.is_broadcast(place) for place, _ in enumerate(shape.sides))
 
-        def made(partitions: int) -> DataFrame:
+        def build_condition_frame(partitions: int) -> DataFrame:
             numbers = places.numbers(partitions)
             schema = from_arrow_schema(question_schema(shape))
             candidates = numbers.mapInArrow(ErrorSealingTask(_ToCandidates(shape, store, partitions)), schema)
             truth = candidates.select(F.col(quote_name(ASK)), F.expr(f"({sql}) IS TRUE").alias(HOLDS))
             return truth.mapInArrow(ErrorSealingTask(_ToFile(store)), _FILE)
 
-        self._frames = FrameCache(made)
+        self._frames = FrameCache(build_condition_frame)
 
     def answers(self, task: NodeTask, partitions: int) -> NodeTask:
         """Return ``task`` with Spark's results of the condition for its candidates.
@@ -114,7 +114,7 @@ class ConditionFrame:
             try:
                 rows = frame.collect()
             except Exception as error:
-                raise self._failed(error) from None
+                raise self._build_condition_error(error) from None
             if files and not any(row.asked for row in rows):
                 return replace(task, answers=files)
             for row in rows:
@@ -122,7 +122,7 @@ class ConditionFrame:
             if not self._broadcast or partitions == 1:
                 return replace(task, answers=files)
 
-    def _failed(self, error: Exception) -> Exception:
+    def _build_condition_error(self, error: Exception) -> Exception:
         shown = readable_error(error)
         if shown.code != "spark-failed":
             return shown

@@ -149,11 +149,11 @@ class FeedFrame:
     def __init__(self, spark: SparkSession, places: TaskPlacement, shape: NodeShape, store: Store) -> None:
         self._spark = spark
 
-        def made(partitions: int) -> DataFrame:
+        def build_feed_frame(partitions: int) -> DataFrame:
             numbers = places.numbers(partitions)
             return numbers.mapInArrow(ErrorSealingTask(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
 
-        self._frames = FrameCache(made)
+        self._frames = FrameCache(build_feed_frame)
 
     def run(self, task: NodeTask, partitions: int) -> list[NodeReport]:
         """Run ``task`` in ``partitions`` partitions and return one report per partition."""
@@ -226,7 +226,7 @@ class SinkFrame:
 
         anew = results is not None or changes or keyed is not None
 
-        def made(partitions: int) -> DataFrame:
+        def build_sink_frame(partitions: int) -> DataFrame:
             numbers = places.numbers(partitions, grouped=anew)
             frame = numbers.mapInArrow(
                 ErrorSealingTask(ToSink(shape, store, partitions, self._reports)), schema
@@ -252,7 +252,7 @@ class SinkFrame:
             return self._counter.count_groups(frame) if self._counter is not None and grouped else frame
 
         # A frame that shuffles would take what it shuffled in the tick before.
-        self._frames = FrameCache(made, anew=anew)
+        self._frames = FrameCache(build_sink_frame, anew=anew)
         self._frames.of(1)  # what is wrong with it shows at once
         if plain is not None and plain.computed and not plain.matches_schema(self.schema):
             self._plain = None
@@ -304,20 +304,22 @@ class SinkFrame:
                 parts = [json.loads(row[0]) for row in self._staging.of(partitions).collect()]
                 self._sink.take_parts(self._query, task.tick, attempt, parts)
 
-        def given() -> int:
+        def count_emitted_rows() -> int:
             return (
-                self._counter.rows(told) if self._counter else sum(own.rows_out for own in self._found(task))
+                self._counter.rows(told)
+                if self._counter
+                else sum(own.rows_out for own in self._collect_reports(task))
             )
 
-        took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
-        reports = self._found(task)
+        took = self._takings.of(self._sink, self._query, task.tick, attempt, write, count_emitted_rows)
+        reports = self._collect_reports(task)
         if len(reports) != partitions:
             raise EngineError(
                 f'the sink of "{self._query}" wrote {len(reports)} of {partitions} partitions',
                 code="internal",
                 hint="make the sink's function write all rows of its DataFrame",
             )
-        rows = given()
+        rows = count_emitted_rows()
         if self._counter is not None:
             check_row_count(self._query, WrittenRows(rows), sum(own.rows_out for own in reports), cut=True)
         is_cut = self._is_cut and part is None
@@ -347,7 +349,7 @@ class SinkFrame:
         def rows(own: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return iter(own) if plain.summed else plain.rows(own, task.tick)
 
-        def staged(number: int) -> StagedPart | None:
+        def stage_partition(number: int) -> StagedPart | None:
             assert not isinstance(takes, TerminalRows)
             own, schema = rows(ran.shares[number]), plain.schema
             if not is_known_part(takes) and self._handed_over is not None:
@@ -359,14 +361,16 @@ class SinkFrame:
             if isinstance(takes, TerminalRows):
                 takes.take(rows(ran.rows), plain.schema, self._query, task.tick, attempt)
                 return
-            parts = [told for told in parallel_map(staged, range(len(ran.shares))) if told is not None]
+            parts = [
+                told for told in parallel_map(stage_partition, range(len(ran.shares))) if told is not None
+            ]
             self._sink.take_parts(self._query, task.tick, attempt, parts)
 
         took = self._takings.of(self._sink, self._query, task.tick, attempt, write, lambda: count)
         check_row_count(self._query, took, count)
         return count
 
-    def _found(self, task: NodeTask) -> list[NodeReport]:
+    def _collect_reports(self, task: NodeTask) -> list[NodeReport]:
         """Return the reports of the task's partitions."""
         texts = {
             partition: text

@@ -86,7 +86,7 @@ class Outputs:
         """Give sinks that have no place of their own for staged rows one; those that call out, tasks; those
         that ask Spark, the session."""
 
-        def numbered(part: ArrowPart, count: int) -> list[StagedPart]:
+        def stage_numbered_parts(part: ArrowPart, count: int) -> list[StagedPart]:
             """Stage numbered parts in tasks; see `Numbered`."""
             return staged_by_tasks(spark.range(0, count, 1, count), part)
 
@@ -96,7 +96,7 @@ class Outputs:
             if isinstance(sink, StagesInState):
                 sink.stage_in(store)
             if isinstance(sink, CallsInTasks):
-                sink.call_in(numbered, partial(has_reached_tick, store))
+                sink.call_in(stage_numbered_parts, partial(has_reached_tick, store))
 
     def prepare(
         self,

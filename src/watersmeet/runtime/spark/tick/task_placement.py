@@ -125,13 +125,13 @@ class TaskPlacement:
         if not self.are_kept or (grouped and partitions == 1):
             return self._plain(partitions)
         if partitions not in self._made:
-            self._made[partitions] = self._kept(self._plain(partitions))
+            self._made[partitions] = self._persist_numbers(self._plain(partitions))
         return self._made[partitions]
 
     def _plain(self, partitions: int) -> DataFrame:
         return self._spark.range(0, partitions, 1, partitions)
 
-    def _kept(self, numbers: DataFrame) -> DataFrame:
+    def _persist_numbers(self, numbers: DataFrame) -> DataFrame:
         rows: Any = numbers._jdf.queryExecution().toRdd()
         rows.persist(self._spark.sparkContext._getJavaStorageLevel(StorageLevel.MEMORY_ONLY))
         session: Any = self._spark._jsparkSession

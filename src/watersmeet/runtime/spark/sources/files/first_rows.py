@@ -40,8 +40,8 @@ from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE as UNREADABL
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import OF_SOURCES, format_of, path_of
-from watersmeet.spec.options.values import separator_of, separator_said
-from watersmeet.spec.records.text_records import TimeUnit, said_unit, written_as
+from watersmeet.spec.options.values import get_written_separator, separator_of
+from watersmeet.spec.records.text_records import TimeUnit, get_declared_unit, written_as
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types import sql_type as sql
 from watersmeet.types.arrow import sql_name
@@ -192,7 +192,7 @@ def json_reader(source: Source, column: Column, times: TimeFormats) -> Callable[
     """
     if column.type.is_nested:
         return _nested_reader(source, column, times)
-    texts, unit = certain_text_reader(source, column, times), said_unit(source.options)
+    texts, unit = certain_text_reader(source, column, times), get_declared_unit(source.options)
     if texts is None:
         raise not_previewed_error(source, f"only Spark can read {column.name} as {column.type}")
 
@@ -278,7 +278,7 @@ def certain_text_reader(source: Source, column: Column, times: TimeFormats) -> C
             return lambda text: _require_time(read_date(text)).date()
         return lambda text: _convert_certain(text, classify_text(text, {})[0] == DATE, date.fromisoformat)
     if column.type in _COUNTED:
-        unit, read = said_unit(source.options), _time_reader(column.type, times)
+        unit, read = get_declared_unit(source.options), _time_reader(column.type, times)
         return lambda text: (
             convert_counted_time(int(text), unit)
             if unit is not None and classify_text(text, {})[0] in (INT, LONG)
@@ -664,7 +664,7 @@ class _CsvLines:
 
 
 def _build_csv_lines(source: Source, options: Mapping[str, str]) -> _CsvLines:
-    separator = separator_of(written := separator_said(options))
+    separator = separator_of(written := get_written_separator(options))
     if len(separator) != 1:
         raise not_previewed_error(source, f"only Spark supports the separator {written!r}")
     s = re.escape(separator)

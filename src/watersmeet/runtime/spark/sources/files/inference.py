@@ -44,7 +44,7 @@ from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE as UNREADABL
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
-from watersmeet.spec.options.values import is_true, lowered
+from watersmeet.spec.options.values import is_true, lower_names
 from watersmeet.types import sql_type as sql
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
@@ -536,7 +536,7 @@ class _Sample:
 
     def csv(self, file: str) -> None:
         """Raises: EngineError when the file has another header than those before."""
-        with self._opened(file) as text:
+        with self._open_text(file) as text:
             bounded = _BoundedLines(text)
             rows = read_records(bounded, self._options)
             try:
@@ -597,7 +597,7 @@ class _Sample:
 
     def json(self, file: str) -> None:
         """Records of a file: lines, or with 'multiLine' the whole of it."""
-        with self._opened(file) as text:
+        with self._open_text(file) as text:
             try:
                 values = self._whole(text) if self.is_true("multiline") else self._lines(file, text)
                 for number, value in enumerate(values):
@@ -637,7 +637,7 @@ class _Sample:
     def is_true(self, option: str) -> bool:
         return is_true(self._options, option)
 
-    def _opened(self, file: str) -> Any:
+    def _open_text(self, file: str) -> Any:
         encoding = (self._options.get("encoding") or self._options.get("charset") or "utf-8").strip()
         if encoding.lower() in ("utf-8", "utf8"):
             encoding = "utf-8-sig"
@@ -732,7 +732,7 @@ def infer(source: Source) -> InferredColumns:
         )
     first = ("missing-option", "unknown-format", "wrong-option")
     raise_all([source_problem for source_problem in source_problems(source) if source_problem.code in first])
-    options = lowered(source.options)
+    options = lower_names(source.options)
     path, wanted = path_of(source.options), format_of(source.options)
     if wanted == DEBEZIUM:
         raise EngineError(

@@ -28,7 +28,7 @@ from watersmeet.runtime.spark.sql_text import bind_value, literal, options_map, 
 from watersmeet.spec.model import Column as Declared
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
-from watersmeet.spec.options.values import WIDE, is_true, lowered
+from watersmeet.spec.options.values import WIDE, is_true, lower_names
 from watersmeet.spec.records.text_records import JsonNames
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class JsonTexts:
     def of(cls, source: Source) -> JsonTexts:
         columns = [(column.name, column.type) for column in use_read_types(source).columns]
         fields = ", ".join(f"{quote_name(name)}: {own}" for name, own in columns)
-        return cls(json_options(lowered(source.options)), fields, JsonNames.of(columns))
+        return cls(json_options(lower_names(source.options)), fields, JsonNames.of(columns))
 
     def read(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
         """See `read_texts`."""

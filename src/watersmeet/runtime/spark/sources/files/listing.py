@@ -358,7 +358,7 @@ def build_missing_check(spark: SparkSession) -> FindMissing:
     java, hadoop = spark._jvm.java.net, spark._jvm.org.apache.hadoop  # type: ignore[union-attr]
     state: Any = spark._jsparkSession.sessionState()
 
-    def gone(urls: Sequence[str]) -> frozenset[str]:
+    def find_missing_files(urls: Sequence[str]) -> frozenset[str]:
         conf = state.newHadoopConf()
 
         def is_there(url: str) -> bool:
@@ -378,4 +378,4 @@ def build_missing_check(spark: SparkSession) -> FindMissing:
             there = list(pool.map(is_there, urls))
         return frozenset(url for url, is_left in zip(urls, there, strict=True) if not is_left)
 
-    return gone
+    return find_missing_files

@@ -14,7 +14,7 @@ from watersmeet.names import ours
 from watersmeet.runtime.spark.sources.files.listing import format_path, to_local_path
 from watersmeet.runtime.spark.sql_text import literal, quote_name
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.values import WIDE, is_true, lowered, separator_in
+from watersmeet.spec.options.values import WIDE, is_true, lower_names, separator_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ class CsvTexts:
 
     @classmethod
     def of(cls, source: Source) -> CsvTexts:
-        return cls(lowered(source.options))
+        return cls(lower_names(source.options))
 
     def list_misread_lines(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
         """Return the lines of files that are not UTF-8 or end within quotes, as `read_texts` does.

@@ -52,7 +52,7 @@ from watersmeet.runtime.tasks.files.text_files import MAX_COLUMNS, CsvRows, Json
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import FileReader, format_of, local_path, path_of
 from watersmeet.spec.options.spark import TIME_ZONE, says_how
-from watersmeet.spec.options.values import lowered, separator_in
+from watersmeet.spec.options.values import lower_names, separator_in
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 from watersmeet.types.arrow import has_longer
@@ -83,7 +83,7 @@ def plan_reader(
         in_file: returns the CSV columns in their order; None: there is no file.
         time_zone: the session's time zone.
     """
-    wanted, options = format_of(source.options), lowered(source.options)
+    wanted, options = format_of(source.options), lower_names(source.options)
     types = {column.name: column.type for column in source.columns}
     if wanted == "parquet":
         return ParquetRows()
@@ -111,7 +111,7 @@ def read_csv_columns(source: Source, path: str) -> list[str] | None:
     Raises:
         EngineError: the file has other columns.
     """
-    options = lowered(source.options)
+    options = lower_names(source.options)
     entry = (path, os.path.getsize(path), 0)
     layout = read_layout("", source, [entry], options) if matches_by_name(options) else None
     if layout is None:
@@ -125,7 +125,7 @@ def list_first_files(source: Source) -> list[str]:
     Raises:
         OSError: they are unknown.
     """
-    folder, options = local_path(path_of(source.options)), lowered(source.options)
+    folder, options = local_path(path_of(source.options)), lower_names(source.options)
     if {"maxbytespertrigger", "pathglobfilter"} & options.keys():
         raise OSError("by bytes, or by names")
     if folder is not None and os.path.isfile(folder):
@@ -406,12 +406,12 @@ class ArrowReading:
         threads = 1 if start.ordered else min(count_thread_partitions(rows, self._threads), len(shares))
         own = [[part for share in shares[first::threads] for part in share] for first in range(threads)]
 
-        def told(parts: Sequence[tuple[int, FileSplit]]) -> list[tuple[str, str]]:
+        def list_ingest_results(parts: Sequence[tuple[int, FileSplit]]) -> list[tuple[str, str]]:
             return list(self._ingest.told(parts, start, SMALL_BYTES // threads))
 
         try:
             with self._ingest.store.together():
-                return [row for of_share in parallel_map(told, own) for row in of_share]
+                return [row for of_share in parallel_map(list_ingest_results, own) for row in of_share]
         except UnsupportedFile as why:
             return [(UNSUPPORTED, str(why))]
         except _TooManyBytes:

@@ -15,7 +15,7 @@ from watersmeet.spec.options.files import (
     local_path,
     path_of,
 )
-from watersmeet.spec.options.values import lowered, separator_in
+from watersmeet.spec.options.values import lower_names, separator_in
 from watersmeet.types.sql_type import SqlType
 
 SEPARATORS = (",", ";", "|", "\t")
@@ -67,7 +67,7 @@ SETTINGS = (
 
 def is_arrow_readable(source: Source) -> bool:
     """Return True if the source is a stream of local files that tasks can read directly."""
-    wanted, options = format_of(source.options), lowered(source.options)
+    wanted, options = format_of(source.options), lower_names(source.options)
     types = [column.type for column in source.columns]
     return (
         source.traits.files

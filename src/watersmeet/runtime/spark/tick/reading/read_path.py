@@ -21,7 +21,7 @@ from watersmeet.runtime.spark.tick.reading.arrow_sources import SETTINGS, is_arr
 from watersmeet.spec.model import Expr, OutputMode, Sink, Source
 from watersmeet.spec.options.files import OURS, FileReader, format_of, reader_in
 from watersmeet.spec.options.spark import says_how
-from watersmeet.spec.options.values import lowered
+from watersmeet.spec.options.values import lower_names
 
 # Whether rows of a job pass through Java, as far as its plan says, and of text its first file: where none
 # do, Java plans and schedules, and no more.
@@ -56,7 +56,9 @@ def _is_written_by_tasks(sink: Sink) -> bool:
     if sink.traits.parquet:
         return True
     return (
-        sink.traits.files and format_of(sink.options) == "parquet" and set(lowered(sink.options)) <= {*OURS}
+        sink.traits.files
+        and format_of(sink.options) == "parquet"
+        and set(lower_names(sink.options)) <= {*OURS}
     )
 
 
