@@ -205,7 +205,8 @@ def _second_of_page(queries: int) -> float:
     run, and once there is more of it."""
     from watersmeet.history.reader import HistoryReader
     from watersmeet.history.writer import LOCAL_PAUSE_S
-    from watersmeet.page.server import LIVE_POLL_S, PageFeed
+    from watersmeet.page.live_server import LIVE_POLL_S
+    from watersmeet.page.server import PageFeed
 
     pause = round(LOCAL_PAUSE_S)
     run: Any = import_module("tests.page.histories").Large(queries=queries, ticks=HOUR_TICKS)

@@ -225,7 +225,7 @@ def _page_of(
             code="bad-setting",
             hint="remove history = 'off', or ui",
         )
-    from watersmeet.page.server import serve_run_page
+    from watersmeet.page.live_server import serve_run_page
 
     token = load_token(asked.get(TOKEN_FILE))
     with serve_run_page(address, place.store, place.job, token=token, asked=text) as page:

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
-from watersmeet.page import server
-from watersmeet.page.server import serve_run_page
+from watersmeet.page import live_server
+from watersmeet.page.live_server import serve_run_page
 from watersmeet.spec.monitoring import Address
 from watersmeet.state.store import MemoryStore
 
@@ -23,7 +23,7 @@ INSERT INTO out SELECT t FROM a;
 
 
 def test_open_page_shows_the_error_of_a_failed_run(monkeypatch):
-    monkeypatch.setattr(server, "LIVE_POLL_S", 1.2)  # longer than connections are given to end
+    monkeypatch.setattr(live_server, "LIVE_POLL_S", 1.2)  # longer than connections are given to end
     store, told, looks = MemoryStore(), bytearray(), threading.Event()
     job = RecordedJob(TEXT, store)
 
@@ -51,4 +51,4 @@ def test_open_page_shows_the_error_of_a_failed_run(monkeypatch):
 def test_nobody_is_waited_for_who_does_not_look():
     with serve_run_page(Address("127.0.0.1", 0), MemoryStore(), "shop", token=None):
         began = time.monotonic()
-    assert time.monotonic() - began < server.LIVE_POLL_S
+    assert time.monotonic() - began < live_server.LIVE_POLL_S

@@ -25,7 +25,8 @@ from watersmeet.history.segments import RunEnd, RunStart
 from watersmeet.history.writer import HistoryWriter
 from watersmeet.page.document import document_of, samples_of
 from watersmeet.page.html import static
-from watersmeet.page.server import STATIC, PageFeed, ServedPage, listening_at
+from watersmeet.page.live_server import listening_at
+from watersmeet.page.server import STATIC, PageFeed, ServedPage
 from watersmeet.spec.monitoring import Address, address_in, load_token
 from watersmeet.state.store import MemoryStore
 

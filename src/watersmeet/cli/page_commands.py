@@ -90,8 +90,8 @@ def ui(
     """Serve the page of a running or ended job until Ctrl-C; read only."""
     from watersmeet.cli.state_commands.show import StateLocation
     from watersmeet.history.segments import FOLDER
+    from watersmeet.page.live_server import listening_at
     from watersmeet.page.questions import JobReference
-    from watersmeet.page.server import listening_at
 
     access = token_setting(token_file, no_token)
     address = address_in(listen)
