@@ -540,8 +540,8 @@ def test_a_server_that_commits_before_it_is_safe_is_told_otherwise(postgres, pip
         def seen(cursor):
             return client_module.rows_of(cursor, "SELECT current_setting('synchronous_commit')")
 
-        assert store._asked("say it", seen, writes=True) == [("on",)]
-        assert store._asked("say it", seen) == [("off",)]  # a session may be others', by a pooler
+        assert store._run_in_transaction("say it", seen, writes=True) == [("on",)]
+        assert store._run_in_transaction("say it", seen) == [("off",)]  # a session may be others', by a pooler
     finally:
         postgres.run("ALTER ROLE watersmeet RESET synchronous_commit")
 
@@ -713,7 +713,7 @@ def test_transactions_are_of_their_own_isolation_and_durable_whatever_the_role_s
             ]
 
         for _ in range(2):
-            assert store._asked("ask", asked, writes=True) == ["read committed", "on", "20s"]
+            assert store._run_in_transaction("ask", asked, writes=True) == ["read committed", "on", "20s"]
             assert store.create(f"manifests/{uuid.uuid4().hex}", b"x")
     finally:
         postgres.run(f"{role} RESET ALL")

@@ -256,7 +256,7 @@ def test_kafka():
         sink = KafkaSink(Sink("out", "kafka", options))
         return {
             "records": [[key.decode(), value.decode()] for key, value in records],
-            "transactional.id": sink._made(OWNER)._run.transactional_id,
+            "transactional.id": sink._build_producer(OWNER)._run.transactional_id,
         }
 
     texts = load_stored_texts("kafka", write)
