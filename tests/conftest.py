@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from tests.support import caller, effort, in_memory, jvm_options, parallel
+from tests.support.effort import at_effort
 from tests.support.package_paths import REPOSITORY
 
 DEFAULT_SEED = 20130101
@@ -145,6 +146,8 @@ def spark(tmp_path_factory):
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
+        # rows of tests are few: compiling Java for each query takes longer than interpreting it
+        **at_effort(quick={"spark.sql.codegen.wholeStage": "false"}, full={}),
     }
     _look_up_once()
     gc.set_threshold(20_000, 20, 20)  # what is garbage here holds queries there

@@ -541,7 +541,9 @@ def test_a_server_that_commits_before_it_is_safe_is_told_otherwise(postgres, pip
             return client_module.rows_of(cursor, "SELECT current_setting('synchronous_commit')")
 
         assert store._run_in_transaction("say it", seen, writes=True) == [("on",)]
-        assert store._run_in_transaction("say it", seen) == [("off",)]  # a session may be others', by a pooler
+        assert store._run_in_transaction("say it", seen) == [
+            ("off",)
+        ]  # a session may be others', by a pooler
     finally:
         postgres.run("ALTER ROLE watersmeet RESET synchronous_commit")
 
