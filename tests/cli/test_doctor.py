@@ -128,7 +128,9 @@ def test_the_port_that_a_page_has_by_default_is_looked_at(watersmeet):
 def test_extras_are_those_of_the_package(monkeypatch):
     declared = (REPOSITORY / "pyproject.toml").read_text()
     libraries = software.libraries_of_extras()
-    assert set(libraries) == {"objects", "postgres", "kafka", "delta", "iceberg", "ui", "plot", "otel"}
+    assert set(libraries) == {
+        *("objects", "postgres", "kafka", "protobuf", "delta", "iceberg", "ui", "plot", "otel")
+    }
     assert all(name in declared for names in libraries.values() for name in names)
 
     def distribution(name: str) -> None:

@@ -217,12 +217,8 @@ def build_map_array(offsets: Ints, keys: pa.Array, values: pa.Array, type_: pa.D
 # Only places are found here; what is in them is read of all at once, as of records. So what a value may
 # be is judged in one place, and here no more than how long it is.
 
-NO_ENCODING = "it has a field with an unsupported wire type"
 NO_BRANCH = "a union has no such branch"
 LONG_LIST = "a list is longer than its bytes"
-
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Of Protobuf."""
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
@@ -356,41 +352,3 @@ def _skip_size(at: int, end: int, size: int) -> int:
     if not 0 <= size <= end - at:
         raise Unreadable(ENDS_EARLY)
     return at + size
-
-
-def message_fields(cursor: BytesCursor, at: Ints, live: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Read the fields of the messages ``at[live]``, in order; move the cursor to their ends.
-
-    Returns:
-        Per field: its message, its key, the bits of a number or where bytes start, and the number of
-            bytes.
-    """
-    data = cursor.data.data
-    columns = [array("q") for _ in range(4)]
-    whose, keys, values, sizes = (column.append for column in columns)
-    for row in live.tolist():
-        record = int(at[row])
-        place, end = int(cursor.at[record]), int(cursor.end[record])
-        try:
-            while place < end:
-                key, place = decode_varint(data, place, end)
-                wire, value, size = key & 7, place, 0
-                if not 0 < key >> 3 < 1 << 29:
-                    raise Unreadable(NO_ENCODING)
-                if wire == VARINT:
-                    value, place = decode_varint(data, place, end)
-                    value -= (value >> 63) << 64
-                elif wire == BYTES:
-                    size, value = decode_varint(data, place, end)
-                    place = _skip_size(value, end, size)
-                elif wire in (FIXED32, FIXED64):
-                    place = _skip_size(place, end, 4 if wire == FIXED32 else 8)
-                    value = int.from_bytes(data[value:place], "little", signed=wire == FIXED64)
-                else:
-                    raise Unreadable(NO_ENCODING)
-                whose(row), keys(key), values(value), sizes(size)
-            cursor.at[record] = end
-        except Unreadable as why:
-            cursor.fail(at[row : row + 1], str(why))
-    whose_, keys_, values_, sizes_ = (np.array(column, np.int64) for column in columns)
-    return whose_, keys_, values_, sizes_

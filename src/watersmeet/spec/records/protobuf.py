@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
 
+from watersmeet.errors import SpecError
 from watersmeet.spec.model import Column
 from watersmeet.spec.records.avro import Misfit, named_among
 from watersmeet.spec.records.reading import Reading
-from watersmeet.types.sql_type import Field, SqlType, struct
+from watersmeet.types.sql_type import BIGINT, INT, Field, SqlType, struct
 
 # Protobuf's messages as values, of what ``protoc --include_imports --descriptor_set_out`` writes.
 #
-# Such a file is a message itself (FileDescriptorSet). Source: ``google/protobuf/descriptor.proto``;
-# "Encoding" of Protobuf's documentation.
-
-KINDS = {
-    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool",
-    9: "string", 10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32",
-    16: "sfixed64", 17: "sint32", 18: "sint64",
-}  # fmt: skip
-"""By the numbers of FieldDescriptorProto.Type."""
+# Such a file is a message itself (FileDescriptorSet). Source: ``google/protobuf/descriptor.proto``.
 
 TIMESTAMP = "google.protobuf.Timestamp"
 WRAPPERS = {
@@ -36,7 +31,31 @@ WRAPPERS = {
 }
 """Messages that hold one value, so that it can be absent."""
 
-_REQUIRED, _REPEATED = 2, 3
+_OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
+
+
+def load_protobuf() -> Any:
+    """Import Google's library and return its package.
+
+    Raises:
+        SpecError: The library is not installed.
+    """
+    try:
+        from google import protobuf
+        from google.protobuf import (  # noqa: F401
+            descriptor_pb2,
+            descriptor_pool,
+            message,
+            message_factory,
+            unknown_fields,
+        )
+    except ImportError:
+        raise SpecError(
+            "the format protobuf needs the library protobuf, which is not installed",
+            code="missing-library",
+            hint="run `pip install 'watersmeet[protobuf]'`, also where Spark's Python workers run",
+        ) from None
+    return protobuf
 
 
 class BadDescriptor(ValueError):
@@ -81,9 +100,6 @@ class ProtoSchema:
     enums: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
 
-Parts = dict[int, list[int | bytes]]
-
-
 def well_known() -> ProtoSchema:
     """Return the schema of the messages with a predefined meaning."""
     schema = ProtoSchema()
@@ -99,137 +115,65 @@ def parse_descriptors(data: bytes) -> ProtoSchema:
     """Parse all declarations of a FileDescriptorSet.
 
     Raises:
-        BadDescriptor: The data is invalid.
+        BadDescriptor: The data is invalid, or there are no files.
+        SpecError: Google's library is not installed.
     """
-    return parse_files(_several(_fields(data), 1))
-
-
-def parse_files(files: Iterable[bytes]) -> ProtoSchema:
-    """Parse all declarations of these FileDescriptorProtos.
-
-    Raises:
-        BadDescriptor: A file is invalid, or there are no files.
-    """
-    schema = well_known()
-    count = 0
-    for file in files:
-        _file(file, schema)
-        count += 1
-    if not count:
+    protobuf, schema = load_protobuf(), well_known()
+    try:
+        files = protobuf.descriptor_pb2.FileDescriptorSet.FromString(data).file
+        for file in files:
+            _file(file, schema)
+    except (protobuf.message.DecodeError, UnicodeDecodeError):
+        raise BadDescriptor("it is not a descriptor, or ends early") from None
+    if not files:
         raise BadDescriptor("it has no files")
     return schema
 
 
-def _file(data: bytes, schema: ProtoSchema) -> None:
-    parts = _fields(data)
-    syntax = _text(parts, 12) or "proto2"
+def _file(file: Any, schema: ProtoSchema) -> None:
+    syntax = file.syntax or "proto2"
     if syntax not in ("proto2", "proto3"):
-        raise BadDescriptor(f"{_text(parts, 1)} has {syntax}; proto2 and proto3 are supported")
-    package = _text(parts, 2)
-    for message in _several(parts, 4):
-        _message(message, package, syntax == "proto3", schema)
-    for enum in _several(parts, 5):
-        _enum(enum, package, schema)
+        raise BadDescriptor(f"{file.name} has {syntax}; proto2 and proto3 are supported")
+    for message in file.message_type:
+        _message(message, file.package, syntax == "proto3", schema)
+    for enum in file.enum_type:
+        _enum(enum, file.package, schema)
 
 
-def _message(data: bytes, space: str, is_proto3: bool, schema: ProtoSchema) -> None:
-    parts = _fields(data)
-    name = ".".join(filter(None, (space, _text(parts, 1))))
-    for inner in _several(parts, 3):
+def _message(message: Any, space: str, is_proto3: bool, schema: ProtoSchema) -> None:
+    name = ".".join(filter(None, (space, message.name)))
+    for inner in message.nested_type:
         _message(inner, name, is_proto3, schema)
-    for enum in _several(parts, 4):
+    for enum in message.enum_type:
         _enum(enum, name, schema)
-    options = _fields(b"".join(_several(parts, 7)))
-    fields = [_field(item, is_proto3) for item in _several(parts, 2)]
-    is_entry = bool(_number(options, 7))
+    fields = [_field(item, is_proto3) for item in message.field]
+    is_entry = message.options.map_entry
     if is_entry:
         fields = [replace(item, presence="implicit") for item in fields]
     schema.messages[name] = ProtoMessage(name, tuple(fields), is_entry)
 
 
-def _field(data: bytes, is_proto3: bool) -> ProtoField:
-    parts = _fields(data)
-    label, kind = _number(parts, 4), KINDS.get(_number(parts, 5))
-    if kind is None:
-        raise BadDescriptor(f'field "{_text(parts, 1)}" has no type')
-    oneof = _number(parts, 9) if 9 in parts else -1
-    explicit = not is_proto3 or oneof >= 0 or bool(_number(parts, 17)) or kind in ("message", "group")
-    presence = "required" if label == _REQUIRED else "explicit" if explicit else "implicit"
+def _field(item: Any, is_proto3: bool) -> ProtoField:
+    if not item.HasField("type"):
+        raise BadDescriptor(f'field "{item.name}" has no type')
+    kind = item.Type.Name(item.type).removeprefix("TYPE_").lower()
+    oneof = item.oneof_index if item.HasField("oneof_index") else -1
+    explicit = not is_proto3 or oneof >= 0 or item.proto3_optional or kind in ("message", "group")
+    presence = "required" if item.label == _REQUIRED else "explicit" if explicit else "implicit"
     return ProtoField(
-        _text(parts, 1),
-        _number(parts, 3),
+        item.name,
+        item.number,
         kind,
-        label == _REPEATED,
+        item.label == _REPEATED,
         presence,
         oneof,
-        _text(parts, 6).removeprefix("."),
+        item.type_name.removeprefix("."),
     )
 
 
-def _enum(data: bytes, space: str, schema: ProtoSchema) -> None:
-    parts = _fields(data)
-    values = []
-    for value in _several(parts, 2):
-        inner = _fields(value)
-        number = _number(inner, 2)
-        values.append((number - (1 << 64) if number >> 63 else number, _text(inner, 1)))
-    schema.enums[".".join(filter(None, (space, _text(parts, 1))))] = tuple(values)
-
-
-def _fields(data: bytes) -> Parts:
-    """Return a message's values by their field numbers, in order."""
-    parts: Parts = {}
-    for number, value in _values(data):
-        parts.setdefault(number, []).append(value)
-    return parts
-
-
-def _values(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-            continue
-        if wire not in (1, 2, 5):
-            raise BadDescriptor("it is not a descriptor")
-        size, at = _varint(data, at) if wire == 2 else (8 if wire == 1 else 4, at)
-        if at + size > len(data):
-            raise BadDescriptor("it is not a descriptor, or ends early")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise BadDescriptor("it is not a descriptor, or ends early")
-
-
-def _several(parts: Parts, number: int) -> list[bytes]:
-    return [value for value in parts.get(number, []) if isinstance(value, bytes)]
-
-
-def _text(parts: Parts, number: int) -> str:
-    texts = _several(parts, number)
-    try:
-        return texts[-1].decode() if texts else ""
-    except UnicodeDecodeError:
-        raise BadDescriptor("it is not a descriptor") from None
-
-
-def _number(parts: Parts, number: int) -> int:
-    numbers = [value for value in parts.get(number, []) if isinstance(value, int)]
-    return numbers[-1] if numbers else 0
+def _enum(enum: Any, space: str, schema: ProtoSchema) -> None:
+    values = tuple((value.number, value.name) for value in enum.value)
+    schema.enums[".".join(filter(None, (space, enum.name)))] = values
 
 
 # How records of a Protobuf message become the declared columns, or why they do not.
@@ -269,6 +213,10 @@ def fit_protobuf(schema: ProtoSchema, message: str, columns: Sequence[Column]) -
     reading = _fit_message(schema, schema.messages[message], target, "", problems)
     if problems:
         raise Misfit(problems)
+    try:
+        message_class(reading)
+    except (TypeError, ValueError) as error:
+        raise Misfit([f'the message "{message}" is not valid: {error}']) from None
     return reading
 
 
@@ -382,3 +330,62 @@ def _value(
     numbers = sorted(values)
     words = tuple(values[n] for n in numbers)
     return Reading(item.kind, to, words=words, numbers=tuple(numbers))
+
+
+# The class with which Google's library parses the records.
+#
+# It has the numbers of the message's fields, and types with the same encoding that lose nothing: numbers of
+# 32 bits are parsed as 64, so that one out of range is known, and texts as bytes, so that one that is not
+# UTF-8 is known, too.
+
+TIMESTAMP_PARTS = (
+    Reading("int64", BIGINT, name="seconds", number=1, presence="implicit"),
+    Reading("int32", INT, name="nanos", number=2, presence="implicit"),
+)
+_PARSED_AS = {
+    **dict.fromkeys(("int32", "uint32", "bool", "enum"), "int64"),
+    "sint32": "sint64",
+    "string": "bytes",
+}
+
+
+@lru_cache(maxsize=256)
+def message_class(reading: Reading) -> Any:
+    """Return the library's class for a message; its fields are named by `parsed_name`.
+
+    Each field records its presence.
+
+    Raises:
+        TypeError: The message is not valid.
+    """
+    protobuf = load_protobuf()
+    file = protobuf.descriptor_pb2.FileDescriptorProto(name="records.proto")
+    _declare(file.message_type.add(name="Record"), reading.parts)
+    pool = protobuf.descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return protobuf.message_factory.GetMessageClass(pool.FindMessageTypeByName("Record"))
+
+
+def parsed_name(part: Reading) -> str:
+    """Return the name of a field in its `message_class`."""
+    return f"f{part.number}"
+
+
+def _declare(message: Any, parts: Sequence[Reading]) -> None:
+    """Declare the fields; a message that no column needs is bytes, which are not looked at."""
+    oneofs: dict[int, int] = {}
+    for part in parts:
+        kind = _PARSED_AS.get(part.kind, part.kind)
+        if kind == "message" and part.to is None:
+            kind = "bytes"
+        name, label = parsed_name(part), _OPTIONAL if part.repeated is None else _REPEATED
+        item = message.field.add(name=name, number=part.number, label=label)
+        item.type = item.Type.Value(f"TYPE_{kind.upper()}")
+        if kind in ("message", "group"):
+            item.type_name = f"Of_{name}"
+            inner = TIMESTAMP_PARTS if part.logical == "timestamp" else part.parts
+            _declare(message.nested_type.add(name=item.type_name), inner)
+        if part.oneof >= 0:
+            item.oneof_index = oneofs.setdefault(part.oneof, len(oneofs))
+            if item.oneof_index == len(message.oneof_decl):
+                message.oneof_decl.add(name=f"oneof_{part.oneof}")
