@@ -9,15 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Collection
+
+from watersmeet.parallel import parallel_map
 
 MAX_THREADS = 8
 """File systems put on disk at once what several threads wait for."""
-
-_Path = TypeVar("_Path", bound=str | os.PathLike[str])
-_Done = TypeVar("_Done")
 
 
 def sync(path: str | os.PathLike[str]) -> None:
@@ -31,18 +28,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 def sync_all(paths: Collection[str | os.PathLike[str]]) -> None:
     """Put all of them on disk; it takes little longer than one. Raises: OSError of the first that failed."""
-    map_in_threads(sync, paths)
-
-
-def map_in_threads(synced: Callable[[_Path], _Done], paths: Collection[_Path]) -> list[_Done]:
-    """Call ``synced`` for each path in threads and return the results in order.
-
-    Use it for functions that mostly wait for the disk.
-    """
-    if len(paths) < 2:
-        return [synced(path) for path in paths]
-    with ThreadPoolExecutor(min(MAX_THREADS, len(paths))) as threads:
-        return list(threads.map(synced, paths))
+    parallel_map(sync, paths, MAX_THREADS)
 
 
 def make_folders(path: str | os.PathLike[str], mode: int | None = None) -> None:

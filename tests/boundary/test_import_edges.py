@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     # what is asked
     "errors": set(),
     "conditions": {"event_time", "measure"},
-    "durable_files": set(),
+    "durable_files": {"parallel"},
     "deprecated_names": set(),
     "event_time": {"errors"},
     "measure": {"names"},
@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     # what tasks compute as Spark does: from the text of an expression to its values
     "expressions": BASE | {"spec", "kernel"},
     "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
-    "objects": BASE | {"spec", "state", "postgres_server"},
+    "objects": BASE | {"parallel", "spec", "state", "postgres_server"},
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
     "runtime.messages": BASE | TASK_CORE | {"spec", "expressions"},
     "runtime.tasks": BASE | TASK_CORE | {"spec", "runtime.messages"},
@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     # a case file is a job's text and its steps: the one part of an engine that knows `parser`
     "runtime.replay": BASE | {"spec", "parser", "plan", "runtime.coordinator"},
     "trace": BASE | {"spec", "runtime.replay", "runtime.values"} | TICK | CORE,
-    "sinks": BASE | {"spec", "objects", "postgres_server"},
+    "sinks": BASE | {"parallel", "spec", "objects", "postgres_server"},
     # helpers for the command line and for tests; nothing of the above imports them
     "observe": BASE | {"spec", "plan"},
     # what is kept of past ticks, for people

@@ -83,6 +83,7 @@ def simulate_world(seed: int) -> Iterator[World]:
             "watersmeet.sinks.directory.sync": _no_disk,
             "watersmeet.sinks.parquet.os": _Os(),
             "watersmeet.objects.object_store.ThreadPoolExecutor": Threads,
+            "watersmeet.parallel.ThreadPoolExecutor": Threads,
             "watersmeet.state.garbage_collection.ThreadPoolExecutor": Threads,
             "watersmeet.state.commits.ThreadPoolExecutor": Threads,
             "watersmeet.runtime.coordinator.merge_policy.FAN_IN": merge_policy.FAN_IN,

@@ -18,6 +18,7 @@ import tenacity
 
 from watersmeet.errors import SpecError, StateError
 from watersmeet.objects.cache import Cache, CachedStore
+from watersmeet.parallel import parallel_map
 from watersmeet.spec.secrets import without_secrets
 from watersmeet.state.manifest import is_manifest
 from watersmeet.state.store import (
@@ -455,7 +456,7 @@ class ObjectStore(CachedStore[ObjectLocation]):
         """
         there = {name: content for name in names if (content := self._at_hand(name)) is not None}
         fetched = group_by_object(name for name in names if name not in there)
-        for contents in self._at_once(list(fetched.items())):
+        for contents in parallel_map(lambda of: self._fetch(*of), fetched.items(), MAX_PARALLEL_REQUESTS):
             for name, content in contents:
                 there[name] = content
                 self._remember(name, content)
@@ -464,15 +465,6 @@ class ObjectStore(CachedStore[ObjectLocation]):
     def _unwritten(self, name: str) -> pa.Buffer | None:
         waiting = None if self._uploads is None else self._uploads.waiting.get(name)
         return None if waiting is None else waiting[0]
-
-    def _at_once(self, objects: list[tuple[str, list[Section | None]]]) -> Iterator[_Fetched]:
-        if len(objects) < 2:
-            yield from (self._fetch(*asked_for) for asked_for in objects)
-            return
-        with ThreadPoolExecutor(
-            min(MAX_PARALLEL_REQUESTS, len(objects)), thread_name_prefix="fetches"
-        ) as threads:
-            yield from threads.map(lambda asked_for: self._fetch(*asked_for), objects)
 
     def _fetch(self, name: str, sections: list[Section | None]) -> _Fetched:
         """Fetch the requested sections of one object, or all of it.
@@ -568,9 +560,7 @@ class ObjectStore(CachedStore[ObjectLocation]):
                 send_request(self.place, f'delete "{names[0]}"', delete_objects, patience_s=DELETES_S)
             except FileNotFoundError:
                 if len(names) > 1:  # by then others may not have been deleted
-                    with ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
-                        for _ in threads.map(lambda name: self._delete([name]), names):
-                            pass
+                    parallel_map(lambda name: self._delete([name]), names, MAX_PARALLEL_REQUESTS)
 
     def clear(self, folders: Collection[str], last: str) -> None:
         """Remove all that is in these folders, the manifests first and ``last`` at last."""

@@ -29,6 +29,7 @@ from watersmeet.objects.object_store import (
     ObjectStore,
     send_request,
 )
+from watersmeet.parallel import parallel_map
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -174,9 +175,7 @@ def remove(place: ObjectLocation, names: Sequence[str], patience_s: float | None
         with suppress(FileNotFoundError):
             send_request(place, f'delete "{name}"', lambda client: client.delete(name), patience_s=patience_s)
 
-    with ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
-        for _ in threads.map(delete, names):
-            pass
+    parallel_map(delete, names, MAX_PARALLEL_REQUESTS)
 
 
 def exists(place: ObjectLocation, name: str) -> bool:

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from watersmeet.durable_files import map_in_threads, sync, sync_all
+from watersmeet.durable_files import MAX_THREADS, sync, sync_all
 from watersmeet.errors import StateError, place_error
+from watersmeet.parallel import parallel_map
 
 VERSION = "v1"
 COMPACT = ".compact"
@@ -53,7 +54,9 @@ class SparkFiles:
             ]
         new += [Path(entry) for folder in self._sources() for entry in _list_entries(folder)]
         new = [path for path in new if os.fspath(path) not in self._on_disk]
-        synced = [path for path, there in zip(new, map_in_threads(_try_sync, new), strict=True) if there]
+        synced = [
+            path for path, there in zip(new, parallel_map(_try_sync, new, MAX_THREADS), strict=True) if there
+        ]
         self._on_disk.update(map(os.fspath, synced))
         touched = {path.parent for path in synced}
         touched_folders = [folder for folder in folders if folder in touched or (first and folder.is_dir())]

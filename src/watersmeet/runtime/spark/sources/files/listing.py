@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import category
 from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import EngineError
+from watersmeet.parallel import parallel_map
 from watersmeet.regular_files import matching_paths, special_at, special_kind
 from watersmeet.runtime.files.partitions import folders_between, partition_folders
 from watersmeet.runtime.files.table_files import is_hidden, unlistable_path_error, walk_files
@@ -374,8 +374,7 @@ def build_missing_check(spark: SparkSession) -> FindMissing:
                     or "run again when its file system answers; nothing of this tick was written",
                 ) from None
 
-        with ThreadPoolExecutor(_MAX_PARALLEL_CHECKS) as pool:
-            there = list(pool.map(is_there, urls))
+        there = parallel_map(is_there, urls, _MAX_PARALLEL_CHECKS)
         return frozenset(url for url, is_left in zip(urls, there, strict=True) if not is_left)
 
     return find_missing_files
