@@ -63,7 +63,8 @@ class BytesCursor:
         first, last = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)
         raw = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)[first:last]
         ends = offsets.astype(np.int64) - first
-        return cls(pad_bytes(raw), ends[:-1], ends[1:])
+        padded = np.concatenate([raw, np.zeros(_PADDING, np.uint8)])
+        return cls(padded, ends[:-1], ends[1:])
 
     def within(self, start: Ints, end: Ints) -> BytesCursor:
         """Create a cursor over parts of the same bytes, each as a record of its own."""
@@ -122,7 +123,9 @@ class BytesCursor:
 
     def zigzag(self, at: Ints) -> Ints:
         """Read the next signed number (zigzag)."""
-        return decode_zigzags(self.varint(at))
+        value = self.varint(at)
+        signed: Ints = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+        return signed
 
     def skip(self, at: Ints, sizes: Ints) -> Ints:
         """Skip ``sizes`` bytes and mark records that are too short.
@@ -183,19 +186,6 @@ def _are_utf8(texts: pa.Array) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def pad_bytes(raw: Bytes) -> Bytes:
-    data = np.zeros(len(raw) + _PADDING, np.uint8)
-    data[: len(raw)] = raw
-    return data
-
-
-def decode_zigzags(value: Unsigned) -> Ints:
-    half = (value >> np.uint64(1)).view(np.int64)
-    sign = -(value & np.uint64(1)).astype(np.int64)
-    signed: Ints = half ^ sign
-    return signed
 
 
 def take_from_pieces(pieces: list[pa.Array], order: Ints, type_: pa.DataType) -> pa.Array:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.runtime.records.cursor import Bytes, BytesCursor, Ints
 from watersmeet.spec.records.avro import DAY_US, FIRST_DAY, LAST_DAY
@@ -15,8 +14,6 @@ from watersmeet.types.sql_type import SqlType
 
 OUT_OF_RANGE = "a number is too large"
 NO_DAY = "a time is outside of the years 1 to 9999"
-
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def to_arrow_type(type_: SqlType) -> pa.DataType:
@@ -72,35 +69,17 @@ def read_decimal(
     cursor: BytesCursor, at: Ints, start: Ints, sizes: Ints, digits: int, scale: int, to: SqlType
 ) -> pa.Array:
     """Read a DECIMAL from bytes in two's complement, most significant byte first."""
-    sizes = np.where(cursor.is_good(at), sizes, 0)
-    empty = cursor.is_good(at) & (sizes == 0)
-    cursor.fail(at[empty], "a decimal has no bytes")
-    sign = np.where((sizes > 0) & (cursor.data[start] > 0x7F), 0xFF, 0).astype(np.uint8)
-    places = start[:, None] + sizes[:, None] - 1 - np.arange(16)
-    inside = places >= start[:, None]
-    little = np.where(inside, cursor.data[np.where(inside, places, 0)], sign[:, None]).astype(np.uint8)
-    long = sizes > 16  # more bytes are right if they only repeat the sign
-    for row in np.flatnonzero(long):
-        more = cursor.data[start[row] : start[row] + sizes[row] - 16]
-        if (more != sign[row]).any() or (little[row, 15] > 0x7F) != (sign[row] == 0xFF):
-            cursor.fail(at[row : row + 1], OUT_OF_RANGE)
-            little[row] = 0
-    plain = pa.decimal128(38, scale)
-    array = pa.Array.from_buffers(plain, len(at), [None, pa.py_buffer(little.tobytes())])
-    least, most = (pa.scalar(Decimal((sign, (9,) * digits, -scale)), plain) for sign in (1, 0))
-    wrong = pc.or_(pc.greater(array, most), pc.less(array, least))
-    if pc.any(wrong).as_py():
-        cursor.fail(at[wrong.to_numpy(zero_copy_only=False)], OUT_OF_RANGE)
-        array = pc.if_else(wrong, pa.scalar(Decimal(0), plain), array)
+    data, sizes = cursor.data.data, np.where(cursor.is_good(at), sizes, 0)
+    cursor.fail(at[cursor.is_good(at) & (sizes == 0)], "a decimal has no bytes")
+    spans = zip(start.tolist(), sizes.tolist(), strict=True)
+    numbers = [int.from_bytes(data[first : first + size], "big", signed=True) for first, size in spans]
+    wrong = np.array([abs(number) >= 10**digits for number in numbers], np.bool_)
+    cursor.fail(at[wrong], OUT_OF_RANGE)
+    unscaled = pa.array(np.where(wrong, 0, np.array(numbers, object)), pa.decimal128(38, 0))
+    array = pa.Array.from_buffers(pa.decimal128(38, scale), len(at), unscaled.buffers())
     return array.cast(to_arrow_type(to))
 
 
 def format_uuids(raw: Bytes) -> pa.Array:
     """Format UUIDs of 16 bytes each as text."""
-    hexes = np.empty((len(raw), 32), np.uint8)
-    hexes[:, 0::2], hexes[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
-    texts = np.full((len(raw), 36), ord("-"), np.uint8)
-    texts[:, [n for n in range(36) if n not in (8, 13, 18, 23)]] = hexes
-    offsets = np.arange(len(raw) + 1, dtype=np.int32) * 36
-    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts.tobytes())]
-    return pa.Array.from_buffers(pa.string(), len(raw), buffers)
+    return pa.array([str(UUID(bytes=row.tobytes())) for row in raw], pa.string())
