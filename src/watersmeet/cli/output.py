@@ -1,7 +1,7 @@
-"""Standard output while a command runs: what cannot be printed is an error of its own, wherever it happens.
+"""Write a command's standard output and log; report what cannot be printed as an error of its own.
 
-A full disk behind ``>`` and a closed pipe look like those of a checkpoint or of Spark, and are not: nothing
-of the job is harmed.
+A full disk behind ``>`` and a closed pipe look like errors of a checkpoint or of Spark, but the job is
+intact.
 """
 
 from __future__ import annotations

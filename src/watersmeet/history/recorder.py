@@ -6,8 +6,7 @@ partitions/QUERY/ALIAS                    count, idle: levels
 side/QUERY/SIDE                           retained, file_bytes, forecast_rows, forecast_bytes: levels;
                                           hot_keys: of each its rows
 
-Of an input that has more than `MAX_SAMPLED_PARTITIONS` that are not idle those are kept that are furthest
-behind.
+Of an input with more than `MAX_SAMPLED_PARTITIONS` active partitions, the slowest ones are recorded.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Aggregate groups of rows with DuckDB, from rows or from partial aggregates, as Spark SQL does.
 
-`aggregate_sql` knows which functions give the same here: types of results, NULLs, NaN, overflow (an error),
-halves of decimals. What it does not know is Spark's.
+`aggregate_sql` lists the functions that DuckDB computes as Spark does: types of results, NULLs, NaN,
+overflow (an error), halves of decimals. Spark computes all others.
 
-A group's rows, cut in any way, are aggregated part by part (`Partials.make`); partial rows of equal keys are
-combined into one (`Partials.combine`), as often as is wanted; and what is left gives the aggregates
-(`Partials.finish`). The results are those of all rows at once (`kernel.aggregate`), and an error too: a sum
-is kept wide enough, so that only a whole one can be too great. The one exception are sums and means of
-floating numbers, which depend on the order of additions in their last digits, as anywhere.
+Partial aggregates: a group's rows are aggregated in parts (`Partials.make`), parts of equal keys are
+combined any number of times (`Partials.combine`), and `Partials.finish` returns the group's result. It
+equals the result over all rows at once, errors included, because sums are kept wide enough that only the
+final sum can overflow. Exception: the last digits of sums and means of floating numbers depend on the order
+of additions.
 
-Of one row, or one partial row, each step is text over its columns, too (`AggregateColumn.alone`), for groups
-that have no more (`kernel.groups`).
+Groups of a single row (or partial row) are computed as expressions over its columns
+(`AggregateColumn.alone`).
 
-They are what ``dense_rank`` says there: equal rows have equal ranks, and ranks go up as values do. NULL is
-equal to NULL and comes last, NaN is equal to NaN and comes before it, and 0.0 is equal to -0.0.
+Ranks (`plain_ranks`) order rows as DuckDB's ``dense_rank`` does: NULLs are equal and last, NaN is equal to
+NaN and comes before NULL, and 0.0 equals -0.0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Serve the page over HTTP: the requests, the address, and how long it listens.
 
-Read only, and of one job. Every request needs the token, for any user of this machine can reach the port.
-Whoever asks for the page by another name than it is served under is refused, so that no page of somebody
-else's reaches it through a browser.
+The page is read-only and of one job. Every request needs the token, because any user of this machine can
+reach the port. Requests for another host name are refused, so that no foreign page can reach it through a
+browser.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Copy a job's state, as of one tick, to another store, and verify that all its files are intact.
 
-The job may be running meanwhile: a file that is gone when its turn comes belonged to a tick that is over, and
-the copy begins again with a newer one.
+The job may be running: if a file has been deleted because its tick is over, the copy restarts with a newer
+tick.
 """
 
 from __future__ import annotations

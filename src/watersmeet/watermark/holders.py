@@ -1,7 +1,7 @@
 """Find what holds a watermark back: silent partitions, and sources paused for alignment.
 
-The source that is furthest behind never waits, so somebody always goes on, unless that one is silent. Whoever
-is idle is waited for by nobody, as in `watermark.tracker`.
+The slowest source is never paused, so at least one source proceeds unless it is silent. No source waits for
+an idle one, as in `watermark.tracker`.
 """
 
 from __future__ import annotations

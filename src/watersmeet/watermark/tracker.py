@@ -1,9 +1,9 @@
 """Derive the watermarks of partitions, inputs, outputs and windows from the rows that arrived.
 
-TUMBLE and HOP windows begin at multiples of ``slide``; one closes when the watermark has reached its end. A
-session closes when the watermark is beyond its end: a row just as late as its end would still be in it.
-Python's integers: exact whatever the size. ``watermark``: of the time that the windows are over, less
-allowed_lateness.
+TUMBLE and HOP windows begin at multiples of ``slide`` and close when the watermark reaches their end. A
+session closes when the watermark is beyond its end: a row at exactly its end still belongs to it. Window
+times are Python integers, exact at any size. The watermark of a window is that of its time column, less
+``allowed_lateness``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check pairs: SQL equality of their values, and sums of integers that leave their type.
 
-They are sought among the rows of two sides without looking at every pair: both sides are halved by the values
-of the sum's columns until a part holds no such pair, only such pairs, or few.
+Pairs that overflow are found without testing every pair: both sides are halved by the values of the sum's
+columns until a part has no such pair, only such pairs, or few pairs.
 """
 
 from __future__ import annotations

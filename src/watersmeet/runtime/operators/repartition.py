@@ -1,17 +1,14 @@
 """Distribute the rows of a join over tasks: by hash, by hot key, by ranges.
 
-Equal rows, old and new ones, are one task's: it sums them up, and a delete takes one of them away. So rows
-are cut by what they hold, and every run at the same borders:
+A join over changes sums equal rows, and a delete removes one of them, so equal rows must reach one task.
+Rows are therefore partitioned by content, with the same borders in every run. Without an equality key: by
+ranges of the values that rows are sorted by (`BorderRange`), with borders estimated from the tick's work; a
+value with a large part of the work is split further, by the hash of the rows. With the hint BROADCAST: by
+that hash alone (`ContentRange`), for any keys and values.
 
-- Without an equality key by ranges of the values that they are sorted by (`BorderRange`). The borders come
-from
-  estimates of the tick's work. A value that is much of it is cut further, by the hash of what rows hold.
-- With the hint BROADCAST by that hash alone (`ContentRange`), whatever keys or values there are.
-
-A task looks its own rows up in those that are `near`: all that its own rows of the other side may match.
-There it takes deletes away for itself, too. Each pair is put out by the owner of its row of one side
-(``putting``); how many partners a row of the other side has is counted by that row's owner, who looks the
-same pairs up once more, if anybody asks.
+A task looks its rows up in `near`: all rows of the other side that they may match, deletes applied. The
+owner of one side's row (``putting``) emits the pair. The owner of the other side's row counts its partners
+by the same lookup, if an operator needs the count.
 """
 
 from __future__ import annotations

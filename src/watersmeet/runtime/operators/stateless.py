@@ -1,7 +1,7 @@
 """Operators that retain nothing: lookups in a table, and rows that pass unchanged.
 
-With equality keys a task owns a hash range of the rows and of the copy. Without, it takes its share of the
-rows and looks at the whole copy.
+A lookup with equality keys is partitioned by hash: a task owns a hash range of the rows and of the table's
+copy. Without keys, a task takes its share of the rows and reads the whole copy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Tables in a task: retained rows, upserts by primary key, and compared snapshots.
 
-Rows that are equal on both sides are neither. By a primary key there is one row per key: one with a NULL in
-the key, and all but the least of several rows of a key, are none of the table's; those that were not there
-before are counted and told. Which is the least depends on the rows alone, so neither on when nor by how many
-tasks the table was read. Without a key each row counts as often as it is there.
+A snapshot is compared with the previous one: rows that are in both are neither inserted nor deleted. With a
+primary key a table has one row per key: rows with a NULL in the key, and all but the least of several rows
+of a key, are excluded, and counted and reported when they appear. The least row depends on the rows alone,
+not on when or by how many tasks the table was read. Without a key each row counts as often as it occurs.
 
-State: the runs as they were read last. Of those with rows that are none of the table's, these are *released*.
+State: the runs of the previous snapshot. Excluded rows are marked *released* in them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The columns of a run, an immutable Arrow file sorted by slot, and where merged rows came from.
 
-One Arrow file per merged run: by row the number of its run before among those that were merged, and its row
-number there, both uint32. It is named by the manifest of the tick that merged, which is the only one that
-needs it: the others take the merged run over in the next tick.
+Merge lineage is one Arrow file per merged run: per row the number of the run that it came from among those
+merged, and its row number there, both uint32. Only the tick that merged needs it, for sides that share the
+run without merging it themselves; they take the merged run over in the next tick.
 """
 
 from __future__ import annotations
