@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,10 @@ from watersmeet.expressions.physical_types import (
     struct_array,
     validity,
 )
+from watersmeet.expressions.rules import Compiler, Restricted, Rule, arguments, computed, only, optional
 from watersmeet.expressions.typed_tree import (
-    Restricted,
-    Rule,
     TypedTree,
     UnsupportedExpression,
-    arguments,
     call,
     compared_type,
     constant,
@@ -37,7 +35,6 @@ from watersmeet.expressions.typed_tree import (
     is_ordered,
     is_value,
     one_type,
-    optional,
     require,
     widen_value,
 )
@@ -57,10 +54,6 @@ from watersmeet.types.sql_type import (
     array,
 )
 from watersmeet.types.sql_type import struct as struct_type
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
-
 
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int64]
@@ -790,18 +783,10 @@ def _array(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     return call(make_array, array(elements[0].type), *elements)
 
 
-def _of_list(function: ArrowFunction, type_: SqlType | None = None) -> Rule:
-    """Build the rule of a function of one ARRAY.
-
-    Args:
-        type_: the type of the result; None means the type of the ARRAY.
-    """
-
-    def make(_: Compiler, lists: TypedTree) -> TypedTree:
-        element(lists)
-        return call(function, type_ or lists.type, lists)
-
-    return arguments(1, make)
+def _list(_: Compiler, value: TypedTree) -> TypedTree:
+    """Check that a value is an ARRAY."""
+    element(value)
+    return value
 
 
 def _size(_: Compiler, value: TypedTree) -> TypedTree:
@@ -902,11 +887,6 @@ def _repeat(_: Compiler, value: TypedTree, count: TypedTree) -> TypedTree:
     return call(repeat_element, array(value.type), value, count)
 
 
-def _slice(_: Compiler, lists: TypedTree, start: TypedTree, length: TypedTree) -> TypedTree:
-    element(lists)
-    return call(slice_of, lists.type, lists, whole(start, INT), whole(length, INT))
-
-
 def _flatten(_: Compiler, lists: TypedTree) -> TypedTree:
     inner = element(lists)
     if inner.element is None:
@@ -970,13 +950,15 @@ def _contains(_: Compiler, maps: TypedTree, key: TypedTree) -> TypedTree:
     return call(has_key, BOOLEAN, maps, widen_value(key, common))
 
 
+_place = only(INTEGERS[: INTEGERS.index(INT) + 1], "{} as a place")
+
 FUNCTIONS: dict[str, Rule | Restricted] = {
     "struct": _struct,
     "named_struct": _named_struct,
     "array": _array,
     "size": arguments(1, _size),
     "cardinality": arguments(1, _size),
-    "array_size": _of_list(list_size, INT),
+    "array_size": computed(list_size, INT, _list),
     "element_at": arguments(2, _item("element_at")),
     "try_element_at": arguments(2, _item("try")),
     "get": arguments(2, _item("get")),
@@ -986,7 +968,7 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "array_append": arguments(2, _build_add_element_rule(append_element)),
     "array_prepend": arguments(2, _build_add_element_rule(prepend_element)),
     "array_insert": arguments(3, _insert),
-    "array_compact": _of_list(compact),
+    "array_compact": computed(compact, None, _list),
     "array_distinct": arguments(1, _distinct),
     "array_union": arguments(2, _of_two(union)),
     "array_intersect": arguments(2, _of_two(intersect)),
@@ -999,7 +981,7 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "array_repeat": arguments(2, _repeat),
     "arrays_zip": _zip,
     "array_join": optional(2, 3, _join),
-    "slice": arguments(3, _slice),
+    "slice": computed(slice_of, None, _list, _place, _place),
     "flatten": arguments(1, _flatten),
     "sequence": optional(2, 3, _sequence),
     "split": optional(2, 3, _split),

@@ -25,6 +25,7 @@ from watersmeet.expressions.numbers import (
     to_integer,
     truth_as_real,
 )
+from watersmeet.expressions.rules import Restricted, Rule, arguments
 from watersmeet.expressions.texts import as_binary, boolean_to_text, whole_to_text
 from watersmeet.expressions.times import (
     cut_interval,
@@ -43,11 +44,8 @@ from watersmeet.expressions.times import (
 from watersmeet.expressions.typed_tree import (
     INTERVAL,
     INTERVAL_OF_MONTHS,
-    Restricted,
-    Rule,
     TypedTree,
     UnsupportedExpression,
-    arguments,
     call,
     constant,
     constant_value,
@@ -464,18 +462,6 @@ def _number(value: TypedTree, to: SqlType) -> TypedTree | None:
     if to == FLOAT and own in (*INTEGERS, DOUBLE):
         return call(to_float, to, value)
     return None
-
-
-def as_timestamp(value: TypedTree, zone: str) -> TypedTree:
-    """Cast an argument that functions accept as a TIMESTAMP without an explicit cast."""
-    require(value.type in (*TIMES, STRING, VOID), f"{value.type} as TIMESTAMP")
-    return cast_to(value, TIMESTAMP, zone)
-
-
-def as_date(value: TypedTree, zone: str) -> TypedTree:
-    """Cast an argument that functions accept as a DATE without an explicit cast."""
-    require(value.type in (*TIMES, STRING, VOID), f"{value.type} as DATE")
-    return cast_to(value, DATE, zone)
 
 
 def timestamp_literal(text: str, zone: str) -> TypedTree:

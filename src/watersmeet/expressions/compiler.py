@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from watersmeet.expressions import arrays, casts, numbers, patterns, texts
 from watersmeet.expressions.arrays import field
-from watersmeet.expressions.conditionals import compare, is_in, is_null, negate, null_safe_equal
+from watersmeet.expressions.conditionals import comparable, compared, is_in, is_null, negate, null_safe_equal
 from watersmeet.expressions.numbers import (
     bits,
     compile_sign_change,
@@ -36,6 +36,7 @@ from watersmeet.expressions.numbers import (
     times,
 )
 from watersmeet.expressions.registry import FUNCTIONS
+from watersmeet.expressions.rules import Compiler
 from watersmeet.expressions.times import (
     compile_part,
     interval_literal,
@@ -47,12 +48,10 @@ from watersmeet.expressions.typed_tree import (
     TypedTree,
     UnsupportedExpression,
     call,
-    compared_type,
     constant,
     decimal_parts,
     is_ordered,
     is_value,
-    one_type,
     or_null,
     require,
     widen_value,
@@ -62,18 +61,14 @@ from watersmeet.spec.functions import signature_of
 from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.literals import NumberError, read_number
 from watersmeet.spec.model import Column, Expr
-from watersmeet.spec.time_zones import UTC
-from watersmeet.types.coercion import Argument, common_of
+from watersmeet.types.coercion import Argument
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
     BOOLEAN,
     DOUBLE,
     FLOAT,
-    INT,
     INTEGERS,
     STRING,
-    TIMES,
-    TIMESTAMP_NTZ,
     VOID,
     SqlType,
 )
@@ -92,7 +87,7 @@ class Inputs(Protocol):
         """Return a column, under the name that it has in rows of a join."""
 
 
-class Compiler:
+class ExpressionCompiler(Compiler):
     """Compiles one expression, whose columns are the ``refs``, in the zone of ``inputs``."""
 
     def __init__(self, inputs: Inputs, refs: Sequence[Ref]) -> None:
@@ -110,9 +105,6 @@ class Compiler:
                 f"{node.sql(dialect='spark')[:60]}: {type(node).__name__} is not on the list"
             )
         return rule(self, node)
-
-    def all(self, nodes: Sequence[Expr]) -> list[TypedTree]:
-        return [self.of(node) for node in nodes]
 
     def column(self, node: exp.Column) -> TypedTree:
         first, *further = (part.name for part in node.parts)
@@ -187,48 +179,16 @@ class Compiler:
         raise UnsupportedExpression("this IS is not on the list")
 
     def comparison(self, node: Expr) -> TypedTree:
-        return self.compared(_OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
-
-    def compared(self, op: str, left: TypedTree, right: TypedTree) -> TypedTree:
-        if left.type.is_nested and right.type.is_nested and left.type.unnamed != right.type.unnamed:
-            common = compared_type(left.type, right.type)
-            left, right = widen_value(left, common), widen_value(right, common)
-        left, right = self._comparable([left, right])
-        require(left.type != VOID, "NULL is compared with NULL")
-        require(is_ordered(left.type), f"{left.type} is compared")
-        if op == "<=>":
-            return call(null_safe_equal, BOOLEAN, left, right)
-        return call(compare, BOOLEAN, left, right, options=[op])
-
-    def _comparable(self, operands: Sequence[TypedTree]) -> list[TypedTree]:
-        """Convert operands to one type like `alike`, but ignore field names if all else is equal."""
-        typed = [operand for operand in operands if operand.type != VOID]
-        if len({operand.type.unnamed for operand in typed}) == 1:
-            return [
-                TypedTree(operand.tree, typed[0].type)
-                if operand in typed
-                else widen_value(operand, typed[0].type)
-                for operand in operands
-            ]
-        return self.alike(operands)
-
-    def alike(self, values: Sequence[TypedTree]) -> list[TypedTree]:
-        types = {value.type for value in values if value.type != VOID}
-        if len(types) > 1 and (types <= set(TIMES) or (STRING in types and len(types) == 2)):
-            wanted = common_of(types)
-            if wanted is not None:
-                return [self.cast_to(value, wanted) for value in values]
-        common = one_type([value.type for value in values])
-        return [widen_value(value, common) for value in values]
+        return compared(self, _OPERATORS[type(node)], self.of(node.this), self.of(node.expression))
 
     def between(self, node: Expr) -> TypedTree:
         value, low, high = self.all([node.this, node.args["low"], node.args["high"]])
-        left, right = self.compared(">=", value, low), self.compared("<=", value, high)
+        left, right = compared(self, ">=", value, low), compared(self, "<=", value, high)
         return TypedTree(("and", left.tree, right.tree), BOOLEAN)
 
     def membership(self, node: Expr) -> TypedTree:
         require(node.expressions, "this IN is not on the list")
-        operands = self._comparable(self.all([node.this, *node.expressions]))
+        operands = comparable(self, self.all([node.this, *node.expressions]))
         require(
             operands[0].type != VOID and is_ordered(operands[0].type), f"{operands[0].type} is looked for"
         )
@@ -242,18 +202,6 @@ class Compiler:
             conditions, values, None if node.args.get("default") is None else self.of(node.args["default"])
         )
 
-    def case_of(
-        self, conditions: Sequence[TypedTree], values: Sequence[TypedTree], otherwise: TypedTree | None
-    ) -> TypedTree:
-        alike = self.alike([*values, *([] if otherwise is None else [otherwise])])
-        type_ = alike[0].type
-        require(type_ != VOID, "a CASE of NULLs")
-        branches = tuple(
-            (condition.tree, value.tree) for condition, value in zip(conditions, alike, strict=False)
-        )
-        rest = None if otherwise is None else alike[-1].tree
-        return TypedTree(("case", branches, rest, type_), type_)
-
     def arithmetic(self, node: Expr) -> TypedTree:
         left, right = self.all([node.this, node.expression])
         minus = isinstance(node, exp.Sub)
@@ -265,13 +213,6 @@ class Compiler:
             return scale_interval(node, left, right)
         return _ARITHMETIC[type(node)](self, left, right)
 
-    def whole(self, left: TypedTree, right: TypedTree, type_: SqlType | None = None) -> list[TypedTree]:
-        require(
-            left.type in INTEGERS and right.type in INTEGERS, f"{left.type} and {right.type} as whole numbers"
-        )
-        common = type_ or one_type([left.type, right.type])
-        return [widen_value(left, common), widen_value(right, common)]
-
     def sign(self, node: Expr) -> TypedTree:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(node.this.this, negative=True)
@@ -279,12 +220,12 @@ class Compiler:
         return negate_interval(value) if value.type.is_interval else compile_sign_change(minus_one, value)
 
     def bitwise(self, node: Expr) -> TypedTree:
-        left, right = self.whole(self.of(node.this), self.of(node.expression))
+        left, right = numbers.alike_integers(self.of(node.this), self.of(node.expression))
         return call(bits, left.type, left, right, options=[_BITS[type(node)]])
 
     def shifted(self, node: Expr) -> TypedTree:
         way = "<<" if isinstance(node, exp.BitwiseLeftShift) else ">>"
-        return numbers.compile_shift(way, self.of(node.this), self.of(node.expression))
+        return numbers.compile_shift(self, way, self.of(node.this), self.of(node.expression))
 
     def inverted_bits(self, node: Expr) -> TypedTree:
         value = self.of(node.this)
@@ -330,21 +271,6 @@ class Compiler:
         return TypedTree(
             ("case", ((missing.tree, constant(None, to).tree),), arrays.struct(parts).tree, to), to
         )
-
-    def as_timestamp(self, value: TypedTree) -> TypedTree:
-        return casts.as_timestamp(value, self.zone)
-
-    def as_date(self, value: TypedTree) -> TypedTree:
-        return casts.as_date(value, self.zone)
-
-    def on_clock(self, value: TypedTree) -> tuple[TypedTree, str]:
-        """Return a time whose clock fields are read, and the time zone of that clock."""
-        return (value, UTC) if value.type == TIMESTAMP_NTZ else (self.as_timestamp(value), self.zone)
-
-    def as_int(self, value: TypedTree) -> TypedTree:
-        """Cast an argument that functions accept as an INT without an explicit cast."""
-        require(value.type in (*INTEGERS, VOID), f"{value.type} as INT")
-        return self.cast_to(value, INT)
 
     def compile_trim(self, node: Expr) -> TypedTree:
         where = {"LEADING": "left", "TRAILING": "right"}.get(node.args.get("position") or "BOTH", "both")
@@ -420,46 +346,46 @@ _ARITHMETIC: dict[type[Expr], Callable[[Compiler, TypedTree, TypedTree], TypedTr
 _BITS: dict[type[Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
 
-_RULES: dict[type[Expr], Callable[[Compiler, Any], TypedTree]] = {
+_RULES: dict[type[Expr], Callable[[ExpressionCompiler, Any], TypedTree]] = {
     exp.Paren: lambda compiler, node: compiler.of(node.this),
-    exp.Column: Compiler.column,
-    exp.Literal: Compiler.literal,
+    exp.Column: ExpressionCompiler.column,
+    exp.Literal: ExpressionCompiler.literal,
     exp.Boolean: lambda _, node: constant(bool(node.this), BOOLEAN),
     exp.Null: lambda _, node: constant(None, VOID),
-    exp.Interval: Compiler.interval,
-    exp.And: Compiler.both,
-    exp.Or: Compiler.both,
-    exp.Not: Compiler.negation,
-    exp.Is: Compiler.test,
+    exp.Interval: ExpressionCompiler.interval,
+    exp.And: ExpressionCompiler.both,
+    exp.Or: ExpressionCompiler.both,
+    exp.Not: ExpressionCompiler.negation,
+    exp.Is: ExpressionCompiler.test,
     exp.NullSafeNEQ: lambda compiler, node: call(
-        negate, BOOLEAN, compiler.compared("<=>", *compiler.all([node.this, node.expression]))),
-    **dict.fromkeys(_OPERATORS, Compiler.comparison),
-    exp.Between: Compiler.between,
-    exp.In: Compiler.membership,
-    exp.Case: Compiler.case,
-    exp.If: Compiler.if_,
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div, exp.IntDiv), Compiler.arithmetic),
-    exp.Neg: Compiler.sign,
-    **dict.fromkeys(_BITS, Compiler.bitwise),
-    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), Compiler.shifted),
-    exp.BitwiseNot: Compiler.inverted_bits,
-    exp.DPipe: Compiler.joined_texts,
+        negate, BOOLEAN, compared(compiler, "<=>", *compiler.all([node.this, node.expression]))),
+    **dict.fromkeys(_OPERATORS, ExpressionCompiler.comparison),
+    exp.Between: ExpressionCompiler.between,
+    exp.In: ExpressionCompiler.membership,
+    exp.Case: ExpressionCompiler.case,
+    exp.If: ExpressionCompiler.if_,
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div, exp.IntDiv), ExpressionCompiler.arithmetic),
+    exp.Neg: ExpressionCompiler.sign,
+    **dict.fromkeys(_BITS, ExpressionCompiler.bitwise),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), ExpressionCompiler.shifted),
+    exp.BitwiseNot: ExpressionCompiler.inverted_bits,
+    exp.DPipe: ExpressionCompiler.joined_texts,
     exp.Like: patterns.compile_like,
     exp.ILike: patterns.compile_like,
     exp.Escape: patterns.compile_escape,
-    exp.RegexpLike: Compiler.rlike,
-    exp.Cast: Compiler.cast,
-    exp.TryCast: Compiler.cast,
-    exp.Trim: Compiler.compile_trim,
-    exp.Overlay: Compiler.overlaid,
-    exp.Extract: Compiler.compile_extract,
+    exp.RegexpLike: ExpressionCompiler.rlike,
+    exp.Cast: ExpressionCompiler.cast,
+    exp.TryCast: ExpressionCompiler.cast,
+    exp.Trim: ExpressionCompiler.compile_trim,
+    exp.Overlay: ExpressionCompiler.overlaid,
+    exp.Extract: ExpressionCompiler.compile_extract,
     exp.Dot: lambda compiler, node: arrays.field_of(compiler.of(node.this), node.expression.name),
     exp.Tuple: lambda compiler, node: arrays.struct(
         [(f"col{place}", value) for place, value in enumerate(compiler.all(node.expressions), 1)]),
     exp.Bracket: lambda compiler, node: arrays.bracket(compiler, node),
     exp.Transform: lambda compiler, node: compiler.compile_spark_only_call(
         "transform", [node.this, node.expression]),
-    exp.Anonymous: Compiler.function,
+    exp.Anonymous: ExpressionCompiler.function,
 }  # fmt: skip
 
 
@@ -535,13 +461,13 @@ def _compile(expr: Expr, inputs: Inputs) -> tuple[TypedTree, list[str]]:
         return exp.column(f"c{len(refs) - 1}")
 
     if isinstance(expr, exp.Column):  # most are, and need not be written and read again
-        return Compiler(inputs, [(expr.table, expr.name)]).of(exp.column("c0")), []
+        return ExpressionCompiler(inputs, [(expr.table, expr.name)]).of(exp.column("c0")), []
     try:
         tree = sqlglot.parse_one(expr.transform(plain).sql(dialect="spark"), dialect=_Names)
     except SqlglotError as error:
         raise UnsupportedExpression(str(error).split("\n")[0]) from None
     assert isinstance(tree, exp.Expression)
-    compiler = Compiler(inputs, refs)
+    compiler = ExpressionCompiler(inputs, refs)
     return compiler.of(tree), compiler.by_spark
 
 

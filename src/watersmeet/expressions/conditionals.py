@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,21 +11,18 @@ import pyarrow.compute as pc
 from watersmeet.expressions.arrays import compare_nested
 from watersmeet.expressions.base import ArrowFunction, Raw, arrow, build_array, raw
 from watersmeet.expressions.physical_types import is_nested
+from watersmeet.expressions.rules import Compiler, Restricted, Rule, arguments
 from watersmeet.expressions.typed_tree import (
-    Restricted,
-    Rule,
     TypedTree,
-    arguments,
     call,
+    compared_type,
     constant,
     is_ordered,
     require,
+    widen_value,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import BOOLEAN, STRING, VOID
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
 
 
 @arrow("compare")
@@ -127,21 +123,43 @@ def least(*arrays: pa.Array) -> pa.Array:
     return extreme(*arrays, op="<")
 
 
-def _coalesce(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
-    alike = compiler.alike(compiler.all(nodes))
+def compared(compiler: Compiler, op: str, left: TypedTree, right: TypedTree) -> TypedTree:
+    """Compile a comparison: ``=``, ``<>``, ``<``, ``<=>``, …. Raises: UnsupportedExpression."""
+    if left.type.is_nested and right.type.is_nested and left.type.unnamed != right.type.unnamed:
+        common = compared_type(left.type, right.type)
+        left, right = widen_value(left, common), widen_value(right, common)
+    left, right = comparable(compiler, [left, right])
+    require(left.type != VOID, "NULL is compared with NULL")
+    require(is_ordered(left.type), f"{left.type} is compared")
+    if op == "<=>":
+        return call(null_safe_equal, BOOLEAN, left, right)
+    return call(compare, BOOLEAN, left, right, options=[op])
+
+
+def comparable(compiler: Compiler, operands: Sequence[TypedTree]) -> list[TypedTree]:
+    """Convert operands to one type like `alike`, but ignore field names if all else is equal."""
+    typed = [operand for operand in operands if operand.type != VOID]
+    if len({operand.type.unnamed for operand in typed}) == 1:
+        return [
+            TypedTree(operand.tree, typed[0].type)
+            if operand in typed
+            else widen_value(operand, typed[0].type)
+            for operand in operands
+        ]
+    return compiler.alike(operands)
+
+
+def coalesce(compiler: Compiler, *values: TypedTree) -> TypedTree:
+    alike = compiler.alike(values)
     require(alike[0].type != VOID, "a choice of NULLs")
     return TypedTree(("first", tuple(choice.tree for choice in alike)), alike[0].type)
 
 
-def _nullif(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
-    equal = compiler.compared("=", left, right)
+def nullif(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+    equal = compared(compiler, "=", left, right)
     return TypedTree(
         ("case", ((equal.tree, constant(None, left.type).tree),), left.tree, left.type), left.type
     )
-
-
-def _nvl2(compiler: Compiler, tested: TypedTree, one: TypedTree, other: TypedTree) -> TypedTree:
-    return compiler.case_of([call(is_not_null, BOOLEAN, tested)], [one], other)
 
 
 def _extreme(function: ArrowFunction) -> Rule:
@@ -160,14 +178,15 @@ def _extreme(function: ArrowFunction) -> Rule:
 
 
 FUNCTIONS: dict[str, Rule | Restricted] = {
-    "coalesce": _coalesce,
-    "nvl": _coalesce,
-    "ifnull": _coalesce,
-    "nullif": arguments(2, _nullif),
-    "nvl2": arguments(3, _nvl2),
+    **dict.fromkeys(
+        ("coalesce", "nvl", "ifnull"), lambda compiler, nodes: coalesce(compiler, *compiler.all(nodes))),
+    "nullif": arguments(2, nullif),
+    "nvl2": arguments(
+        3, lambda compiler, tested, one, other: compiler.case_of(
+            [call(is_not_null, BOOLEAN, tested)], [one], other)),
     "isnull": arguments(1, lambda _, value: call(is_null, BOOLEAN, value)),
     "isnotnull": arguments(1, lambda _, value: call(is_not_null, BOOLEAN, value)),
-    "equal_null": arguments(2, lambda compiler, left, right: compiler.compared("<=>", left, right)),
+    "equal_null": arguments(2, lambda compiler, left, right: compared(compiler, "<=>", left, right)),
     "greatest": _extreme(greatest),
     "least": _extreme(least),
 }  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from math import factorial as _of
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +28,11 @@ from watersmeet.expressions.base import (
     raw,
     where_known,
 )
-from watersmeet.expressions.conditionals import is_nan
+from watersmeet.expressions.conditionals import coalesce, is_nan, nullif
+from watersmeet.expressions.rules import Compiler, Restricted, Rule, arguments, computed, only, optional
 from watersmeet.expressions.typed_tree import (
-    Restricted,
-    Rule,
     TypedTree,
     UnsupportedExpression,
-    arguments,
     as_decimal,
     call,
     constant,
@@ -41,7 +40,6 @@ from watersmeet.expressions.typed_tree import (
     decimal_parts,
     decimal_type,
     one_type,
-    optional,
     or_null,
     require,
     widen_value,
@@ -66,9 +64,6 @@ from watersmeet.types.sql_type import (
     SqlType,
     decimal,
 )
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
 
 
 @arrow("plus")
@@ -588,7 +583,7 @@ def compile_arithmetic(
 def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
     """Compile ``/``."""
     if not _of_decimals(left, right):
-        return call(divide, DOUBLE, as_double(left), as_double(right))
+        return call(divide, DOUBLE, as_double(compiler, left), as_double(compiler, right))
     divisor = _type(right)
     digits, scale = quotient_parts(_type(left), divisor)
     require(
@@ -599,10 +594,19 @@ def compile_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> T
     return call(quotient, type_, *_as_decimals(left, right), options=[("type", type_)])
 
 
-def compile_whole_quotient(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
+def alike_integers(left: TypedTree, right: TypedTree, type_: SqlType | None = None) -> list[TypedTree]:
+    """Widen integers to ``type_``, or to their common type. Raises: UnsupportedExpression."""
+    require(
+        left.type in INTEGERS and right.type in INTEGERS, f"{left.type} and {right.type} as whole numbers"
+    )
+    common = type_ or one_type([left.type, right.type])
+    return [widen_value(left, common), widen_value(right, common)]
+
+
+def compile_whole_quotient(_: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
     """Compile ``div``."""
     if not _of_decimals(left, right):
-        return call(whole_quotient, BIGINT, *compiler.whole(left, right, BIGINT))
+        return call(whole_quotient, BIGINT, *alike_integers(left, right, BIGINT))
     return call(whole_decimal_quotient, BIGINT, *_in_64_bits(left, right))
 
 
@@ -665,7 +669,8 @@ def _in_64_bits(left: TypedTree, right: TypedTree) -> list[TypedTree]:
     return [widen_value(operand, common) for operand in own]
 
 
-_SMALL = (TINYINT, SMALLINT, INT, VOID)
+as_small = only((TINYINT, SMALLINT, INT, VOID), "{} as INT", INT)
+as_long = only((*INTEGERS, VOID), "{} as BIGINT", BIGINT)
 
 
 def places(count: TypedTree) -> int:
@@ -685,37 +690,9 @@ def rounded_whole(value: TypedTree, digits: int, even: bool) -> TypedTree:
     return call(round_whole, value.type, value, options=[-digits, even])
 
 
-def integer(value: TypedTree, type_: SqlType) -> TypedTree:
-    """Widen an integer to INT or BIGINT.
-
-    Raises:
-        UnsupportedExpression: the value is wider, or not an integer.
-    """
-    require(value.type in (_SMALL if type_ == INT else (*INTEGERS, VOID)), f"{value.type} as {type_}")
-    return widen_value(value, type_)
-
-
-def compile_shift(way: str, number: TypedTree, by: TypedTree) -> TypedTree:
-    type_ = BIGINT if number.type == BIGINT else INT
-    return call(shift, type_, integer(number, type_), integer(by, INT), options=[way])
-
-
-def _shift(way: str) -> Rule:
-    return arguments(2, lambda _, number, by: compile_shift(way, number, by))
-
-
-def _of_long(function: ArrowFunction, type_: SqlType, *options: object) -> Rule:
-    return arguments(1, lambda _, value: call(function, type_, integer(value, BIGINT), options=options))
-
-
-def _bit_count(_: Compiler, value: TypedTree) -> TypedTree:
-    require(value.type in (*INTEGERS, BOOLEAN), f"bit_count of {value.type}")
-    return call(bit_count, INT, value)
-
-
-def _bit_get(_: Compiler, number: TypedTree, place: TypedTree) -> TypedTree:
-    require(number.type in INTEGERS, f"bits of {number.type}")
-    return call(bit_get, TINYINT, number, integer(place, INT))
+def compile_shift(compiler: Compiler, way: str, number: TypedTree, by: TypedTree) -> TypedTree:
+    own = (as_long if number.type == BIGINT else as_small)(compiler, number)
+    return call(shift, BIGINT if number.type == BIGINT else INT, own, as_small(compiler, by), options=[way])
 
 
 def compile_sign_change(function: ArrowFunction, value: TypedTree) -> TypedTree:
@@ -731,7 +708,7 @@ def compile_sign_change(function: ArrowFunction, value: TypedTree) -> TypedTree:
     return call(function, value.type, value)
 
 
-def as_double(value: TypedTree) -> TypedTree:
+def as_double(_: Compiler, value: TypedTree) -> TypedTree:
     """Widen a number to DOUBLE.
 
     Raises:
@@ -741,19 +718,10 @@ def as_double(value: TypedTree) -> TypedTree:
     return widen_value(value, DOUBLE)
 
 
-def _of_one(function: str) -> Rule:
-    return arguments(1, lambda _, value: call(real, DOUBLE, as_double(value), options=[function]))
-
-
-def _bucket(_: Compiler, value: TypedTree, low: TypedTree, high: TypedTree, count: TypedTree) -> TypedTree:
-    require(count.type in INTEGERS, f"{count.type} as a number of buckets")
-    return call(bucket, BIGINT, as_double(value), as_double(low), as_double(high), widen_value(count, BIGINT))
-
-
 def _whole(function: ArrowFunction, mode: str) -> Rule:
     """Build the rule of `floor` or `ceil`."""
 
-    def make(_: Compiler, value: TypedTree, count: TypedTree | None = None) -> TypedTree:
+    def make(compiler: Compiler, value: TypedTree, count: TypedTree | None = None) -> TypedTree:
         if count is not None:
             require(
                 value.type in INTEGERS or value.type.is_decimal,
@@ -768,7 +736,7 @@ def _whole(function: ArrowFunction, mode: str) -> Rule:
             return call(round_decimal, type_, value, options=[("type", type_), 0, mode])
         if value.type in INTEGERS:
             return widen_value(value, BIGINT)
-        return call(function, BIGINT, as_double(value))
+        return call(function, BIGINT, as_double(compiler, value))
 
     return optional(1, 2, make)
 
@@ -797,18 +765,12 @@ def _of_decimal(value: TypedTree, to: int, mode: str) -> TypedTree:
 
 def _nanvl(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
     if (left.type, right.type) != (FLOAT, FLOAT):
-        left, right = as_double(left), as_double(right)
+        left, right = as_double(compiler, left), as_double(compiler, right)
     return compiler.case_of([call(is_nan, BOOLEAN, left)], [right], left)
 
 
-def _isnan(_: Compiler, value: TypedTree) -> TypedTree:
-    if value.type == FLOAT:
-        return call(is_nan, BOOLEAN, value)
-    return call(is_nan, BOOLEAN, as_double(value))
-
-
-def _pmod(compiler: Compiler, left: TypedTree, right: TypedTree) -> TypedTree:
-    return compile_remainder(compiler, left, right, positive_remainder)
+def _isnan(compiler: Compiler, value: TypedTree) -> TypedTree:
+    return call(is_nan, BOOLEAN, value if value.type == FLOAT else as_double(compiler, value))
 
 
 def _build_try_rule(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree]) -> Rule:
@@ -823,16 +785,12 @@ def _build_try_rule(rule: Callable[[Compiler, TypedTree, TypedTree], TypedTree])
 
 def _nullifzero(compiler: Compiler, value: TypedTree) -> TypedTree:
     require(value.type.is_number, f"nullifzero of {value.type}")
-    equal = compiler.compared("=", value, constant(0, INT))
-    return TypedTree(
-        ("case", ((equal.tree, constant(None, value.type).tree),), value.tree, value.type), value.type
-    )
+    return nullif(compiler, value, constant(0, INT))
 
 
 def _zeroifnull(compiler: Compiler, value: TypedTree) -> TypedTree:
     require(value.type.is_number, f"zeroifnull of {value.type}")
-    alike = compiler.alike([value, constant(0, INT)])
-    return TypedTree(("first", tuple(choice.tree for choice in alike)), alike[0].type)
+    return coalesce(compiler, value, constant(0, INT))
 
 
 def _add_operator(name: type[Expr]) -> Rule:
@@ -848,28 +806,32 @@ def _numeric(value: TypedTree) -> TypedTree:
     return wrap_constant_in_call(value)
 
 
-_BY_AN_INT = "of integers, by an INT"
 _TO_CONSTANT_DIGITS = "to a constant number of digits: of integers and DECIMALs"
 _CONSTANT_DIGITS = "of integers and DECIMALs; the number of digits constant"
 _ROUNDED_BY_SPARK = "of DECIMALs of up to 34 digits, beyond which Spark rounds"
 _OF_NUMBERS = "of numbers; DECIMALs as far as their operators are computed"
 
 FUNCTIONS: dict[str, Rule | Restricted] = {
-    "factorial": Restricted(
-        arguments(1, lambda _, value: call(factorial, BIGINT, integer(value, INT))),
-        "of TINYINT, SMALLINT and INT",
+    "factorial": Restricted(computed(factorial, BIGINT, as_small), "of TINYINT, SMALLINT and INT"),
+    **{
+        name: Restricted(
+            arguments(2, lambda compiler, number, by, way=way: compile_shift(compiler, way, number, by)),
+            "of integers, by an INT",
+        )
+        for name, way in (("shiftleft", "<<"), ("shiftright", ">>"), ("shiftrightunsigned", ">>>"))
+    },
+    "bit_count": computed(bit_count, INT, only((*INTEGERS, BOOLEAN), "bit_count of {}")),
+    **dict.fromkeys(
+        ("bit_get", "getbit"), computed(bit_get, TINYINT, only(INTEGERS, "bits of {}"), as_small)
     ),
-    "shiftleft": Restricted(_shift("<<"), _BY_AN_INT),
-    "shiftright": Restricted(_shift(">>"), _BY_AN_INT),
-    "shiftrightunsigned": Restricted(_shift(">>>"), _BY_AN_INT),
-    "bit_count": arguments(1, _bit_count),
-    "bit_get": arguments(2, _bit_get),
-    "getbit": arguments(2, _bit_get),
-    "bitmap_bit_position": _of_long(place_in_bitmap, BIGINT),
-    "bitmap_bucket_number": _of_long(number_of_bitmap, BIGINT),
-    "bin": Restricted(_of_long(digits, STRING, 2), "of integers"),
-    **{name: _of_one(name) for name in ("sqrt", "rint", "degrees", "radians", "sign")},
-    "signum": _of_one("sign"),
+    "bitmap_bit_position": computed(place_in_bitmap, BIGINT, as_long),
+    "bitmap_bucket_number": computed(number_of_bitmap, BIGINT, as_long),
+    "bin": Restricted(computed(digits, STRING, as_long, options=[2]), "of integers"),
+    **{
+        name: computed(real, DOUBLE, as_double, options=[name])
+        for name in ("sqrt", "rint", "degrees", "radians", "sign")
+    },
+    "signum": computed(real, DOUBLE, as_double, options=["sign"]),
     "e": arguments(0, lambda _: constant(math.e, DOUBLE)),
     "pi": arguments(0, lambda _: constant(math.pi, DOUBLE)),
     "floor": Restricted(_whole(whole_below, "floor"), _TO_CONSTANT_DIGITS),
@@ -877,11 +839,21 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "ceiling": Restricted(_whole(whole_above, "ceil"), _TO_CONSTANT_DIGITS),
     "round": Restricted(_round("up"), _CONSTANT_DIGITS),
     "bround": Restricted(_round("even"), _CONSTANT_DIGITS),
-    "width_bucket": Restricted(arguments(4, _bucket), "of numbers"),
+    "width_bucket": Restricted(
+        computed(
+            bucket,
+            BIGINT,
+            as_double,
+            as_double,
+            as_double,
+            only(INTEGERS, "{} as a number of buckets", BIGINT),
+        ),
+        "of numbers",
+    ),
     "nanvl": arguments(2, _nanvl),
     "abs": Restricted(arguments(1, lambda _, value: compile_sign_change(absolute, value)), _ROUNDED_BY_SPARK),
     "isnan": arguments(1, _isnan),
-    "pmod": Restricted(arguments(2, _pmod), _OF_NUMBERS),
+    "pmod": Restricted(arguments(2, partial(compile_remainder, function=positive_remainder)), _OF_NUMBERS),
     "mod": Restricted(_add_operator(exp.Mod), _OF_NUMBERS),
     "negative": Restricted(
         arguments(1, lambda _, value: compile_sign_change(minus_one, value)), _ROUNDED_BY_SPARK

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,24 +24,18 @@ from sqlglot import exp
 
 from watersmeet.expressions.base import Wrong, arrow, of_distinct
 from watersmeet.expressions.conditionals import negate
+from watersmeet.expressions.rules import Compiler, Restricted, Rule, optional
 from watersmeet.expressions.texts import as_count, as_text, lower
 from watersmeet.expressions.typed_tree import (
-    Restricted,
-    Rule,
     TypedTree,
     UnsupportedExpression,
     call,
     constant,
     constant_value,
-    optional,
     require,
 )
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import BOOLEAN, INT, STRING
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
-
 
 START, END = "(?:\\A)", "(?:$)"
 _NOWHERE = "[^\\x{0}-\\x{10ffff}]"
@@ -522,8 +516,8 @@ def _count(compiler: Compiler, text: TypedTree, pattern: TypedTree) -> TypedTree
     return call(count_matches, INT, as_text(compiler, text), options=[own.text])
 
 
-def _group_of(pattern: Pattern, group: TypedTree | None, default: int) -> int:
-    number = default if group is None else constant_value(as_count(group))
+def _group_of(compiler: Compiler, pattern: Pattern, group: TypedTree | None, default: int) -> int:
+    number = default if group is None else constant_value(as_count(compiler, group))
     require(0 <= number <= pattern.groups, "a pattern without such a group")
     require(not number or pattern.steady, "a group that is repeated")
     require(number not in pattern.closed, "a group with a $ in it")
@@ -534,7 +528,7 @@ def _regexp_extract(
     compiler: Compiler, text: TypedTree, pattern: TypedTree, group: TypedTree | None = None
 ) -> TypedTree:
     own = _pattern(pattern)
-    options = [own.text, _group_of(own, group, 1)]
+    options = [own.text, _group_of(compiler, own, group, 1)]
     return call(extract_match, STRING, as_text(compiler, text), options=options)
 
 
@@ -556,7 +550,7 @@ def _replace(compiler: Compiler, text: TypedTree, pattern: TypedTree, by: TypedT
     parts: list[str | int] = []
     for part in re.findall(r"[^$\\]+|\$[0-9]|\\[$\\]", written):
         if part[0] == "$":
-            parts.append(_group_of(own, constant(int(part[1]), INT), 0))
+            parts.append(_group_of(compiler, own, constant(int(part[1]), INT), 0))
         else:
             parts.append(part[1:] if part[0] == "\\" else part)
     return call(replace_matches, STRING, as_text(compiler, text), options=[own.text, *parts])

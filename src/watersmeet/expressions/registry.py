@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from watersmeet.expressions import arrays, casts, conditionals, numbers, patterns, texts, times
 from watersmeet.expressions.base import IMPLEMENTATIONS, ArrowFunction
-from watersmeet.expressions.typed_tree import Restricted, Rule
+from watersmeet.expressions.rules import Restricted, Rule
 
 FAMILIES: dict[str, dict[str, Rule | Restricted]] = {
     "Choices and NULL": conditionals.FUNCTIONS,

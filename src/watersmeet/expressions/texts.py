@@ -7,9 +7,9 @@ import binascii
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from watersmeet.expressions.arrays import concat_lists, reverse_list
 from watersmeet.expressions.base import (
     INT64,
     MOST_TEXT,
-    ArrowFunction,
     Wrong,
     arrow,
     build_array,
@@ -28,16 +27,23 @@ from watersmeet.expressions.base import (
     of_distinct,
     raw,
 )
-from watersmeet.expressions.typed_tree import (
+from watersmeet.expressions.conditionals import compared
+from watersmeet.expressions.rules import (
+    Compiler,
     Restricted,
     Rule,
+    arguments,
+    computed,
+    nullable,
+    only,
+    optional,
+)
+from watersmeet.expressions.typed_tree import (
     TypedTree,
     UnsupportedExpression,
-    arguments,
     call,
     constant,
     constant_value,
-    optional,
     or_null,
     require,
     widen_value,
@@ -58,11 +64,7 @@ from watersmeet.types.sql_type import (
     TIMESTAMP_NTZ,
     TINYINT,
     VOID,
-    SqlType,
 )
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
 
 
 @arrow("upper")
@@ -734,6 +736,7 @@ def _url_decoded(text: str) -> str | Wrong:
 
 
 _SMALL = (TINYINT, SMALLINT, INT, VOID)
+as_count = only(_SMALL, "{} as a number of characters", INT)
 
 
 def as_text(compiler: Compiler, value: TypedTree) -> TypedTree:
@@ -742,13 +745,7 @@ def as_text(compiler: Compiler, value: TypedTree) -> TypedTree:
     return compiler.cast_to(value, STRING)
 
 
-def as_count(value: TypedTree) -> TypedTree:
-    """Convert an argument to INT."""
-    require(value.type in _SMALL, f"{value.type} as a number of characters")
-    return widen_value(value, INT)
-
-
-def as_bytes(value: TypedTree) -> TypedTree:
+def as_bytes(_: Compiler, value: TypedTree) -> TypedTree:
     """Convert an argument to BINARY."""
     if value.type == BINARY:
         return value
@@ -768,29 +765,6 @@ def _alike(compiler: Compiler, *values: TypedTree) -> list[TypedTree]:
     return [as_text(compiler, value) for value in values]
 
 
-def _of(function: ArrowFunction, type_: SqlType) -> Rule:
-    """Build the rule of a function of one text."""
-    return arguments(1, lambda compiler, value: call(function, type_, as_text(compiler, value)))
-
-
-def _of_either(function: ArrowFunction, type_: SqlType) -> Rule:
-    """Build the rule of a function of one text or BINARY."""
-
-    def make(compiler: Compiler, value: TypedTree) -> TypedTree:
-        text = _either(compiler, value)
-        return call(function, type_, text)
-
-    return arguments(1, make)
-
-
-def _of_texts(function: ArrowFunction, type_: SqlType, count: int) -> Rule:
-    """Build the rule of a function of several texts."""
-    return arguments(
-        count,
-        lambda compiler, *values: call(function, type_, *(as_text(compiler, value) for value in values)),
-    )
-
-
 def is_constant(value: TypedTree) -> bool:
     return value.tree[0] == "constant" and value.tree[1] is not None
 
@@ -801,15 +775,11 @@ def _compile_left(compiler: Compiler, text: TypedTree, count: TypedTree) -> Type
     return _substring(compiler, text, constant(1, INT), count)
 
 
-def _right(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
-    return call(right_of, STRING, as_text(compiler, text), as_count(count))
-
-
 def _substring(
     compiler: Compiler, text: TypedTree, start: TypedTree, count: TypedTree | None = None
 ) -> TypedTree:
     own = _either(compiler, text)
-    first, many = as_count(start), None if count is None else as_count(count)
+    first, many = as_count(compiler, start), None if count is None else as_count(compiler, count)
     if own.type == STRING and is_constant(first) and (many is None or is_constant(many)):
         at, size = constant_value(first), None if many is None else constant_value(many)
         if at >= 1 or (at < 0 and size is None):
@@ -839,14 +809,14 @@ def compile_trim(compiler: Compiler, text: TypedTree, characters: TypedTree | No
 
 def _pad(left: bool) -> Rule:
     def make(compiler: Compiler, text: TypedTree, count: TypedTree, by: TypedTree | None = None) -> TypedTree:
-        own = as_text(compiler, text), as_count(count), as_text(compiler, by or constant(" ", STRING))
+        own = (
+            as_text(compiler, text),
+            as_count(compiler, count),
+            as_text(compiler, by or constant(" ", STRING)),
+        )
         return call(pad, STRING, *own, options=[left])
 
     return optional(2, 3, make)
-
-
-def _repeat(compiler: Compiler, text: TypedTree, count: TypedTree) -> TypedTree:
-    return call(repeat, STRING, as_text(compiler, text), as_count(count))
 
 
 def _replace(compiler: Compiler, text: TypedTree, old: TypedTree, new: TypedTree | None = None) -> TypedTree:
@@ -861,8 +831,8 @@ def compile_overlay(
     compiler: Compiler, text: TypedTree, by: TypedTree, start: TypedTree, count: TypedTree | None = None
 ) -> TypedTree:
     own = _alike(compiler, text, by)
-    size = constant(-1, INT) if count is None else as_count(count)
-    return call(overlay, own[0].type, *own, as_count(start), size)
+    size = constant(-1, INT) if count is None else as_count(compiler, count)
+    return call(overlay, own[0].type, *own, as_count(compiler, start), size)
 
 
 def _contains(where: str) -> Rule:
@@ -881,15 +851,7 @@ def _locate(
     own = as_text(compiler, sought), as_text(compiler, text)
     if start is None:
         return call(place_of, INT, own[1], own[0])
-    return call(place_from, INT, *own, as_count(start))
-
-
-def _build_delimiter_rule(function: ArrowFunction) -> Callable[..., TypedTree]:
-    def make(compiler: Compiler, text: TypedTree, delimiter: TypedTree, number: TypedTree) -> TypedTree:
-        own = as_text(compiler, text), as_text(compiler, delimiter)
-        return call(function, STRING, *own, as_count(number))
-
-    return make
+    return call(place_from, INT, *own, as_count(compiler, start))
 
 
 def compile_concat(compiler: Compiler, values: Sequence[TypedTree]) -> TypedTree:
@@ -917,14 +879,9 @@ def _concat_ws(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
 def _elt(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     require(len(nodes) >= 2, "an elt of nothing")
     number, *given = compiler.all(nodes)
-    number, texts = as_count(number), [as_text(compiler, value) for value in given]
-    conditions = [compiler.compared("=", number, constant(n, INT)) for n in range(1, len(texts) + 1)]
+    number, texts = as_count(compiler, number), [as_text(compiler, value) for value in given]
+    conditions = [compared(compiler, "=", number, constant(n, INT)) for n in range(1, len(texts) + 1)]
     return compiler.case_of(conditions, texts, call(no_such_choice, STRING, number, options=[len(texts)]))
-
-
-def _chr(_: Compiler, number: TypedTree) -> TypedTree:
-    require(number.type in INTEGERS, f"chr of {number.type}")
-    return call(character_of, STRING, widen_value(number, BIGINT))
 
 
 def _mask_rule(compiler: Compiler, text: TypedTree, *by: TypedTree) -> TypedTree:
@@ -986,24 +943,14 @@ _NAMED = (
     FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, VOID,
 )  # fmt: skip
 
-_UPPER_RULE, _LOWER_RULE = _of(upper, STRING), _of(lower, STRING)
-_LENGTH = _of_either(length, INT)
+_LENGTH = computed(length, INT, _either)
 _LOCATE = optional(2, 3, _locate)
 
 
-def _of_bytes(function: ArrowFunction, type_: SqlType, *options: str) -> Rule:
-    return arguments(1, lambda _, value: call(function, type_, as_bytes(value), options=options))
-
-
-def _sha2_rule(_: Compiler, data: TypedTree, bits: TypedTree) -> TypedTree:
-    require(bits.type in (TINYINT, SMALLINT, INT, VOID), f"{bits.type} as a number of bits")
-    return call(sha2, STRING, as_bytes(data), widen_value(bits, INT))
-
-
-def _hex(_: Compiler, value: TypedTree) -> TypedTree:
+def _hex(compiler: Compiler, value: TypedTree) -> TypedTree:
     if value.type in INTEGERS:
         return call(hex_of_number, STRING, widen_value(value, BIGINT))
-    return call(hex_of_bytes, STRING, as_bytes(value))
+    return call(hex_of_bytes, STRING, as_bytes(compiler, value))
 
 
 _CHARSETS = {
@@ -1041,24 +988,7 @@ def _to_binary(lenient: bool) -> Rule:
     return optional(1, 2, make)
 
 
-def _utf8(function: ArrowFunction, type_: SqlType, lenient: bool = False) -> Rule:
-    def make(_: Compiler, value: TypedTree) -> TypedTree:
-        encoded = call(function, type_, as_bytes(value))
-        return or_null(encoded) if lenient else encoded
-
-    return arguments(1, make)
-
-
-def _url(function: ArrowFunction, lenient: bool = False) -> Rule:
-    def make(compiler: Compiler, text: TypedTree) -> TypedTree:
-        encoded = call(function, STRING, as_text(compiler, text))
-        return or_null(encoded) if lenient else encoded
-
-    return arguments(1, make)
-
-
 _TEXTS = "texts"
-_INTEGERS = "integers"
 _CONSTANT_FORMAT = "a constant format of %s, %d and %%; texts, integers and BOOLEANs"
 _HEX_AND_UTF8 = "hex and UTF-8"
 
@@ -1067,70 +997,73 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "len": _LENGTH,
     "char_length": _LENGTH,
     "character_length": _LENGTH,
-    "octet_length": _of_either(byte_length, INT),
-    "bit_length": _of_either(bit_length, INT),
+    "octet_length": computed(byte_length, INT, _either),
+    "bit_length": computed(bit_length, INT, _either),
     "reverse": arguments(1, _reverse),
-    "upper": _UPPER_RULE,
-    "ucase": _UPPER_RULE,
-    "lower": _LOWER_RULE,
-    "lcase": _LOWER_RULE,
-    "initcap": _of(initcap, STRING),
+    **dict.fromkeys(("upper", "ucase"), computed(upper, STRING, as_text)),
+    **dict.fromkeys(("lower", "lcase"), computed(lower, STRING, as_text)),
+    "initcap": computed(initcap, STRING, as_text),
     "trim": _trim("both", True),
     "ltrim": _trim("left", True),
     "rtrim": _trim("right", True),
     "btrim": _trim("both", False),
     "lpad": Restricted(_pad(True), _TEXTS),
     "rpad": Restricted(_pad(False), _TEXTS),
-    "repeat": arguments(2, _repeat),
-    "space": arguments(1, lambda compiler, count: _repeat(compiler, constant(" ", STRING), count)),
+    "repeat": computed(repeat, STRING, as_text, as_count),
+    "space": arguments(
+        1,
+        lambda compiler, count: call(repeat, STRING, constant(" ", STRING), as_count(compiler, count)),
+    ),
     "replace": optional(2, 3, _replace),
-    "translate": _of_texts(translate, STRING, 3),
+    "translate": computed(translate, STRING, as_text, as_text, as_text),
     "overlay": optional(3, 4, compile_overlay),
     "left": arguments(2, _compile_left),
-    "right": Restricted(arguments(2, _right), _TEXTS),
+    "right": Restricted(computed(right_of, STRING, as_text, as_count), _TEXTS),
     "substring": optional(2, 3, _substring),
     "substr": optional(2, 3, _substring),
-    "substring_index": arguments(3, _build_delimiter_rule(substring_index)),
-    "split_part": arguments(3, _build_delimiter_rule(split_part)),
-    "instr": _of_texts(place_of, INT, 2),
+    "substring_index": computed(substring_index, STRING, as_text, as_text, as_count),
+    "split_part": computed(split_part, STRING, as_text, as_text, as_count),
+    "instr": computed(place_of, INT, as_text, as_text),
     "locate": _LOCATE,
     "position": _LOCATE,
-    "find_in_set": _of_texts(find_in_set, INT, 2),
+    "find_in_set": computed(find_in_set, INT, as_text, as_text),
     "contains": _contains("anywhere"),
     "startswith": _contains("start"),
     "endswith": _contains("end"),
     "concat": lambda compiler, nodes: compile_concat(compiler, compiler.all(nodes)),
     "concat_ws": _concat_ws,
     "elt": _elt,
-    "ascii": _of(code_point_of, INT),
-    "chr": Restricted(arguments(1, _chr), _INTEGERS),
-    "char": Restricted(arguments(1, _chr), _INTEGERS),
-    "soundex": _of(soundex, STRING),
+    "ascii": computed(code_point_of, INT, as_text),
+    **dict.fromkeys(
+        ("chr", "char"),
+        Restricted(computed(character_of, STRING, only(INTEGERS, "chr of {}", BIGINT)), "integers"),
+    ),
+    "soundex": computed(soundex, STRING, as_text),
     "levenshtein": Restricted(optional(2, 3, _levenshtein), "a constant threshold"),
-    "luhn_check": _of(luhn_check, BOOLEAN),
+    "luhn_check": computed(luhn_check, BOOLEAN, as_text),
     "mask": Restricted(optional(1, 5, _mask_rule), "constant replacements"),
-    "quote": _of(quote, STRING),
+    "quote": computed(quote, STRING, as_text),
     "format_string": Restricted(_format_string, _CONSTANT_FORMAT),
     "printf": Restricted(_format_string, _CONSTANT_FORMAT),
     "typeof": arguments(1, _typeof),
     "collation": arguments(1, _collation),
-    "md5": _of_bytes(digest, STRING, "md5"),
-    "sha": _of_bytes(digest, STRING, "sha1"),
-    "sha1": _of_bytes(digest, STRING, "sha1"),
-    "sha2": arguments(2, _sha2_rule),
-    "crc32": _of_bytes(crc32, BIGINT),
-    "base64": _of_bytes(base64, STRING),
+    "md5": computed(digest, STRING, as_bytes, options=["md5"]),
+    "sha": computed(digest, STRING, as_bytes, options=["sha1"]),
+    "sha1": computed(digest, STRING, as_bytes, options=["sha1"]),
+    "sha2": computed(sha2, STRING, as_bytes, only(_SMALL, "{} as a number of bits", INT)),
+    "crc32": computed(crc32, BIGINT, as_bytes),
+    "base64": computed(base64, STRING, as_bytes),
     "hex": arguments(1, _hex),
-    "unhex": arguments(1, lambda compiler, text: call(unhex, BINARY, as_text(compiler, text))),
+    "unhex": computed(unhex, BINARY, as_text),
     "encode": Restricted(arguments(2, _encode), "a constant character set"),
     "decode": Restricted(arguments(2, _decode), "a constant character set other than UTF-16 and UTF-32"),
     "to_binary": Restricted(_to_binary(False), _HEX_AND_UTF8),
     "try_to_binary": Restricted(_to_binary(True), _HEX_AND_UTF8),
-    "is_valid_utf8": _utf8(is_utf8, BOOLEAN),
-    "make_valid_utf8": _utf8(made_utf8, STRING),
-    "validate_utf8": _utf8(validated_utf8, STRING),
-    "try_validate_utf8": _utf8(validated_utf8, STRING, lenient=True),
-    "url_encode": _url(url_encode),
-    "url_decode": _url(url_decode),
-    "try_url_decode": _url(url_decode, lenient=True),
+    "is_valid_utf8": computed(is_utf8, BOOLEAN, as_bytes),
+    "make_valid_utf8": computed(made_utf8, STRING, as_bytes),
+    "validate_utf8": computed(validated_utf8, STRING, as_bytes),
+    "try_validate_utf8": nullable(computed(validated_utf8, STRING, as_bytes)),
+    "url_encode": computed(url_encode, STRING, as_text),
+    "url_decode": computed(url_decode, STRING, as_text),
+    "try_url_decode": nullable(computed(url_decode, STRING, as_text)),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,22 +30,19 @@ from watersmeet.expressions.base import (
     raw,
     where_known,
 )
+from watersmeet.expressions.rules import Compiler, Restricted, Rule, arguments, computed, only, optional
 from watersmeet.expressions.typed_tree import (
     INTERVAL,
     INTERVAL_OF_DAYS,
     INTERVAL_OF_MONTHS,
-    Restricted,
-    Rule,
     TypedTree,
     UnsupportedExpression,
-    arguments,
     call,
     constant,
     constant_value,
     decimal_parts,
     interval_fields,
     one_type,
-    optional,
     or_null,
     require,
     widen_value,
@@ -69,10 +67,6 @@ from watersmeet.types.sql_type import (
     decimal,
 )
 from watersmeet.zones import SECOND_US, Zone, zone
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
-
 
 MONTHS_OF = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
@@ -840,11 +834,11 @@ def make_months(years: pa.Array, months: pa.Array) -> pa.Array:
 
 
 APART = "\x01"
-_MONTHS = (
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
     "November", "December",
 )  # fmt: skip
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @arrow("format_time")
@@ -930,10 +924,10 @@ def _field(text: str, seconds: Raw) -> tuple[Raw, Callable[[int], str]]:
     if letter == "y":
         return part_of(days, "year"), _year(count)
     if letter == "E":
-        return part_of(days, "dayofweek_iso"), _name_of(_DAYS, count == 4)
+        return part_of(days, "dayofweek_iso"), _name_of(WEEKDAYS, count == 4)
     part = {"M": "month", "d": "day", "D": "dayofyear", "Q": "quarter"}[letter]
     if letter == "M" and count > 2:
-        return part_of(days, part), _name_of(_MONTHS, count == 4)
+        return part_of(days, part), _name_of(MONTHS, count == 4)
     return part_of(days, part), _build_zero_padder(count)
 
 
@@ -1149,11 +1143,6 @@ def _leaves(tree: object) -> list[tuple[object, ...]]:
     return [tree, *(leaf for branch in tree for leaf in _leaves(branch))]
 
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
-)  # fmt: skip
 _CUT_US = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -1179,7 +1168,7 @@ _UNIT_US = {
     "WEEK": 7 * DAY_US,
 }
 _UNIT_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_CLOCK = {"hour": (3_600, 24), "minute": (60, 60)}
+_CLOCK = {"hour": (3_600, 24), "minute": (60, 60), "second": (1, 60)}
 _CALENDAR = ("year", "month", "day", "quarter", "dayofyear", "dayofweek", "weekday")
 _FIELDS = {
     "year": ("Y", "YEARS", "YR", "YRS"),
@@ -1198,6 +1187,10 @@ _FIELDS = {
 _FIELD = {name: field for field, names in _FIELDS.items() for name in (field.upper(), *names)}
 
 
+def _shorten(names: Sequence[str]) -> str:
+    return " ".join(name[:3] for name in names)
+
+
 def compile_part(compiler: Compiler, field: str, value: TypedTree) -> TypedTree:
     """EXTRACT, `date_part`: fields of times and intervals by their names."""
     part = _FIELD.get(field.upper())
@@ -1208,23 +1201,15 @@ def compile_part(compiler: Compiler, field: str, value: TypedTree) -> TypedTree:
     if part == "second":
         time, zone = compiler.on_clock(value)
         return call(second_with_fraction, decimal(8, 6), time, options=[zone])
-    return _part(part)(compiler, value)
+    return _part(part, compiler, value)
 
 
-def _part(part: str) -> Callable[[Compiler, TypedTree], TypedTree]:
-    """Build the rule of `hour`, `year`, …."""
-
-    def make(compiler: Compiler, value: TypedTree) -> TypedTree:
-        if part in _CLOCK:
-            return _of_clock(compiler, value, *_CLOCK[part])
-        return call(date_part, INT, compiler.as_date(value), options=[part])
-
-    return make
-
-
-def _of_clock(compiler: Compiler, value: TypedTree, size: int, count: int) -> TypedTree:
-    time, zone = compiler.on_clock(value)
-    return call(time_part, INT, time, options=[size, count, zone])
+def _part(part: str, compiler: Compiler, value: TypedTree) -> TypedTree:
+    """Compile `hour`, `year`, …."""
+    if part in _CLOCK:
+        time, zone = compiler.on_clock(value)
+        return call(time_part, INT, time, options=[*_CLOCK[part], zone])
+    return call(date_part, INT, compiler.as_date(value), options=[part])
 
 
 def _date_part(compiler: Compiler, field: TypedTree, value: TypedTree) -> TypedTree:
@@ -1237,23 +1222,6 @@ def _text(value: TypedTree) -> str:
     return str(text)
 
 
-def _name(part: str, names: Sequence[str]) -> Callable[[Compiler, TypedTree], TypedTree]:
-    short = " ".join(name[:3] for name in names)
-    return lambda compiler, value: call(date_name, STRING, compiler.as_date(value), options=[part, short])
-
-
-def _days_moved(sign: int) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
-    def make(compiler: Compiler, date: TypedTree, days: TypedTree) -> TypedTree:
-        require(days.type in DAYS, f"{days.type} as days")
-        return call(add_days, DATE, compiler.as_date(date), widen_value(days, INT), options=[sign])
-
-    return make
-
-
-def _add_months(compiler: Compiler, date: TypedTree, months: TypedTree) -> TypedTree:
-    return call(add_months, DATE, compiler.as_date(date), compiler.as_int(months))
-
-
 def _months_between(
     compiler: Compiler, end: TypedTree, start: TypedTree, round_off: TypedTree | None = None
 ) -> TypedTree:
@@ -1262,10 +1230,6 @@ def _months_between(
         raise UnsupportedExpression("months_between with what is not a BOOLEAN")
     times = compiler.as_timestamp(end), compiler.as_timestamp(start)
     return call(months_between, DOUBLE, *times, options=[rounded, compiler.zone])
-
-
-def _last_day(compiler: Compiler, date: TypedTree) -> TypedTree:
-    return call(last_day, DATE, compiler.as_date(date))
 
 
 def _next_day(compiler: Compiler, date: TypedTree, weekday: TypedTree) -> TypedTree:
@@ -1301,13 +1265,6 @@ def _unit(node: Expr) -> str:
     return node.name.upper()
 
 
-def _add(days: Rule) -> Rule:
-    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
-        return days(compiler, nodes) if len(nodes) == 2 else _timestampadd(compiler, nodes)
-
-    return rule
-
-
 def _timestampadd(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     require(len(nodes) == 3, "this number of arguments is not on the list")
     unit, (count, value) = _unit(nodes[0]), compiler.all(nodes[1:])
@@ -1319,17 +1276,6 @@ def _timestampadd(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
         (_UNIT_US[unit], add_units) if unit in _UNIT_US else (_UNIT_MONTHS[unit], add_units_of_months)
     )
     return call(function, time.type, time, widen_value(count, BIGINT), options=[size, zone])
-
-
-def _difference(days: Rule) -> Rule:
-    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
-        return days(compiler, nodes) if len(nodes) == 2 else _timestampdiff(compiler, nodes)
-
-    return rule
-
-
-def _datediff(compiler: Compiler, end: TypedTree, start: TypedTree) -> TypedTree:
-    return call(days_between, INT, compiler.as_date(end), compiler.as_date(start))
 
 
 def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
@@ -1344,8 +1290,14 @@ def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
     return call(function, BIGINT, *times, options=options)
 
 
-_BY_DAYS = _add(arguments(2, _days_moved(1)))
-_DAYS_BETWEEN = _difference(arguments(2, _datediff))
+def _with_or_without_unit(days: Rule, units: Rule) -> Rule:
+    """Return the rule of a function that counts days unless its first argument names a unit."""
+    return lambda compiler, nodes: (days if len(nodes) == 2 else units)(compiler, nodes)
+
+
+_AS_DAYS = only(DAYS, "{} as days", INT)
+_AS_COUNT = only(INTEGERS, "{} as a count")
+_AS_INSTANT = only((TIMESTAMP,), "{} as a count")
 
 
 _NO_TIME = ("DATETIME_FIELD_OUT_OF_BOUNDS", "INVALID_FRACTION_OF_SECOND")
@@ -1366,10 +1318,6 @@ def zone_of(value: TypedTree) -> str:
     return UTC if name[1:] == "00:00" else name
 
 
-def _make_date(compiler: Compiler, *fields: TypedTree) -> TypedTree:
-    return call(make_date, DATE, *(compiler.as_int(field) for field in fields))
-
-
 def _make(to: SqlType, fails: bool) -> Rule:
     def make(compiler: Compiler, *values: TypedTree) -> TypedTree:
         zone = zone_of(values[6]) if len(values) == 7 else compiler.zone
@@ -1381,14 +1329,6 @@ def _make(to: SqlType, fails: bool) -> Rule:
     return optional(6, 6 if to == TIMESTAMP_NTZ else 7, make)
 
 
-def _unix(size: int) -> Callable[[Compiler, TypedTree], TypedTree]:
-    def make(_: Compiler, value: TypedTree) -> TypedTree:
-        require(value.type == TIMESTAMP, f"{value.type} as a count")
-        return call(unix_count, BIGINT, value, options=[size])
-
-    return make
-
-
 def unix_timestamp(compiler: Compiler, value: TypedTree) -> TypedTree:
     require(value.type in TIMES, f"{value.type} as a count")
     # Of a TIMESTAMP_NTZ Spark counts the seconds on the wall.
@@ -1396,29 +1336,12 @@ def unix_timestamp(compiler: Compiler, value: TypedTree) -> TypedTree:
     return call(whole_seconds, BIGINT, time)
 
 
-def _of_count(size: int) -> Callable[[Compiler, TypedTree], TypedTree]:
-    def make(_: Compiler, value: TypedTree) -> TypedTree:
-        require(value.type in INTEGERS, f"{value.type} as a count")
-        return call(from_count, TIMESTAMP, value, options=[size])
-
-    return make
-
-
 def _of_seconds(compiler: Compiler, value: TypedTree) -> TypedTree:
     if value.type in (FLOAT, DOUBLE):
         return call(from_real_seconds, TIMESTAMP, widen_value(value, DOUBLE), options=[False])
     if value.type.is_decimal and decimal_parts(value.type)[0] <= 18:
         return call(from_decimal_seconds, TIMESTAMP, value, options=[True])
-    return _of_count(1_000_000)(compiler, value)
-
-
-def _unix_date(_: Compiler, value: TypedTree) -> TypedTree:
-    require(value.type == DATE, f"{value.type} as days")
-    return call(same_days, INT, value)
-
-
-def _of_unix_date(compiler: Compiler, value: TypedTree) -> TypedTree:
-    return call(same_days, DATE, compiler.as_int(value))
+    return call(from_count, TIMESTAMP, _AS_COUNT(compiler, value), options=[1_000_000])
 
 
 def _build_zone_rule(function: ArrowFunction) -> Callable[[Compiler, TypedTree, TypedTree], TypedTree]:
@@ -1572,42 +1495,59 @@ FUNCTIONS: dict[str, Rule | Restricted] = {
     "make_dt_interval": optional(0, 4, _make_days),
     "make_ym_interval": optional(0, 2, _make_months),
     "time_bucket": optional(2, 3, _time_bucket),
-    **{part: arguments(1, _part(part)) for part in (*_CLOCK, *_CALENDAR)},
-    "dayofmonth": arguments(1, _part("day")),
-    "weekofyear": arguments(1, _part("week")),
-    "second": arguments(1, lambda compiler, value: _of_clock(compiler, value, 1, 60)),
+    **{part: arguments(1, partial(_part, part)) for part in (*_CLOCK, *_CALENDAR)},
+    "dayofmonth": arguments(1, partial(_part, "day")),
+    "weekofyear": arguments(1, partial(_part, "week")),
     "date_part": arguments(2, _date_part),
     "datepart": arguments(2, _date_part),
-    "dayname": arguments(1, _name("dayofweek_iso", WEEKDAYS)),
-    "monthname": arguments(1, _name("month", MONTHS)),
-    "date_add": _BY_DAYS,
-    "dateadd": _BY_DAYS,
-    "date_sub": arguments(2, _days_moved(-1)),
+    "dayname": computed(
+        date_name,
+        STRING,
+        Compiler.as_date,
+        options=["dayofweek_iso", _shorten(WEEKDAYS)],
+    ),
+    "monthname": computed(
+        date_name,
+        STRING,
+        Compiler.as_date,
+        options=["month", _shorten(MONTHS)],
+    ),
+    **dict.fromkeys(
+        ("date_add", "dateadd"),
+        _with_or_without_unit(
+            computed(add_days, DATE, Compiler.as_date, _AS_DAYS, options=[1]), _timestampadd
+        ),
+    ),
+    "date_sub": computed(add_days, DATE, Compiler.as_date, _AS_DAYS, options=[-1]),
     "timestampadd": _timestampadd,
-    "datediff": _DAYS_BETWEEN,
-    "date_diff": _DAYS_BETWEEN,
+    **dict.fromkeys(
+        ("datediff", "date_diff"),
+        _with_or_without_unit(
+            computed(days_between, INT, Compiler.as_date, Compiler.as_date), _timestampdiff
+        ),
+    ),
     "timestampdiff": _timestampdiff,
-    "add_months": arguments(2, _add_months),
+    "add_months": computed(add_months, DATE, Compiler.as_date, Compiler.as_int),
     "months_between": optional(2, 3, _months_between),
-    "last_day": arguments(1, _last_day),
+    "last_day": computed(last_day, DATE, Compiler.as_date),
     "next_day": arguments(2, _next_day),
     "trunc": arguments(2, _trunc),
     "date_trunc": arguments(2, _date_trunc),
-    "make_date": arguments(3, _make_date),
+    "make_date": computed(make_date, DATE, *[Compiler.as_int] * 3),
     "make_timestamp": _make(TIMESTAMP, True),
     "make_timestamp_ltz": _make(TIMESTAMP, True),
     "make_timestamp_ntz": _make(TIMESTAMP_NTZ, True),
     "try_make_timestamp": _make(TIMESTAMP, False),
     "try_make_timestamp_ltz": _make(TIMESTAMP, False),
     "try_make_timestamp_ntz": _make(TIMESTAMP_NTZ, False),
-    "unix_seconds": arguments(1, _unix(1_000_000)),
-    "unix_millis": arguments(1, _unix(1_000)),
-    "unix_micros": arguments(1, _unix(1)),
+    "unix_seconds": computed(unix_count, BIGINT, _AS_INSTANT, options=[1_000_000]),
+    "unix_millis": computed(unix_count, BIGINT, _AS_INSTANT, options=[1_000]),
+    "unix_micros": computed(unix_count, BIGINT, _AS_INSTANT, options=[1]),
     "timestamp_seconds": arguments(1, _of_seconds),
-    "timestamp_millis": arguments(1, _of_count(1_000)),
-    "timestamp_micros": arguments(1, _of_count(1)),
-    "unix_date": arguments(1, _unix_date),
-    "date_from_unix_date": arguments(1, _of_unix_date),
+    "timestamp_millis": computed(from_count, TIMESTAMP, _AS_COUNT, options=[1_000]),
+    "timestamp_micros": computed(from_count, TIMESTAMP, _AS_COUNT, options=[1]),
+    "unix_date": computed(same_days, INT, only((DATE,), "{} as days")),
+    "date_from_unix_date": computed(same_days, DATE, Compiler.as_int),
     "from_utc_timestamp": arguments(2, _build_zone_rule(timestamp_to_wall)),
     "to_utc_timestamp": arguments(2, _build_zone_rule(wall_to_timestamp)),
     "convert_timezone": optional(2, 3, _convert),

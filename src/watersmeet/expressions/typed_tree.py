@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from watersmeet.expressions.base import NAMES, ArrowFunction, widen, widen_nested
-from watersmeet.spec.model import Expr
 from watersmeet.types.coercion import common_of, holds, loses_digits, same_shape, tightest_type
 from watersmeet.types.sql_type import (
     DOUBLE,
@@ -20,10 +19,6 @@ from watersmeet.types.sql_type import (
     decimal,
     interval,
 )
-
-if TYPE_CHECKING:
-    from watersmeet.expressions.compiler import Compiler
-
 
 Tree = tuple[Any, ...]
 
@@ -218,30 +213,3 @@ def _is_widened(own: SqlType, to: SqlType) -> bool:
     if own.is_nested and to.is_nested:
         return all(map(_is_widened, own.inner, to.inner))
     return (own.is_number and to.is_number) or (own.is_interval and to.is_interval)
-
-
-Rule = Callable[["Compiler", Sequence[Expr]], TypedTree]
-"""Of a call's arguments as they are written. Raises: UnsupportedExpression."""
-
-
-@dataclass(frozen=True)
-class Restricted:
-    """``text``: for which arguments alone tasks compute a function."""
-
-    rule: Rule
-    text: str
-
-
-def arguments(count: int, make: Callable[..., TypedTree]) -> Rule:
-    """Return the rule of a function of ``count`` arguments."""
-    return optional(count, count, make)
-
-
-def optional(least: int, most: int, make: Callable[..., TypedTree]) -> Rule:
-    """Return the rule of a function of ``least`` to ``most`` arguments."""
-
-    def rule(compiler: Compiler, nodes: Sequence[Expr]) -> TypedTree:
-        require(least <= len(nodes) <= most, "this number of arguments is not on the list")
-        return make(compiler, *compiler.all(nodes))
-
-    return rule
