@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from watersmeet.relations.inputs import declared, stream, table
     from watersmeet.relations.job import Job, job, sql
     from watersmeet.relations.outputs import (
-        Output,
         console,
         delta,
         files,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
         postgres,
         sink,
     )
-    from watersmeet.relations.relation import Grouped, Relation
+    from watersmeet.relations.relation import Grouped, Output, Relation
     from watersmeet.relations.terms import Between, Window, between, hop, session, tumble
     from watersmeet.running import run
     from watersmeet.runtime.local import LocalJob
@@ -82,7 +81,7 @@ _HOMES = {
     "Between": "watersmeet.relations.terms",
     "Grouped": "watersmeet.relations.relation",
     "Job": "watersmeet.relations.job",
-    "Output": "watersmeet.relations.outputs",
+    "Output": "watersmeet.relations.relation",
     "Relation": "watersmeet.relations.relation",
     "StartedJob": "watersmeet.background_job",
     "Window": "watersmeet.relations.terms",

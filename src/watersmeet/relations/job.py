@@ -19,8 +19,7 @@ from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.expressions import whole_error
-from watersmeet.relations.outputs import Output
-from watersmeet.relations.relation import Relation
+from watersmeet.relations.relation import Output, Relation
 from watersmeet.relations.source_frames import Given, by_spark, together
 from watersmeet.spec.model import Column, Insert, Sink, Source
 from watersmeet.spec.model import Job as Description

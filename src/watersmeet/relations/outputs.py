@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from watersmeet.deprecated_names import options_of_today
 from watersmeet.errors import SqlError, near_names
@@ -14,15 +13,10 @@ from watersmeet.parser.ddl.options import connector_options, is_same_option
 from watersmeet.parser.ddl.settings import as_text
 from watersmeet.parser.query.inserts import MODES
 from watersmeet.relations.expressions import names_of, whole_error
-from watersmeet.spec.connectors import BY_NAME, CONNECTORS, FOREACH_BATCH, SPARK
+from watersmeet.spec.connectors import BY_NAME, CONNECTORS, SPARK
 from watersmeet.spec.model import OutputMode, Sink
-from watersmeet.spec.options.function import NAMED, OfBatches, call_problem
-from watersmeet.spec.options.spark import FORMAT, TABLE
+from watersmeet.spec.options.spark import FORMAT
 from watersmeet.spec.secrets import wrap_secret
-
-if TYPE_CHECKING:
-    from watersmeet.relations.relation import Relation
-
 
 # Where the rows of a relation go: the sinks that SQL has, from calls.
 
@@ -184,114 +178,8 @@ def memory(name: str) -> Sink:
     return sink("memory", name)
 
 
-# What calls say of where a relation's rows go: a sink, a table of Spark's, or a function of this process.
-
-
-@dataclass(frozen=True)
-class Output:
-    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink` and
-    the like. ``function``: the sink is one of this process.
-
-    >>> from watersmeet import files, stream
-    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
-    >>> clicks.to_sink(files("out/clicks")).sink.options["path"]
-    'out/clicks'
-    """
-
-    relation: Relation
-    sink: Sink
-    mode: OutputMode | None = None
-    function: OfBatches | None = None
-
-
-class WithSinks:
-    """The calls of a `Relation` that make an `Output` of it."""
-
-    def to_sink(
-        self,
-        target: Sink | None = None,
-        *,
-        format: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        emit: str | None = None,
-    ) -> Output:
-        """Create an output that writes the rows to a sink (`files`, `kafka`, …), for `job`.
-
-        Args:
-            format: instead of a sink, a Spark data source that writes the rows at least once.
-            options: options of that data source.
-            name: name of that sink; None: the last part of its path or table, or the format.
-            emit: ``changes``: emit insertions and retractions; ``final``: emit only rows that never change;
-                None: as the job's setting says.
-        """
-        if format is not None:
-            if target is not None:
-                raise whole_error("to_sink", "cannot have both a sink and a format", "leave out one of them")
-            target = written_by_spark(FORMAT, format, options, name)
-        elif options is not None or name is not None:
-            raise whole_error(
-                "to_sink", "has options without a format", "pass options to the sink itself, such as files(…)"
-            )
-        if not isinstance(target, Sink):
-            raise whole_error(
-                "to_sink", f"needs a sink, not {target!r}", "for example to_sink(files('out/delivered'))"
-            )
-        return Output(self._rows, target, _mode(emit))
-
-    def to_table(self, table: str, *, name: str | None = None, emit: str | None = None) -> Output:
-        """Create an output that writes the rows to an existing table of a Spark catalog.
-
-        Spark matches columns by name and writes rows at least once.
-
-        Args:
-            table: ``catalog.db.t``.
-            name, emit: as in `to_sink`.
-        """
-        return Output(self._rows, written_by_spark(TABLE, table, None, name), _mode(emit))
-
-    def foreach_batch(
-        self,
-        function: OfBatches,
-        *,
-        name: str | None = None,
-        primary_key: str | Sequence[str] = (),
-        emit: str | None = None,
-    ) -> Output:
-        """Create an output that passes the rows of each tick to a function of this process.
-
-        The function receives a DataFrame of the tick's rows and the tick's number. If it has parameters of
-        these names, it also receives ``job``, a text that identifies the job's state (a new checkpoint
-        restarts ticks at 1), and ``insert``, the name of the INSERT. A repeated tick passes equal rows with
-        equal values of all these, so output is exactly once if the function ignores calls it has already
-        processed.
-
-        Args:
-            name: name by which a job that resumes identifies the sink; None: the function's.
-            primary_key: columns; then there is one row per key and tick, with ``_deleted`` after the
-                columns.
-            emit: as in `to_sink`.
-        """
-        problem = call_problem(function, "rows and the tick", NAMED)
-        if problem is not None:
-            raise whole_error("foreach_batch", f"is given {function!r}: {problem}", "def put(rows, tick): …")
-        own = checked_name(name) or str(getattr(function, "__name__", ""))
-        if name is None and not own.isidentifier():  # a lambda, a partial, an object that can be called
-            given = "a lambda" if own == "<lambda>" else f"{type(function).__name__}"
-            raise whole_error(
-                "foreach_batch",
-                f"needs name=: {given} has no name of its own for the sink",
-                "foreach_batch(lambda rows, tick: …, name='put')",
-            )
-        keys = names_of(primary_key, "primary_key") if primary_key else ()
-        return Output(self._rows, Sink(own, FOREACH_BATCH, {}, None, keys), _mode(emit), function)
-
-    @property
-    def _rows(self) -> Relation:
-        return cast("Relation", self)
-
-
-def _mode(emit: str | None) -> OutputMode | None:
+def output_mode(emit: str | None) -> OutputMode | None:
+    """Read ``emit`` of a call. Raises: SqlError."""
     if emit is not None and (not isinstance(emit, str) or emit.upper() not in MODES):
         raise whole_error("emit", f"is {emit!r}", near_names(str(emit), [mode.lower() for mode in MODES]))
     return None if emit is None else MODES[emit.upper()]

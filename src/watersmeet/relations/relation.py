@@ -38,10 +38,13 @@ from watersmeet.relations.expressions import (
     several,
     whole_error,
 )
-from watersmeet.relations.outputs import WithSinks
+from watersmeet.relations.outputs import checked_name, output_mode, written_by_spark
 from watersmeet.relations.source_frames import Given, by_spark, together
 from watersmeet.relations.terms import Between, Length, Window, length_node
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Insert, Job, Query, Sink
+from watersmeet.spec.connectors import FOREACH_BATCH
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Insert, Job, OutputMode, Query, Sink
+from watersmeet.spec.options.function import NAMED, OfBatches, call_problem
+from watersmeet.spec.options.spark import FORMAT, TABLE
 
 HOW: Mapping[str, Mapping[str, str]] = {
     "inner": {},
@@ -67,7 +70,7 @@ Built = TypeVar("Built")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Relation(WithSinks):
+class Relation:
     """Streams, and what is made of them. Made by `stream`, and by its own methods.
 
     Names in texts are those of SQL: ``o.order_id`` of what has the alias ``o``, or ``order_id`` where only
@@ -239,6 +242,85 @@ class Relation(WithSinks):
         item.set("version", exp.Version(this="TIMESTAMP", kind="AS OF", expression=exp.CurrentTimestamp()))
         return replace(self, _tree=item, _grows=False)
 
+    def to_sink(
+        self,
+        target: Sink | None = None,
+        *,
+        format: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        emit: str | None = None,
+    ) -> Output:
+        """Create an output that writes the rows to a sink (`files`, `kafka`, …), for `job`.
+
+        Args:
+            format: instead of a sink, a Spark data source that writes the rows at least once.
+            options: options of that data source.
+            name: name of that sink; None: the last part of its path or table, or the format.
+            emit: ``changes``: emit insertions and retractions; ``final``: emit only rows that never change;
+                None: as the job's setting says.
+        """
+        if format is not None:
+            if target is not None:
+                raise whole_error("to_sink", "cannot have both a sink and a format", "leave out one of them")
+            target = written_by_spark(FORMAT, format, options, name)
+        elif options is not None or name is not None:
+            raise whole_error(
+                "to_sink", "has options without a format", "pass options to the sink itself, such as files(…)"
+            )
+        if not isinstance(target, Sink):
+            raise whole_error(
+                "to_sink", f"needs a sink, not {target!r}", "for example to_sink(files('out/delivered'))"
+            )
+        return Output(self, target, output_mode(emit))
+
+    def to_table(self, table: str, *, name: str | None = None, emit: str | None = None) -> Output:
+        """Create an output that writes the rows to an existing table of a Spark catalog.
+
+        Spark matches columns by name and writes rows at least once.
+
+        Args:
+            table: ``catalog.db.t``.
+            name, emit: as in `to_sink`.
+        """
+        return Output(self, written_by_spark(TABLE, table, None, name), output_mode(emit))
+
+    def foreach_batch(
+        self,
+        function: OfBatches,
+        *,
+        name: str | None = None,
+        primary_key: str | Sequence[str] = (),
+        emit: str | None = None,
+    ) -> Output:
+        """Create an output that passes the rows of each tick to a function of this process.
+
+        The function receives a DataFrame of the tick's rows and the tick's number. If it has parameters of
+        these names, it also receives ``job``, a text that identifies the job's state (a new checkpoint
+        restarts ticks at 1), and ``insert``, the name of the INSERT. A repeated tick passes equal rows with
+        equal values of all these, so output is exactly once if the function ignores calls it has already
+        processed.
+
+        Args:
+            name: name by which a job that resumes identifies the sink; None: the function's.
+            primary_key: columns; then there is one row per key and tick, with ``_deleted`` after the
+                columns.
+            emit: as in `to_sink`.
+        """
+        problem = call_problem(function, "rows and the tick", NAMED)
+        if problem is not None:
+            raise whole_error("foreach_batch", f"is given {function!r}: {problem}", "def put(rows, tick): …")
+        own = checked_name(name) or str(getattr(function, "__name__", ""))
+        if name is None and not own.isidentifier():  # a lambda, a partial, an object that can be called
+            given = "a lambda" if own == "<lambda>" else f"{type(function).__name__}"
+            raise whole_error(
+                "foreach_batch",
+                f"needs name=: {given} has no name of its own for the sink",
+                "foreach_batch(lambda rows, tick: …, name='put')",
+            )
+        keys = names_of(primary_key, "primary_key") if primary_key else ()
+        return Output(self, Sink(own, FOREACH_BATCH, {}, None, keys), output_mode(emit), function)
+
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types, in order; UNKNOWN is the type of a function that is not Spark's own."""
@@ -407,6 +489,23 @@ class Relation(WithSinks):
         except WatersmeetError as error:
             text.problems.append(error)
         raise text.all_problems()
+
+
+@dataclass(frozen=True)
+class Output:
+    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink` and
+    the like. ``function``: the sink is one of this process.
+
+    >>> from watersmeet import files, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> clicks.to_sink(files("out/clicks")).sink.options["path"]
+    'out/clicks'
+    """
+
+    relation: Relation
+    sink: Sink
+    mode: OutputMode | None = None
+    function: OfBatches | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from watersmeet import MemoryStore, parse_job, plan_job
 from watersmeet.errors import EngineError
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.restore.job_state import restore
-from watersmeet.runtime.spark.sources.columns import BranchView, SourceView
+from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.task_messages import PARTS
 from watersmeet.runtime.spark.tick.reading import arrow_ingest
 from watersmeet.runtime.spark.tick.reading.arrow_ingest import UNSUPPORTED, IngestFiles

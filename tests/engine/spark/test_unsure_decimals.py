@@ -13,7 +13,7 @@ from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.runtime.messages.reports import IngestReport
 from watersmeet.runtime.spark.rounded_decimals import rounded_sql
-from watersmeet.runtime.spark.sources.columns import BranchView, SourceView
+from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.tick.ingest import INEXACT, REPORT, SIDE_OUTPUT, SourceTask
 from watersmeet.runtime.spark.tick.reading.text_validation import Rereading
 from watersmeet.spec.model import Source

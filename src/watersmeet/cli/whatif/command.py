@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from watersmeet.cli.job_file import is_pipeline, job_in
 from watersmeet.cli.output import to_stderr
 from watersmeet.cli.whatif.options import SHARES, Request, WhatifFlags, read
-from watersmeet.cli.whatif.report import print_csv, print_json, print_text
+from watersmeet.cli.whatif.report import Findings, Suggestion, print_csv, print_json, print_text
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, format_count, raise_all
 from watersmeet.spec.model import Job
 from watersmeet.whatif.files import read as read_files
@@ -23,40 +22,10 @@ from watersmeet.whatif.lags import (
 )
 from watersmeet.whatif.sample import TICKS, Sample, is_on_clock, sample_of
 from watersmeet.whatif.settings import Setting, limits_of, without_limits
-from watersmeet.whatif.trial import TrialOutcome, Trials, check_tried, is_played
+from watersmeet.whatif.trial import Trials, check_tried, is_played
 
 PLAYED_TICKS = 100
 """So many, about, where the engine plays them one by one."""
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """Suggested lags for a wanted ``share`` of late rows.
-
-    Args:
-        least: For each source, the smallest lag that achieves the share.
-        lags: The same lags, rounded up.
-        outcome: Outcome of a trial with ``lags``.
-        lines: Lines of the job's text that set the lags.
-    """
-
-    share: float
-    least: Mapping[str, int]
-    lags: Mapping[str, int]
-    outcome: TrialOutcome
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All that is shown. ``notes``: how the sample was taken, and what is not worked out."""
-
-    outcomes: Sequence[TrialOutcome]
-    suggestion: Suggestion | None
-    streams: Mapping[str, EventStream]
-    sample: Sample
-    notes: Sequence[str]
-    seconds: float
 
 
 def whatif_text(

@@ -6,20 +6,48 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from watersmeet.errors import SpecError, format_count, printable
 from watersmeet.plan.explain.wording import distance, number_of, rounded_up, size_of
 from watersmeet.whatif.lags import EventStream
+from watersmeet.whatif.sample import Sample
 from watersmeet.whatif.settings import Setting
 from watersmeet.whatif.trial import OfInput, OfQuery, TrialOutcome
 
-if TYPE_CHECKING:
-    from watersmeet.cli.whatif.command import Findings, Suggestion
-
-
 _TABLE_WIDTH = 160
 """Columns of a table that is not on a terminal."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Suggested lags for a wanted ``share`` of late rows.
+
+    Args:
+        least: For each source, the smallest lag that achieves the share.
+        lags: The same lags, rounded up.
+        outcome: Outcome of a trial with ``lags``.
+        lines: Lines of the job's text that set the lags.
+    """
+
+    share: float
+    least: Mapping[str, int]
+    lags: Mapping[str, int]
+    outcome: TrialOutcome
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that is shown. ``notes``: how the sample was taken, and what is not worked out."""
+
+    outcomes: Sequence[TrialOutcome]
+    suggestion: Suggestion | None
+    streams: Mapping[str, EventStream]
+    sample: Sample
+    notes: Sequence[str]
+    seconds: float
 
 
 def print_text(findings: Findings, plot: str | None) -> None:

@@ -1,9 +1,8 @@
-"""Columns of a source's frame, and which of them make up each branch."""
+"""Check a source's columns, and name those that the engine adds to its frame."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from watersmeet.errors import EngineError, near_names, raise_all
@@ -13,8 +12,6 @@ from watersmeet.spec.model import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from watersmeet.runtime.spark.broken_records import RecordCheck
 
 
 # Whether what a source reads has the columns that are declared.
@@ -50,8 +47,6 @@ def check_types(spark: SparkSession, what: str, source: Source, frame: DataFrame
     )
 
 
-# Which columns of a source's frame make up which branch's rows: what ingest tasks are told.
-
 BROKEN, ROUNDED = ours("broken"), ours("rounded")
 FILE = ours("file")
 """The file that a row is of, as Spark calls it."""
@@ -65,40 +60,3 @@ BROKEN_CHARACTERS = 200
 SAMPLE_CHARACTERS = 4_000
 """So many of it are read, to find out why it is broken: of a longer one nothing is said."""
 LATE = "late:"
-
-
-@dataclass(frozen=True)
-class BranchView:
-    """A branch's columns: name for ingest -> column of the frame.
-
-    Args:
-        arrangement: ``query/alias``.
-        branch: number of the branch within the input.
-        columns: kept columns, and as wanted `FLAG`, `PARTITION`, `DIFF`.
-    """
-
-    arrangement: str
-    branch: int
-    columns: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class SourceView:
-    """All that ingest does with the rows of one source.
-
-    Args:
-        late: declared columns -> columns of the frame, when rejected rows are to be kept; else None.
-        parses: the frame has `BROKEN`, not NULL in records that are broken.
-        keeps_broken: it goes to a side output, and is their whole text, or as JSON the columns that queries
-            use, where only a value's size breaks them; else the beginning of it.
-        rounds: the frame has `ROUNDED`: a value of the record before it was rounded, else NULL.
-        check: explains why a record is broken, where something does.
-    """
-
-    source: str
-    branches: tuple[BranchView, ...]
-    late: tuple[tuple[str, str], ...] | None = None
-    parses: bool = False
-    keeps_broken: bool = False
-    rounds: bool = False
-    check: RecordCheck | None = None

@@ -30,10 +30,9 @@ from watersmeet.runtime.spark.sources.columns import (
     LATE,
     ROUNDED,
     SAMPLE_CHARACTERS,
-    BranchView,
-    SourceView,
 )
 from watersmeet.runtime.spark.sources.frames import can_have_broken_records, has_partitions
+from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.sql_text import find_mentioned_names, name_unresolved, quote_name, to_spark_sql
 from watersmeet.spec.model import Source
 from watersmeet.spec.records.changes import computed_of_changes

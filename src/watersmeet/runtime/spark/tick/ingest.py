@@ -35,10 +35,9 @@ from watersmeet.runtime.spark.sources.columns import (
     SAMPLE_CHARACTERS,
     SKIPPED,
     TRUNCATED,
-    BranchView,
-    SourceView,
 )
 from watersmeet.runtime.spark.sources.files.listing import format_path, to_local_path
+from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.task_messages import REREAD, START, parse_names, parse_start
 from watersmeet.runtime.tasks.files.file_split import FileCounter
 from watersmeet.runtime.tasks.ingest import (

@@ -27,10 +27,11 @@ from watersmeet.runtime.messages.work import TickStart
 from watersmeet.runtime.spark.configuration import context_settings, list_setting_names
 from watersmeet.runtime.spark.errors import ErrorSealingTask
 from watersmeet.runtime.spark.job.run_identity import needs_file_order
-from watersmeet.runtime.spark.sources.columns import BROKEN, ROUNDED, SourceView
+from watersmeet.runtime.spark.sources.columns import BROKEN, ROUNDED
 from watersmeet.runtime.spark.sources.files.listing import to_local_path
 from watersmeet.runtime.spark.sources.files.progress import BatchFiles
 from watersmeet.runtime.spark.sources.scan import Scan
+from watersmeet.runtime.spark.sources.views import SourceView
 from watersmeet.runtime.spark.task_messages import PARTS
 from watersmeet.runtime.spark.tick.ingest import (
     SCHEMA,

@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.runtime.messages.reports import IngestReport
-from watersmeet.runtime.spark.sources.columns import SourceView
 from watersmeet.runtime.spark.sources.files.json_texts import (
     NOTHING_WRITTEN,
     JsonTexts,
@@ -37,6 +36,7 @@ from watersmeet.runtime.spark.sources.files.progress import BatchFiles
 from watersmeet.runtime.spark.sources.files.text_files import CsvTexts
 from watersmeet.runtime.spark.sources.frames import reread_as_batch
 from watersmeet.runtime.spark.sources.scan import Scan
+from watersmeet.runtime.spark.sources.views import SourceView
 from watersmeet.runtime.spark.tick.ingest import INEXACT, REPORT, ingest_reports
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
