@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,25 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
         sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(outcomes) + 1]).astype(np.int64)
         fits_in_texts(int(sizes[place].sum()) if len(outcomes) else 0)
     return made_of.take(pa.array(index, mask=index < 0))
+
+
+def by_value(name: str, kind: pa.DataType | None = None) -> Callable[[Callable[..., Any]], ArrowFunction]:
+    """Register a function of Python values as `arrow` does; `of_distinct` applies it.
+
+    Args:
+        name: as in `arrow`.
+        kind: the type of the result; None: that of the first argument.
+    """
+
+    def register(function: Callable[..., Any]) -> ArrowFunction:
+        @arrow(name)
+        @wraps(function)
+        def apply(*arrays: pa.Array) -> pa.Array:
+            return of_distinct(function, kind or arrays[0].type, *arrays)
+
+        return apply
+
+    return register
 
 
 @arrow("widen")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.event_time import DAY_US
-from watersmeet.expressions.base import INT64, Wrong, arrow, bounds, build_array, of_distinct, raw
+from watersmeet.expressions.base import INT64, Wrong, arrow, bounds, build_array, by_value, of_distinct, raw
 from watersmeet.expressions.numbers import (
     cast_to_decimal,
     decimal_to_boolean,
@@ -84,11 +84,6 @@ def text_to_integer(text: pa.Array, kind: pa.DataType) -> pa.Array:
     return of_distinct(partial(_integer, least, greatest), kind, text)
 
 
-@arrow("text_to_boolean")
-def text_to_boolean(text: pa.Array) -> pa.Array:
-    return of_distinct(_boolean, pa.bool_(), text)
-
-
 @arrow("text_to_real")
 def text_to_real(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast text to DOUBLE or FLOAT: the nearest value, parsed as in Java."""
@@ -98,11 +93,6 @@ def text_to_real(text: pa.Array, kind: pa.DataType) -> pa.Array:
 @arrow("text_to_decimal")
 def text_to_decimal(text: pa.Array, kind: pa.DataType) -> pa.Array:
     return of_distinct(partial(_decimal, kind.precision, kind.scale), kind, text)
-
-
-@arrow("text_to_date")
-def text_to_date(text: pa.Array) -> pa.Array:
-    return of_distinct(_date, pa.int32(), text)
 
 
 @arrow("text_to_timestamp")
@@ -118,12 +108,6 @@ def text_to_timestamp(text: pa.Array, name: str) -> pa.Array:
     local = not_null & (clock == _LOCAL)
     instants = np.where(local, zone(name).to_instant(np.where(local, times, 0)), times)
     return pa.array(instants, INT64, mask=~not_null)
-
-
-@arrow("text_to_wall")
-def text_to_wall(text: pa.Array) -> pa.Array:
-    """Cast text to TIMESTAMP_NTZ; ignore a zone in the text."""
-    return of_distinct(_wall, INT64, text)
 
 
 @arrow("date_to_text")
@@ -176,7 +160,8 @@ def _integer(least: int, greatest: int, text: str) -> int | Wrong:
     return value if least <= value <= greatest else _build_cast_error("whole number that fits")
 
 
-def _boolean(text: str) -> bool | Wrong:
+@by_value("text_to_boolean", pa.bool_())
+def text_to_boolean(text: str) -> bool | Wrong:
     word = text.strip(BLANK)
     word = word.lower() if word.isascii() else word
     if word in ("t", "true", "y", "yes", "1"):
@@ -274,7 +259,8 @@ def _round_digits(digits: str, dropped: int) -> int:
     return int(kept or "0") + (first >= "5")
 
 
-def _date(text: str) -> int | Wrong:
+@by_value("text_to_date", pa.int32())
+def text_to_date(text: str) -> int | Wrong:
     days = read_date(text)
     return _build_cast_error("DATE") if days is None else days
 
@@ -307,7 +293,9 @@ def _timestamp(name: str, text: str) -> tuple[int, int] | Wrong:
     return (instant, _ZONED if convert or abs(wall) > 2**62 else _LOCAL)
 
 
-def _wall(text: str) -> int | Wrong:
+@by_value("text_to_wall", INT64)
+def text_to_wall(text: str) -> int | Wrong:
+    """Cast text to TIMESTAMP_NTZ; ignore a zone in the text."""
     wrong = _build_cast_error("TIMESTAMP_NTZ")
     parsed = read_time(text)
     if parsed is None or parsed[0] is None:

@@ -65,53 +65,58 @@ from watersmeet.types.sql_type import (
     decimal,
 )
 
+Overflows = Callable[[Raw, Raw, Raw], Raw]
+
+
+def _operate(
+    left: pa.Array,
+    right: pa.Array,
+    by_arrow: ArrowFunction,
+    by_numpy: np.ufunc,
+    overflows: Overflows,
+    what: str,
+) -> pa.Array:
+    """Compute an operator of numbers of one type.
+
+    Args:
+        overflows: returns the mask of wrong 64-bit results, from both operands and the results.
+        what: name of the result, for messages.
+    """
+    kind = left.type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return by_arrow(left, right)
+    a, b, problem = raw(left), raw(right), f"a {what} is too great or too small"
+    if kind.bit_width < 64:
+        return narrow(by_numpy(a.astype(np.int64), b), kind, problem, left, right)
+    with np.errstate(over="ignore", divide="ignore"):
+        made = by_numpy(a, b)
+        bad = overflows(a, b, made)
+    base.check(bad, OVERFLOW, problem, left, right)
+    return build_array(made, kind, left, right)
+
 
 @arrow("plus")
 def plus(left: pa.Array, right: pa.Array) -> pa.Array:
-    kind = left.type
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pc.add(left, right)
-    a, b = raw(left), raw(right)
-    if kind.bit_width < 64:
-        return narrow(a.astype(np.int64) + b, kind, "a sum is too great or too small", left, right)
-    with np.errstate(over="ignore"):
-        sums = a + b
-    base.check(((a ^ sums) & (b ^ sums)) < 0, OVERFLOW, "a sum is too great or too small", left, right)
-    return build_array(sums, kind, left, right)
+    return _operate(left, right, pc.add, np.add, lambda a, b, sums: ((a ^ sums) & (b ^ sums)) < 0, "sum")
 
 
 @arrow("minus")
 def minus(left: pa.Array, right: pa.Array) -> pa.Array:
-    kind = left.type
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pc.subtract(left, right)
-    a, b = raw(left), raw(right)
-    if kind.bit_width < 64:
-        return narrow(a.astype(np.int64) - b, kind, "a difference is too great or too small", left, right)
-    with np.errstate(over="ignore"):
-        differences = a - b
-    base.check(
-        ((a ^ b) & (a ^ differences)) < 0, OVERFLOW, "a difference is too great or too small", left, right
+    return _operate(
+        left, right, pc.subtract, np.subtract, lambda a, b, made: ((a ^ b) & (a ^ made)) < 0, "difference"
     )
-    return build_array(differences, kind, left, right)
 
 
 @arrow("times")
 def times(left: pa.Array, right: pa.Array) -> pa.Array:
-    kind = left.type
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pc.multiply(left, right)
-    a, b = raw(left), raw(right)
-    if kind.bit_width < 64:
-        return narrow(a.astype(np.int64) * b, kind, "a product is too great or too small", left, right)
-    least = np.iinfo(np.int64).min
-    with np.errstate(over="ignore", divide="ignore"):
-        products = a * b
-        divisor = np.where(b == 0, 1, b)
-        bad = (products // divisor != a) | (products % divisor != 0)
-        bad = np.where(b == 0, False, bad) | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
-    base.check(bad, OVERFLOW, "a product is too great or too small", left, right)
-    return build_array(products, kind, left, right)
+    return _operate(left, right, pc.multiply, np.multiply, _product_overflows, "product")
+
+
+def _product_overflows(a: Raw, b: Raw, products: Raw) -> Raw:
+    least, divisor = np.iinfo(np.int64).min, np.where(b == 0, 1, b)
+    bad = (products // divisor != a) | (products % divisor != 0)
+    overflows: Raw = np.where(b == 0, False, bad) | ((a == least) & (b == -1)) | ((b == least) & (a == -1))
+    return overflows
 
 
 @arrow("minus_one")

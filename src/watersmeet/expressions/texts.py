@@ -23,6 +23,7 @@ from watersmeet.expressions.base import (
     Wrong,
     arrow,
     build_array,
+    by_value,
     fits_in_texts,
     of_distinct,
     raw,
@@ -75,15 +76,6 @@ def upper(text: pa.Array) -> pa.Array:
 @arrow("lower")
 def lower(text: pa.Array) -> pa.Array:
     return pc.ascii_lower(text) if _is_ascii(text) else of_distinct(_lower, pa.string(), text)
-
-
-@arrow("initcap")
-def initcap(text: pa.Array) -> pa.Array:
-    """Convert the first character of each word to title case and the others to lower case.
-
-    Only blanks separate words.
-    """
-    return of_distinct(_initcap, pa.string(), text)
 
 
 @arrow("mask")
@@ -152,7 +144,12 @@ def _lower(text: str, skip: int = 0) -> str:
     return text[skip:].translate(_LOWER).lower()
 
 
-def _initcap(text: str) -> str:
+@by_value("initcap", pa.string())
+def initcap(text: str) -> str:
+    """Convert the first character of each word to title case and the others to lower case.
+
+    Only blanks separate words.
+    """
     return " ".join(word and _title(word[0]) + _lower(word, 1) for word in text.split(" "))
 
 
@@ -266,16 +263,6 @@ def replace_fixed(text: pa.Array, old: str, new: str) -> pa.Array:
     return pc.replace_substring(text, old, new)
 
 
-@arrow("translate")
-def translate(text: pa.Array, old: pa.Array, new: pa.Array) -> pa.Array:
-    return of_distinct(_translate_characters, pa.string(), text, old, new)
-
-
-@arrow("overlay")
-def overlay(text: pa.Array, by: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
-    return of_distinct(_overlaid, text.type, text, by, start, count)
-
-
 @arrow("left_of")
 def slice_left(text: pa.Array, count: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, max(count, 0))
@@ -300,16 +287,6 @@ def right_of(text: pa.Array, count: pa.Array) -> pa.Array:
     return of_distinct(lambda one, n: one[-n:] if n > 0 else one[:0], text.type, text, count)
 
 
-@arrow("substring_index")
-def substring_index(text: pa.Array, delimiter: pa.Array, count: pa.Array) -> pa.Array:
-    return of_distinct(_substring_index, pa.string(), text, delimiter, count)
-
-
-@arrow("split_part")
-def split_part(text: pa.Array, delimiter: pa.Array, number: pa.Array) -> pa.Array:
-    return of_distinct(_split_part, pa.string(), text, delimiter, number)
-
-
 @arrow("place_of")
 def place_of(text: pa.Array, sought: pa.Array) -> pa.Array:
     """Compute `instr`: the position from 1, or 0 without a match."""
@@ -321,11 +298,6 @@ def place_from(sought: pa.Array, text: pa.Array, start: pa.Array) -> pa.Array:
     """Compute `locate` from a position on; a NULL position gives 0."""
     places = of_distinct(_place_from, pa.int32(), sought, text, start)
     return pc.if_else(start.is_valid(), places, pa.scalar(0, pa.int32()))
-
-
-@arrow("find_in_set")
-def find_in_set(word: pa.Array, words: pa.Array) -> pa.Array:
-    return of_distinct(_find_in_set, pa.int32(), word, words)
 
 
 @arrow("contains")
@@ -364,26 +336,11 @@ def character_of(number: pa.Array) -> pa.Array:
     return pa.array([*_LATIN, ""]).take(places)
 
 
-@arrow("soundex")
-def soundex(text: pa.Array) -> pa.Array:
-    return of_distinct(_soundex, pa.string(), text)
-
-
-@arrow("levenshtein")
-def levenshtein(left: pa.Array, right: pa.Array) -> pa.Array:
-    return of_distinct(_distance, pa.int32(), left, right)
-
-
 @arrow("levenshtein_within")
 def levenshtein_within(left: pa.Array, right: pa.Array, most: int) -> pa.Array:
     """Compute `levenshtein`, with -1 for a distance above ``most``."""
     distances = levenshtein(left, right)
     return pc.if_else(pc.less_equal(distances, most), distances, pa.scalar(-1, pa.int32()))
-
-
-@arrow("luhn_check")
-def luhn_check(text: pa.Array) -> pa.Array:
-    return of_distinct(_luhn, pa.bool_(), text)
 
 
 @arrow("quote")
@@ -452,7 +409,8 @@ def _pad_text(left: bool, text: Any, count: int, by: Any) -> Any:
     return spare + text if left else text + spare
 
 
-def _translate_characters(text: str, old: str, new: str) -> str:
+@by_value("translate", pa.string())
+def translate(text: str, old: str, new: str) -> str:
     table: dict[int, str] = {}
     for n, character in enumerate(old):
         by = new[n] if n < len(new) else ""
@@ -469,14 +427,16 @@ def _piece(text: Any, start: int, count: int) -> Any:
     return text[max(first, 0) : end] if end > max(first, 0) else text[:0]
 
 
-def _overlaid(text: Any, by: Any, start: int, count: int) -> Any:
+@by_value("overlay")
+def overlay(text: Any, by: Any, start: int, count: int) -> Any:
     size = count if count >= 0 else len(by)
     first = (start - 1 + 2**31) % 2**32 - 2**31  # Java's int
     rest = (start + size + 2**31) % 2**32 - 2**31
     return _piece(text, 1, first) + by + _piece(text, rest, _MOST)
 
 
-def _substring_index(text: str, delimiter: str, count: int) -> str:
+@by_value("substring_index", pa.string())
+def substring_index(text: str, delimiter: str, count: int) -> str:
     if not delimiter or not count:
         return ""
     if count > 0:
@@ -494,7 +454,8 @@ def _substring_index(text: str, delimiter: str, count: int) -> str:
     return text[at + len(delimiter) :]
 
 
-def _split_part(text: str, delimiter: str, number: int) -> str | Wrong:
+@by_value("split_part", pa.string())
+def split_part(text: str, delimiter: str, number: int) -> str | Wrong:
     if number == 0:
         return Wrong("INVALID_INDEX_OF_ZERO", "split_part counts from 1, or from -1 backwards")
     parts = text.split(delimiter) if delimiter else [text]
@@ -508,7 +469,8 @@ def _place_from(sought: str, text: str, start: int) -> int:
     return text.find(sought, start - 1) + 1 if sought else 1
 
 
-def _find_in_set(word: str, words: str) -> int:
+@by_value("find_in_set", pa.int32())
+def find_in_set(word: str, words: str) -> int:
     parts = [] if "," in word else words.split(",")
     return parts.index(word) + 1 if word in parts else 0
 
@@ -521,7 +483,8 @@ _CONTAINS = {
 _SOUNDEX = "01230127022455012623017202"
 
 
-def _soundex(text: str) -> str:
+@by_value("soundex", pa.string())
+def soundex(text: str) -> str:
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     letters, last = text[0].upper(), _SOUNDEX[ord(text[0].upper()) - 65]
@@ -540,7 +503,8 @@ def _soundex(text: str) -> str:
     return letters.ljust(4, "0")
 
 
-def _distance(left: str, right: str) -> int:
+@by_value("levenshtein", pa.int32())
+def levenshtein(left: str, right: str) -> int:
     if left == right:
         return 0
     one, other = (np.frombuffer(text.encode("utf-32-le"), np.uint32) for text in (left, right))
@@ -554,7 +518,8 @@ def _distance(left: str, right: str) -> int:
     return int(row[-1])
 
 
-def _luhn(text: str) -> bool:
+@by_value("luhn_check", pa.bool_())
+def luhn_check(text: str) -> bool:
     if not text or not all(character.isdecimal() and character <= "\uffff" for character in text):
         return False
     digits = [int(character) for character in reversed(text)]
@@ -568,21 +533,9 @@ def digest(data: pa.Array, name: str) -> pa.Array:
     return of_distinct(lambda one: hashlib.new(name, one).hexdigest(), pa.string(), data)
 
 
-@arrow("sha2")
-def sha2(data: pa.Array, bits: pa.Array) -> pa.Array:
-    """Compute `sha2`; NULL for an unsupported number of bits."""
-    return of_distinct(_sha2, pa.string(), data, bits)
-
-
 @arrow("crc32")
 def crc32(data: pa.Array) -> pa.Array:
     return of_distinct(binascii.crc32, INT64, data)
-
-
-@arrow("base64")
-def base64(data: pa.Array) -> pa.Array:
-    """Encode data in Base64, in lines of 76 characters."""
-    return of_distinct(_base64, pa.string(), data)
 
 
 @arrow("hex_of_bytes")
@@ -599,12 +552,6 @@ def hex_of_number(number: pa.Array) -> pa.Array:
 def unhex(text: pa.Array) -> pa.Array:
     """Compute `unhex`; NULL if a character is not a hexadecimal digit."""
     return of_distinct(_unhex, pa.binary(), text)
-
-
-@arrow("bytes_of_hex")
-def bytes_of_hex(text: pa.Array) -> pa.Array:
-    """Compute `to_binary` of hexadecimal digits."""
-    return of_distinct(_bytes_of_hex, pa.binary(), text)
 
 
 @arrow("encode")
@@ -635,22 +582,16 @@ def validated_utf8(data: pa.Array) -> pa.Array:
     return of_distinct(lambda one: one.decode() if _is_utf8(one) else wrong, pa.string(), data)
 
 
-@arrow("url_encode")
-def url_encode(text: pa.Array) -> pa.Array:
-    return of_distinct(_url_encoded, pa.string(), text)
-
-
-@arrow("url_decode")
-def url_decode(text: pa.Array) -> pa.Array:
-    return of_distinct(_url_decoded, pa.string(), text)
-
-
-def _sha2(data: bytes, bits: int) -> str | None:
+@by_value("sha2", pa.string())
+def sha2(data: bytes, bits: int) -> str | None:
+    """Compute `sha2`; NULL for an unsupported number of bits."""
     name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
     return None if name is None else hashlib.new(name, data).hexdigest()
 
 
-def _base64(data: bytes) -> str:
+@by_value("base64", pa.string())
+def base64(data: bytes) -> str:
+    """Encode data in Base64, in lines of 76 characters."""
     text = base64_.b64encode(data).decode()
     return "\r\n".join(text[n : n + 76] for n in range(0, len(text), 76))
 
@@ -662,7 +603,9 @@ def _unhex(text: str) -> bytes | None:
     return bytes.fromhex("0" * (len(text) % 2) + text) if _HEX.issuperset(text) else None
 
 
-def _bytes_of_hex(text: str) -> bytes | Wrong:
+@by_value("bytes_of_hex", pa.binary())
+def bytes_of_hex(text: str) -> bytes | Wrong:
+    """Compute `to_binary` of hexadecimal digits."""
     data = _unhex(text)
     return Wrong("CONVERSION_INVALID_INPUT", "a text is not a hexadecimal number") if data is None else data
 
@@ -698,7 +641,8 @@ _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _URL = {byte: chr(byte) if byte in _KEPT else "+" if byte == 0x20 else f"%{byte:02X}" for byte in range(256)}
 
 
-def _url_encoded(text: str) -> str:
+@by_value("url_encode", pa.string())
+def url_encode(text: str) -> str:
     return "".join(map(_URL.__getitem__, text.encode()))
 
 
@@ -712,7 +656,8 @@ def _digit(character: str) -> int:
     return int(chr(wide), 16) if 0x20 < wide < 0x7F and chr(wide) in _HEX else -1
 
 
-def _url_decoded(text: str) -> str | Wrong:
+@by_value("url_decode", pa.string())
+def url_decode(text: str) -> str | Wrong:
     wrong = Wrong("CANNOT_DECODE_URL", "a text is not an encoded URL")
     decoded: list[str] = []
     at = 0
