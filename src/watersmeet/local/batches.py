@@ -394,7 +394,10 @@ class Run:
                 yield await self._stages.after(last)
             if self._is_finished:
                 return
-            live = {name: _open_iterator(batches) for name, batches in self._inputs.items()}
+            live = {
+                name: aiter(batches) if isinstance(batches, AsyncIterable) else iter(batches)
+                for name, batches in self._inputs.items()
+            }
             while live:
                 came: dict[str, Batch] = {}
                 for name, batches in live.items():
@@ -530,10 +533,6 @@ def _validate_inputs(
 def _is_table(batches: Any) -> bool:
     """Return True if the object is a table, whose iteration is by column."""
     return hasattr(batches, "column_names") or (hasattr(batches, "columns") and hasattr(batches, "shape"))
-
-
-def _open_iterator(batches: Batches) -> Iterator[Batch] | AsyncIterator[Batch]:
-    return aiter(batches) if isinstance(batches, AsyncIterable) else iter(batches)
 
 
 async def _next(batches: AsyncIterator[Batch]) -> Batch:

@@ -134,7 +134,11 @@ class Sources:
                     hint=near_names(time, [c.name for c in rows.columns]),
                 )
             if column.type not in TIMES and column.type not in INTEGERS:
-                raise _no_time(column)
+                raise SpecError(
+                    f'"{column.name}" is {column.type} and cannot be an event time',
+                    code="wrong-type",
+                    hint="event times are TIMESTAMP, DATE or an integer type",
+                )
             return rows.impose_order(tree_of(column.name), _lag(source.lag, column.type))
         return None
 
@@ -161,14 +165,6 @@ def _with_record_time(source: Source, time: str, options: dict[str, str], column
         )
     columns.append(Column(EVENT_TS, TIMESTAMP))
     options[f"metadata.{EVENT_TS}"] = "timestamp"
-
-
-def _no_time(column: Column) -> SpecError:
-    return SpecError(
-        f'"{column.name}" is {column.type} and cannot be an event time',
-        code="wrong-type",
-        hint="event times are TIMESTAMP, DATE or an integer type",
-    )
 
 
 def _lag(lag: timedelta | int, type_: SqlType) -> timedelta | int:

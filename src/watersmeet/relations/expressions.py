@@ -317,6 +317,21 @@ def several(given: Any, label: str, hint: str = "pass at least one, or remove th
     return items
 
 
+def check_duplicates(names: Iterable[Any], what: str, is_same: Callable[[str, str], bool]) -> None:
+    """Check that no two names of a call's options are names of one option.
+
+    Raises:
+        SqlError: two are.
+    """
+    said: list[str] = []
+    for name in map(str, names):
+        before = next((other for other in said if is_same(other, name)), None)
+        if before is not None:
+            also = "" if before == name else f", also as {before!r}"
+            raise whole_error(f"{what} {name!r}", f"is set twice{also}", "leave out one of them")
+        said.append(name)
+
+
 def names_of(given: Any, label: str) -> tuple[str, ...]:
     """Return column names; accept a single text as one name."""
     names = [given] if isinstance(given, str) else several(given, label)

@@ -18,7 +18,7 @@ from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.graph import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.relations.expressions import whole_error
+from watersmeet.relations.expressions import check_duplicates, whole_error
 from watersmeet.relations.relation import Output, Relation
 from watersmeet.relations.source_frames import Given, by_spark, together
 from watersmeet.spec.model import Column, Insert, Sink, Source
@@ -245,13 +245,8 @@ def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
 def _collect_settings(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
     if settings is not None and not isinstance(settings, Mapping):
         raise whole_error("settings", f"is {settings!r}", "{'max_rows': 1_000_000}")
-    said: dict[str, Any] = {}
-    for key, value in (settings or {}).items():
-        before = next((name for name in said if is_same_setting(name, str(key))), None)
-        if before is not None:
-            also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"setting {key!r}", f"is set twice{also}", "leave out one of them")
-        said[str(key)] = value
+    check_duplicates(settings or {}, "setting", is_same_setting)
+    said = {str(key): value for key, value in (settings or {}).items()}
     if checkpoint is not None:
         place = str(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
         if not place.strip():

@@ -12,7 +12,7 @@ from watersmeet.parser.ddl.columns import primary_key_problem
 from watersmeet.parser.ddl.options import connector_options, is_same_option
 from watersmeet.parser.ddl.settings import as_text
 from watersmeet.parser.query.inserts import MODES
-from watersmeet.relations.expressions import names_of, whole_error
+from watersmeet.relations.expressions import check_duplicates, names_of, whole_error
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, SPARK
 from watersmeet.spec.model import OutputMode, Sink
 from watersmeet.spec.options.spark import FORMAT
@@ -87,16 +87,9 @@ def checked_name(name: Any) -> str | None:
 def _collect_options(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
     if options is not None and not isinstance(options, Mapping):
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
-    said: dict[str, str] = {}
-    for key, value in (*(options or {}).items(), *more.items()):
-        if value is None:
-            continue
-        before = next((name for name in said if is_same_option(name, str(key))), None)
-        if before is not None:
-            also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"option {key!r}", f"is set twice{also}", "leave out one of them")
-        said[str(key)] = as_text(value)
-    return said
+    said = [(key, value) for key, value in (*(options or {}).items(), *more.items()) if value is not None]
+    check_duplicates((key for key, _ in said), "option", is_same_option)
+    return {str(key): as_text(value) for key, value in said}
 
 
 def _last_part(options: Mapping[str, str]) -> str:

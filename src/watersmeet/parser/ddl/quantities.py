@@ -132,6 +132,15 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
     raise text.error(f"{written} is not a constant day-time interval", "bad-duration", expr, _HINT)
 
 
+def whole_number_in(expr: exp.Expression) -> int | None:
+    """Return the value of a whole number with or without a sign; None for any other expression."""
+    plain, sign = expr.unnest(), 1
+    if isinstance(plain, exp.Neg) and not is_interval(plain):
+        plain, sign = plain.this.unnest(), -1
+    is_number = isinstance(plain, exp.Literal) and not plain.is_string and plain.name.isdigit()
+    return sign * int(plain.name) if is_number else None
+
+
 def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
     """Return the lag in the column's own unit.
 
@@ -144,14 +153,10 @@ def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
             expr,
             "declare it as TIMESTAMP, DATE or an integer type",
         )
-    plain = expr.unnest()
-    sign = 1
-    if isinstance(plain, exp.Neg) and not is_interval(plain):
-        plain, sign = plain.this.unnest(), -1
-    number = isinstance(plain, exp.Literal) and not plain.is_string and plain.name.isdigit()
-    if number and kind in INTEGERS:
-        lag = sign * int(plain.name)
-    elif number or (is_interval(expr) and kind in INTEGERS):
+    number = whole_number_in(expr)
+    if number is not None and kind in INTEGERS:
+        lag = number
+    elif number is not None or (is_interval(expr) and kind in INTEGERS):
         needed, lag_text = "an integer", "10000, in the unit of the column; or declare it as TIMESTAMP"
         if kind not in INTEGERS:
             needed, lag_text = "an interval", "INTERVAL '10' SECONDS"

@@ -276,7 +276,7 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint: str | None = f"use a directory on this machine{elsewhere if place is None else ''}"
     elif name == "partitions" and rows_in(value) is None:
         hint = "use a whole number above zero"
-    elif name == "keep_ticks" and not _is_valid_keep_ticks(value):
+    elif name == "keep_ticks" and not (LEAST_KEPT_TICKS <= (rows_in(value) or 0) <= MOST_KEPT_TICKS):
         hint = f"use a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}"
     elif name in ("metrics", "ui") and address_in(value) is None:
         port = "9464" if name == "metrics" else "8765"
@@ -309,10 +309,6 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
 def _wrong_value(name: str, value: str, hint: str | None, location: Location | None) -> SqlError:
     shown = public_option(name, value)
     return SqlError(f"{name} is '{shown}'", code="bad-setting", hint=hint, location=location)
-
-
-def _is_valid_keep_ticks(ticks: str) -> bool:
-    return LEAST_KEPT_TICKS <= (rows_in(ticks) or 0) <= MOST_KEPT_TICKS
 
 
 def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.errors import near_names
-from watersmeet.parser.ddl.quantities import duration_us
+from watersmeet.parser.ddl.quantities import duration_us, whole_number_in
 from watersmeet.parser.query.expressions.checks import check_expression
 from watersmeet.parser.query.flow import Flow, JoinedView, input_of
 from watersmeet.parser.query.scope import (
@@ -34,7 +34,6 @@ from watersmeet.spec.model import (
     WindowKind,
     inputs_of,
 )
-from watersmeet.types.intervals import is_interval
 from watersmeet.types.sql_type import BIGINT, DATE, INTEGERS, TIMESTAMP, UNKNOWN, SqlType
 
 Reader = Callable[[exp.Expression], tuple[Flow | JoinedView, str | None]]
@@ -235,14 +234,10 @@ def _size(expr: exp.Expression, function: str, column: Column, text: Text) -> in
     The size is an interval for TIMESTAMP and DATE, and an integer for integer times.
     """
     what = "gap" if function == "SESSION" else "size"
-    plain = expr.unnest()
-    sign = 1
-    if isinstance(plain, exp.Neg) and not is_interval(plain):
-        plain, sign = plain.this.unnest(), -1
-    number = isinstance(plain, exp.Literal) and not plain.is_string and plain.name.isdigit()
-    if number and column.type in INTEGERS:
-        size = sign * int(plain.name)
-    elif number or column.type in INTEGERS:
+    number = whole_number_in(expr)
+    if number is not None and column.type in INTEGERS:
+        size = number
+    elif number is not None or column.type in INTEGERS:
         needed = "an integer" if column.type in INTEGERS else "an interval, such as INTERVAL '10' MINUTES"
         raise text.error(
             f'{function}: the {what} for "{column.name}" ({column.type}) must be {needed}',

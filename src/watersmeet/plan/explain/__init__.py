@@ -76,7 +76,6 @@ from watersmeet.spec.model import (
     NullTime,
     OnIdle,
     OutputMode,
-    Source,
     StageBranch,
     WatermarkRule,
 )
@@ -270,14 +269,10 @@ def _shedding(query: QueryPlan) -> Iterator[str]:
         which = "the oldest" if oldest else "those of the heaviest keys"
         yield f"of more rows {whose} {which} are shed, whichever joins retain them"
     stop = [] if options.max_output_rows_per_tick is None else ["max_output_rows_per_tick"]
-    stop += [f'limits of the table "{s.name}"' for s in _met_tables(query) if is_limited(s)]
+    met = [node.source for node in query.alone.every(LookupPlan)]
+    stop += [f'limits of the table "{source.name}"' for source in met if is_limited(source)]
     if stop:
         yield f"no rows are shed at {' and '.join(stop)}: more stops the job"
-
-
-def _met_tables(query: QueryPlan) -> list[Source]:
-    """Return the tables that rows join as of their tick."""
-    return [node.source for node in query.alone.every(LookupPlan)]
 
 
 _CHANGES = (

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 
-from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.groups import (
     as_written,
@@ -25,7 +24,6 @@ from watersmeet.plan.explain.wording import (
     kind_name,
     number_of,
     plain,
-    qualify_key,
     sink_name,
 )
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -265,9 +263,7 @@ def _input(side: SidePlan) -> Iterator[str]:
 
 def _join(join: MatchPlan) -> Iterator[str]:
     yield kind_name(join.kind)
-    for key in join.keys:
-        left, right = (qualify_key(text_of(key.expr(side)), join.side(side)) for side in Side)
-        yield f"{left} {'<=>' if key.null_safe else '='} {right}"
+    yield from key_lines(join)
     for bound in join.bounds:
         yield f"{bound.evicted} >= {format_shift(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
     if join.horizon is not None:

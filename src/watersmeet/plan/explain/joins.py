@@ -94,11 +94,6 @@ def nearest_lines(join: JoinPlan, asof: AsofRule) -> Iterator[str]:
     yield f"of equal times the row that came first: by tick, {of_a_tick}"
 
 
-def retention_line(join: JoinPlan, asof: AsofRule, side: Side) -> str:
-    """Return the line that states how long rows of a side are retained."""
-    return _left_retention(join, asof) if side is Side.LEFT else _right_retention(join, asof)
-
-
 def _times(join: JoinPlan) -> tuple[str, str]:
     band = join.bands[0]
     return join.left.watermark_key(band.left.column), join.right.watermark_key(band.right.column)
@@ -312,7 +307,7 @@ def _side_retention(join: JoinPlan, side: Side, lateness: int) -> str:
         end = pads if plan.padded else "dropped"
         return f"{plan.title}: not at all, because nothing can match; {end}"
     if join.asof is not None:
-        return retention_line(join, join.asof, side)
+        return _left_retention(join, join.asof) if side is Side.LEFT else _right_retention(join, join.asof)
     end = "then emitted with NULLs if it never matched" if plan.padded else "then dropped"
     if side is Side.LEFT and join.kind is JoinKind.ANTI:
         end = "then emitted if it never matched"

@@ -79,7 +79,12 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
     node = draft.node
     left, right = _names(draft)
     if changes:
-        tables = [i.alias for s in Side for i in node.inputs(s) if _is_changing(i)]
+        tables = [
+            i.alias
+            for s in Side
+            for i in node.inputs(s)
+            if any(source.primary_key or source.change_column for source in i.sources)
+        ]
         return [
             PlanError(
                 f"the ASOF join of {left} with {right} is not supported in output_mode changelog, nor over"
@@ -110,10 +115,6 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
         for name, side in zip((left, right), Side, strict=True)
         if not any(i.event_times for i in node.inputs(side))
     ]
-
-
-def _is_changing(read: Input) -> bool:
-    return any(source.primary_key or source.change_column for source in read.sources)
 
 
 def _condition(draft: Draft) -> Iterator[PlanError]:

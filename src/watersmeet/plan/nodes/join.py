@@ -123,7 +123,13 @@ def draft_of(node: QueryNode, conjuncts: Sequence[Conjunct]) -> tuple[Draft, lis
     if any(part.sums for part in parts.bands):
         whole, _ = residual_of([*parts.careful, *undecided], inputs)
         if whole is not None:
-            careful = _careful(parts, whole, inputs)
+            careful = OverflowCheck(
+                sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
+                values=value_bands([part for part in parts.bands if not part.sums], inputs),
+                residual=whole.expr,
+                exact=whole.exact,
+                columns=whole.columns,
+            )
             if whole.exact is None:  # Spark is asked one condition of all pairs
                 residual = whole
     draft = Draft(
@@ -140,16 +146,6 @@ def draft_of(node: QueryNode, conjuncts: Sequence[Conjunct]) -> tuple[Draft, lis
         careful=careful,
     )
     return draft, [*errors, *wrong_keys, *wrong_residuals]
-
-
-def _careful(parts: ConditionParts, whole: Residual, inputs: JoinInputs) -> OverflowCheck:
-    return OverflowCheck(
-        sums=tuple(dict.fromkeys(added for part in parts.bands for added in part.sums)),
-        values=value_bands([part for part in parts.bands if not part.sums], inputs),
-        residual=whole.expr,
-        exact=whole.exact,
-        columns=whole.columns,
-    )
 
 
 def looks_above(draft: Draft, drafts: Sequence[Draft], bounds: Sequence[Bound]) -> bool:

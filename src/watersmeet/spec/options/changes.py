@@ -10,7 +10,7 @@ from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.change_kinds import TOMBSTONES_US, ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Column, EventTime
 from watersmeet.spec.option_names import IN_SQL, Words
-from watersmeet.types.sql_type import INTEGERS, PLAIN, STRING, SqlType
+from watersmeet.types.sql_type import INTEGERS, PLAIN, STRING
 
 # Records that say what becomes of rows: a column of theirs holds what was done, or how often.
 #
@@ -240,7 +240,7 @@ def primary_key(
         column = _column(words.key, name, columns, error, words)
         if column.name in names:
             raise error(f'{words.key} names "{column.name}" twice', "remove one of them")
-        if not _may_be_key(column.type):
+        if not (column.type in PLAIN or column.type.is_decimal):
             raise error(
                 f'"{column.name}" is {column.type} and cannot be in a primary key',
                 "use a column of another type, or STRING",
@@ -248,7 +248,7 @@ def primary_key(
         names.append(column.name)
     what = f"{words.option}{words.sequence}"
     by = None if sequence is None else _column(what, sequence, columns, error, words)
-    if by is not None and not _is_ordered(by.type):
+    if by is not None and not (by.type.is_number or by.type.is_time or by.type.name in ("STRING", "BINARY")):
         raise error(
             f'"{by.name}" is {by.type} and cannot order the changes of a key',
             "name a column that is a number, a TIMESTAMP or a text",
@@ -278,11 +278,3 @@ def _column(what: str, name: str, columns: Sequence[Column], error: Problem, wor
         hint = hint_of_field(name, words) if is_field(name, columns) else near
         raise error(f'{what}: unknown column "{name.strip()}"', hint)
     return column
-
-
-def _may_be_key(type_: SqlType) -> bool:
-    return type_ in PLAIN or type_.is_decimal
-
-
-def _is_ordered(type_: SqlType) -> bool:
-    return type_.is_number or type_.is_time or type_.name in ("STRING", "BINARY")

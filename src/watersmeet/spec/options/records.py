@@ -93,7 +93,11 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
     if format_ not in FORMATS:
         return
     yield from _registry_problems(what, source)
-    missing = [name for name in _list_required_options(format_) if name not in source.options]
+    missing = [
+        name
+        for name in ((SCHEMA,) if format_ == AVRO else (DESCRIPTOR, MESSAGE))
+        if name not in source.options
+    ]
     for name in missing:
         message = f'{what} needs the option "{name}": the records do not contain their schema'
         yield SpecError(message, code="missing-option", hint=_HINTS.get(name, f"'{name}' = 'shop.Order'"))
@@ -144,10 +148,6 @@ def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:
             code="wrong-types",
             hint="declare the type that the schema has, and cast in a view",
         )
-
-
-def _list_required_options(format_: str) -> tuple[str, ...]:
-    return (SCHEMA,) if format_ == AVRO else (DESCRIPTOR, MESSAGE)
 
 
 def reading_of(source: Source, format_: str) -> Reading:
