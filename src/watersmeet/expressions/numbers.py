@@ -161,11 +161,7 @@ def whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
 @arrow("remainder")
 def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     """Compute ``%``; the result has the sign of the dividend."""
-    a, b = raw(left), raw(right)
-    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
-    with np.errstate(all="ignore"):
-        remainders = np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype))
-    return build_array(remainders, left.type, left, right)
+    return build_array(_remainders(raw(left), raw(right), left, right), left.type, left, right)
 
 
 @arrow("positive_remainder")
@@ -174,12 +170,18 @@ def positive_remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     a, b = raw(left), raw(right)
     if pa.types.is_integer(left.type) and left.type.bit_width < 32:
         a, b = a.astype(np.int32), b.astype(np.int32)  # as Java, which has no narrower sums
-    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
+    remainders = _remainders(a, b, left, right, positive=True)
+    return build_array(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
+
+
+def _remainders(a: Raw, b: Raw, *arguments: pa.Array, positive: bool = False) -> Raw:
+    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", *arguments)
     divisor = np.where(b == 0, 1, b).astype(b.dtype)
     with np.errstate(all="ignore"):
-        remainders = np.fmod(a, divisor)
-        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
-    return build_array(remainders.astype(left.type.to_pandas_dtype()), left.type, left, right)
+        remainders: Raw = np.fmod(a, divisor)
+        if not positive:
+            return remainders
+        return np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
 
 
 @arrow("bits")
@@ -321,11 +323,7 @@ def decimal_remainder(left: pa.Array, right: pa.Array, kind: pa.DataType, positi
         kind: type of the result.
     """
     a, b = _extract_unscaled_digits(left), _extract_unscaled_digits(right)
-    base.check(b == 0, "REMAINDER_BY_ZERO", "remainder by zero", left, right)
-    divisor = np.where(b == 0, 1, b)
-    remainders = np.fmod(a, divisor)
-    if positive:
-        remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders)
+    remainders = _remainders(a, b, left, right, positive=positive)
     return _build_decimals(remainders, left.type.scale, kind, left, right)
 
 

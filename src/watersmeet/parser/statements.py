@@ -259,10 +259,8 @@ class _Reader:
                 "MAPPING, TABLE, SOURCE, SINK, VIEW or INDEX after CREATE",
                 near if near.startswith("did") else None,
             )
-        keeps = cursor.looks_at("IF", "NOT", "EXISTS")
-        start = cursor.offset
-        name = declared_name(cursor)
-        if self._is_declared(name, replaces, keeps, start):
+        name = self._new_name(cursor, replaces)
+        if name is None:
             return
         self.catalog.broken.add(name.lower())
         if cursor.looks_at("AS"):
@@ -279,10 +277,8 @@ class _Reader:
                 self.catalog.keyed.add(name.lower())
 
     def _create_view(self, cursor: TokenCursor, replaces: bool) -> None:
-        keeps = cursor.looks_at("IF", "NOT", "EXISTS")
-        start = cursor.offset
-        name = declared_name(cursor)
-        if self._is_declared(name, replaces, keeps, start):
+        name = self._new_name(cursor, replaces)
+        if name is None:
             return
         try:
             self.catalog.add(name, self._view(cursor))
@@ -331,20 +327,21 @@ class _Reader:
         refuse_emitted(tokens, self.text)
         return select_flow(parse_tokens(self.text, tokens), self.catalog, self.text)
 
-    def _is_declared(self, name: str, replaces: bool, keeps: bool, start: int) -> bool:
-        """Return True if the name is declared and IF NOT EXISTS retains that declaration.
+    def _new_name(self, cursor: TokenCursor, replaces: bool) -> str | None:
+        """Read the name that a statement declares; None if IF NOT EXISTS retains an earlier declaration.
 
         Raises:
             SqlError: The name is declared and the statement may not replace it.
         """
-        lowered = name.lower()
-        if lowered not in self.catalog.flows and lowered not in self.catalog.sinks:
-            return False
+        keeps, start = cursor.looks_at("IF", "NOT", "EXISTS"), cursor.offset
+        name = declared_name(cursor)
+        if name.lower() not in self.catalog.flows and name.lower() not in self.catalog.sinks:
+            return name
         if replaces:
             self.catalog.drop(name)
-            return False
+            return name
         if keeps:
-            return True
+            return None
         hint = "use another name, or CREATE OR REPLACE"
         raise self.text.error(f'"{name}" is declared twice', "duplicate-name", start, hint)
 
