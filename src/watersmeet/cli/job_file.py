@@ -111,15 +111,18 @@ def first_message(text: str, source_name: str | None, overrides: Mapping[str, st
     """
     if not is_pipeline(source_name):
         return None
-    from watersmeet.pipelines.file import first_line_of
+    from watersmeet.pipelines.pipeline import read_pipeline
+    from watersmeet.pipelines.run_options import first_line, run_settings_of
 
-    return first_line_of(text, str(source_name), overrides)
+    pipeline, places = read_pipeline(text, str(source_name))
+    return first_line(pipeline, run_settings_of(pipeline, overrides, places.of))
 
 
 def warnings_of(text: str, source_name: str | None, plan: JobPlan) -> list[str]:
     """Return the plan's warnings that the user should see before the run."""
     if not is_pipeline(source_name):
         return plan.warnings
-    from watersmeet.pipelines.file import warnings_in
+    from watersmeet.pipelines import rules
+    from watersmeet.pipelines.pipeline import read_pipeline
 
-    return warnings_in(text, str(source_name), plan)
+    return rules.warnings_of(read_pipeline(text, str(source_name))[0], plan)

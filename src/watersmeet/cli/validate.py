@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from watersmeet.cli.job_file import is_pipeline, text_of
+from watersmeet.cli.job_file import first_message, is_pipeline, text_of, warnings_of
 from watersmeet.cli.output import to_stderr
 from watersmeet.errors import SpecError, near_names
 
@@ -27,15 +27,15 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
             code="wrong-option",
             hint=f"watersmeet explain {name} shows what is wrong with a job of SQL",
         )
-    from watersmeet.pipelines.file import first_line_of, job_of, warnings_in
+    from watersmeet.pipelines.file import job_of
     from watersmeet.runtime.spark.job.column_inference import ColumnInference
 
     text = text_of(path)
     pipeline, job = job_of(text, name, overrides, ColumnInference(say=to_stderr))
-    first = first_line_of(text, name, overrides)
+    first = first_message(text, name, overrides)
     if first is not None:
         print(f"note: {first}")
-    for warning in warnings_in(text, name, job.plan):
+    for warning in warnings_of(text, name, job.plan):
         print(f"warning: {warning}", file=sys.stderr)
     (query,) = job.plan.queries
     columns = ", ".join(output.name for output in query.outputs)

@@ -1,8 +1,9 @@
 """The functions that tasks compute as Spark does, by Spark's names.
 
 A family is a module. Its ``FUNCTIONS`` give for each name the rule that checks the arguments and tells the
-type; the Arrow function that the rule calls is beside it, marked with `base.arrow`. To add a function, write
-these two and a line in the family's test. Operators are in `compiler`.
+type (`rules.computed`, where arguments only have to be converted); the Arrow function that the rule calls is
+beside it, marked with `base.arrow`, or as a function of Python values with `base.by_value`. To add a
+function, write these two and a line in the family's test. Operators are in `compiler`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file with a pipeline, as commands are given it: its job, its settings, and what is said of it."""
+"""A file with a pipeline, as commands are given it: its job and its settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from watersmeet.pipelines.build import build
 from watersmeet.pipelines.pipeline import Pipeline, read_pipeline
-from watersmeet.pipelines.rules import warnings_of
-from watersmeet.pipelines.run_options import first_line, run_settings_of
+from watersmeet.pipelines.run_options import run_settings_of
 
 if TYPE_CHECKING:
     from watersmeet.parser.ddl.create import Infer
-    from watersmeet.plan.model.job import JobPlan
     from watersmeet.relations.job import Job
 
 
@@ -36,22 +34,3 @@ def settings_in(text: str, source_name: str, overrides: Mapping[str, str]) -> Ma
     """
     pipeline, places = read_pipeline(text, source_name)
     return run_settings_of(pipeline, overrides, places.of)
-
-
-def first_line_of(text: str, source_name: str, overrides: Mapping[str, str]) -> str | None:
-    """Return the message to show first; None if there is no message.
-
-    Raises:
-        WatersmeetError: the text is wrong; the error has file, line and key.
-    """
-    pipeline, places = read_pipeline(text, source_name)
-    return first_line(pipeline, run_settings_of(pipeline, overrides, places.of))
-
-
-def warnings_in(text: str, source_name: str, plan: JobPlan) -> list[str]:
-    """Return warnings to show before the run, according to the plan.
-
-    Raises:
-        WatersmeetError: the text is wrong; the error has file, line and key.
-    """
-    return warnings_of(read_pipeline(text, source_name)[0], plan)

@@ -38,27 +38,24 @@ EVENT_TS = "_event_ts"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def _names(given: Any) -> Any:
-    """Convert a list of names to a tuple; accept a single text as one name."""
-    if isinstance(given, str):
-        return (given,)
-    return tuple(given) if isinstance(given, list) else given
+def _tuple_of(*alone: type) -> BeforeValidator:
+    """Return a validator that converts a list to a tuple.
+
+    Args:
+        alone: types of which a lone item is taken for a list of it.
+    """
+
+    def convert(given: Any) -> Any:
+        if isinstance(given, list):
+            return tuple(given)
+        return (given,) if isinstance(given, alone) else given
+
+    return BeforeValidator(convert)
 
 
 def _name_of(given: Any) -> Any:
     """Return the name of a source; accept a name as well."""
     return given.name if isinstance(given, Source) else given
-
-
-def _several(given: Any) -> Any:
-    """Convert one transform, or a list of them in order, to a tuple."""
-    if isinstance(given, list):
-        return tuple(given)
-    return (given,) if isinstance(given, Mapping | Transform) else given
-
-
-def _convert_list_to_tuple(given: Any) -> Any:
-    return tuple(given) if isinstance(given, list) else given
 
 
 class _OneOrSeveral:
@@ -73,7 +70,7 @@ Name = Annotated[str, Field(min_length=1)]
 SourceName = Annotated[Name, Field(description="The name of one of the sources.")]
 Names = Annotated[
     tuple[Name, ...],
-    BeforeValidator(_names),
+    _tuple_of(str),
     WithJsonSchema(
         {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}]}
     ),
@@ -377,10 +374,10 @@ class Description(Part):
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$")]
     description: str | None = None
-    sources: Annotated[tuple[Source, ...], BeforeValidator(_convert_list_to_tuple)]
+    sources: Annotated[tuple[Source, ...], _tuple_of()]
     transform: Annotated[
         tuple[Transform, ...],
-        BeforeValidator(_several),
+        _tuple_of(Mapping, Transform),
         _OneOrSeveral(),
     ] = Field(description="One step, or several, each of the rows of the one before.")
     target: Target
