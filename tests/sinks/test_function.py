@@ -242,7 +242,7 @@ def test_a_long_message_is_cut(tmp_path, monkeypatch):
 def test_missing_staged_rows_are_not_blamed_on_the_function(tmp_path, name):
     sink = prepare_sink(sink_of(name), tmp_path)
     attempt = stage(sink, 1, ROWS, 1)
-    ((file, rows),) = sink._staged[attempt, "q", 1]
+    ((file, rows),) = sink._staged["q", 1, attempt]
     store = LocalStore(tmp_path)
     whole = bytes(store.read(file))
     store.delete(file)

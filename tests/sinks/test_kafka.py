@@ -99,12 +99,12 @@ def test_a_tick_that_is_repeated_comes_once_whatever_the_tasks(kafka_broker, top
 def test_staged_rows_go_with_the_tick(topic, sink_factory, tmp_path):
     sink = sink_factory()
     attempt = stage(sink, 1, ROWS, 3)
-    told = sink._staged[attempt, "q", 1]
+    told = sink._staged["q", 1, attempt]
     assert all((tmp_path / "files" / name).stat().st_size for name, _ in told)
     sink.publish("q", 1, attempt, identity_of(1))
     assert not any((tmp_path / "files" / name).exists() for name, _ in told)
     attempt = stage(sink, 2, ROWS, 3)
-    told = sink._staged[attempt, "q", 2]
+    told = sink._staged["q", 2, attempt]
     sink.discard(attempt)
     assert not any((tmp_path / "files" / name).exists() for name, _ in told)
     assert (

@@ -363,11 +363,8 @@ class Sink(Protocol):
         """Release the target at the end of the run, so that other runs may use it."""
 
 
-class WithoutParts:
-    """Base of sinks that release rows without recording their tick.
-
-    There is no part to inspect afterwards.
-    """
+class BaseSink:
+    """Base of sinks: no task stages parts, the target records no ticks, and the sink holds no resources."""
 
     sets_aside = False
     stages = False

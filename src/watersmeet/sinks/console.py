@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from watersmeet.errors import SpecError, printable
 from watersmeet.names import ours
-from watersmeet.sinks.base import Frame, RowPrinter, Schema, Texts, WithoutParts
+from watersmeet.sinks.base import Frame, RowPrinter, Schema, Texts
 from watersmeet.sinks.part_mark import Identity
+from watersmeet.sinks.staging import StagingSink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.types.json_values import has_native_value, rows_of
 
@@ -40,17 +41,15 @@ class PlainPrinter:
             print(f"… and {more:,} more rows")
 
 
-class ConsoleSink(WithoutParts):
+class ConsoleSink(StagingSink[tuple[list[str], list[Texts], int]]):
     """See the module. Option: ``rows``, the rows shown per tick."""
 
     idempotent = False
-    stages = True
-    tells_rows = True
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
+        super().__init__(spec)
         self._printer = console or PlainPrinter()
         self._rows = _row_limit(spec)
-        self._staged: dict[tuple[str, str, int], tuple[list[str], list[Texts], int]] = {}
 
     @property
     def most_shown(self) -> int:
@@ -67,7 +66,7 @@ class ConsoleSink(WithoutParts):
         names = list(frame.columns)
         plain = [f"c{i}" for i in range(len(names))]
         if self._printer.values:
-            self._staged[attempt, insert, tick] = names, *self._values(frame.toDF(*plain))
+            self._staged[insert, tick, attempt] = names, *self._values(frame.toDF(*plain))
             return
         texts = frame.toDF(*plain).selectExpr(*[f"CAST({c} AS STRING) AS {c}" for c in plain])
         schema = ", ".join([*(f"{c} STRING" for c in plain), f"`{_COUNT}` BIGINT"])
@@ -75,12 +74,12 @@ class ConsoleSink(WithoutParts):
         rows: list[Texts] = []
         rows += [tuple(row)[:-1] for row in collected if row[-1] is None][: self._rows]
         total = sum(row[-1] for row in collected if row[-1] is not None)
-        self._staged[attempt, insert, tick] = names, rows, total
+        self._staged[insert, tick, attempt] = names, rows, total
 
     def take_shown(
         self, insert: str, tick: int, attempt: str, names: Sequence[str], rows: Sequence[Texts], total: int
     ) -> None:
-        self._staged[attempt, insert, tick] = list(names), list(rows), total
+        self._staged[insert, tick, attempt] = list(names), list(rows), total
 
     def _values(self, frame: Frame) -> tuple[list[Texts], int]:
         """Return the first rows as JSON values, and the number of all rows."""
@@ -94,16 +93,13 @@ class ConsoleSink(WithoutParts):
         return [*rows_of(shown)], sum(count for count in counts.to_pylist() if count is not None)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return self._staged[attempt, insert, tick][2]
+        return self._staged[insert, tick, attempt][2]
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        names, rows, total = self._staged.pop((attempt, insert, tick), ([], [], 0))
+        names, rows, total = self._staged.pop((insert, tick, attempt), ([], [], 0))
         if total:
             self._printer.show(insert, tick, names, rows, total - len(rows))
         return False
-
-    def discard(self, attempt: str) -> None:
-        self._staged = {key: staged for key, staged in self._staged.items() if key[0] != attempt}
 
 
 def _row_limit(spec: SinkSpec) -> int:

@@ -31,9 +31,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -42,11 +41,11 @@ from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     TEXT_OPTIONS,
     ArrowPart,
+    BaseSink,
     Frame,
     Omission,
     RowPrinter,
     Schema,
-    StagedPart,
     check_unique_names,
     columns_of,
 )
@@ -93,15 +92,12 @@ _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTI
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 
 
-class FileSink:
+class FileSink(BaseSink):
     """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
     stages = True
     sets_aside = True
-    secrets: Mapping[str, str] = MappingProxyType({})
-    appends_to = None
-    keyed = None
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
@@ -208,9 +204,6 @@ class FileSink:
         with translate_write_errors(staged, HINT):
             staged.mkdir(parents=True, exist_ok=True)
         return ParquetPart(str(staged))
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """Do nothing: a partition has one file, whichever attempt of its task wrote it."""
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         newer = newer_parts(

@@ -37,14 +37,13 @@ from watersmeet.sinks.base import (
     recorded_parts,
     staged_folder,
 )
-from watersmeet.sinks.part_mark import Identity, Resumed, check_same
+from watersmeet.sinks.part_mark import Identity, check_same
 from watersmeet.sinks.staging import (
     RowsPart,
     Staged,
     StagedFilesSink,
     batches_in,
     schema_in,
-    staged_by_tasks,
     write_numbered_parts,
 )
 from watersmeet.spec.model import Sink as SinkSpec
@@ -149,13 +148,6 @@ class RecordedSink(StagedFilesSink):
             )
         self._owner = owner or self._owner
 
-    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Return no descriptions: nothing here can find out what the function has done."""
-        return []
-
-    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, self._part(tick, attempt)))
-
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if the sink may have emitted parts of the tick."""
         return self._there().has(self._record(insert, tick))
@@ -164,7 +156,7 @@ class RecordedSink(StagedFilesSink):
         self._recorded_parts(insert, tick, identity)
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        staged = self._staged.get((attempt, insert, tick))
+        staged = self._staged.get((insert, tick, attempt))
         parts = self._recorded_parts(insert, tick, identity)
         if parts is None:
             if staged is None:
@@ -177,9 +169,9 @@ class RecordedSink(StagedFilesSink):
                 return False
             parts = self.record_parts(insert, tick, identity, staged)
         if staged == parts:
-            del self._staged[attempt, insert, tick]  # they stay until the tick is over
+            del self._staged[insert, tick, attempt]  # they stay until the tick is over
         else:
-            self._remove((attempt, insert, tick))
+            self._remove((insert, tick, attempt))
         self.give_out(insert, tick, parts)
         return True
 
@@ -187,10 +179,7 @@ class RecordedSink(StagedFilesSink):
         """Call the function with the parts of a tick, one at least. Raises: EngineError, when it failed."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Do nothing: the sink holds no resources."""
-
-    def _part(self, tick: int, attempt: str) -> RowsPart:
+    def _part(self, insert: str, tick: int, attempt: str) -> RowsPart:
         return RowsPart(self._there(), staged_folder(tick, attempt), lasting=True)
 
     def _record(self, insert: str, tick: int) -> str:
@@ -207,14 +196,11 @@ class RecordedSink(StagedFilesSink):
         if not self._there().has(name):
             return None
         told = json.loads(bytes(self._there().read(name)))
-        try:
-            check_same(self._spec.name, "the function", insert, tick, told["identity"], identity)
-        except EngineError as error:
-            error.hint = (
-                "rows that a function has cannot be set aside: was the checkpoint restored from a copy? Begin"
-                " anew with an empty checkpoint, which is another job for the function"
-            )
-            raise
+        hint = (
+            "rows that a function has cannot be set aside: was the checkpoint restored from a copy? Begin"
+            " anew with an empty checkpoint, which is another job for the function"
+        )
+        check_same(self._spec.name, "the function", insert, tick, told["identity"], identity, hint)
         return [(str(part), int(rows)) for part, rows in told["parts"]]
 
     def record_parts(self, insert: str, tick: int, identity: Identity, staged: list[Staged]) -> list[Staged]:
@@ -392,7 +378,7 @@ class FunctionSink(RecordedSink):
         load(self._written, spec.name)
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return self._part(tick, attempt)
+        return self._part(insert, tick, attempt)
 
     def give_out(self, insert: str, tick: int, parts: Sequence[Staged]) -> None:
         calling = FunctionCalls(

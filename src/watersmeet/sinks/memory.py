@@ -6,25 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
-    ArrowPart,
     Frame,
-    Omission,
     RowPrinter,
     Schema,
-    StagedPart,
     check_unique_names,
     columns_of,
 )
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, format_parts, newer_parts
+from watersmeet.sinks.staging import StagingSink
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.types.arrow import in_arrow
@@ -36,24 +33,18 @@ INSTANTS = pa.timestamp("us", tz="UTC")
 Row = dict[str, Any]
 
 
-class MemorySink:
+class MemorySink(StagingSink[list[Row]]):
     """Exactly once as long as the process lives: the same (insert, tick) again is dropped if it is of the
     same identity, and refused if it is not, as files do it."""
 
-    idempotent = True
-    stages = True
     sets_aside = True
-    secrets: Mapping[str, str] = MappingProxyType({})
-    tells_rows = True
-    appends_to = None
-    keyed = None
     _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}
     _schemas: ClassVar[dict[str, list[Schema]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
-        self._spec, self._name = spec, spec.name
+        super().__init__(spec)
+        self._name = spec.name
         self._schemas.pop(spec.name, None)
-        self._staged: dict[tuple[str, str, int], list[Row]] = {}
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         check_unique_names(columns_of(schema), self._spec)  # a row is a dict
@@ -63,19 +54,10 @@ class MemorySink:
             schemas.append(schema)
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        self._staged[attempt, insert, tick] = [row.asDict(recursive=True) for row in frame.collect()]
+        self._staged[insert, tick, attempt] = [row.asDict(recursive=True) for row in frame.collect()]
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return len(self._staged[attempt, insert, tick])
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
-
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """Do nothing: no task stages parts."""
+        return len(self._staged[insert, tick, attempt])
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         parts = self._published.get(self._name, {})
@@ -96,17 +78,11 @@ class MemorySink:
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         self.check(insert, tick, identity)
-        rows = self._staged.pop((attempt, insert, tick), [])
+        rows = self._staged.pop((insert, tick, attempt), [])
         parts = self._published.setdefault(self._name, {})
         if rows:
             parts.setdefault((insert, tick), (dict(identity), rows))
         return (insert, tick) in parts
-
-    def discard(self, attempt: str) -> None:
-        self._staged = {key: rows for key, rows in self._staged.items() if key[0] != attempt}
-
-    def close(self) -> None:
-        """Do nothing: the rows belong to the process."""
 
     @classmethod
     def rows(cls, name: str) -> list[Row]:

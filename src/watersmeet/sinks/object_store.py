@@ -8,13 +8,12 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -31,9 +30,6 @@ from watersmeet.objects.object_store import (
 )
 from watersmeet.parallel import parallel_map
 from watersmeet.sinks.base import (
-    ArrowPart,
-    Frame,
-    Omission,
     RowPrinter,
     Schema,
     StagedPart,
@@ -52,7 +48,7 @@ from watersmeet.sinks.part_mark import (
     format_parts,
     newer_parts,
 )
-from watersmeet.sinks.staging import staged_by_tasks
+from watersmeet.sinks.staging import Key, PartsSink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import StoredFileOptions, sink_problems
 
@@ -375,29 +371,19 @@ _LEFT_S = 5.0
 """So long it is tried to remove what is garbage."""
 
 
-class StoredFileSink:
+class StoredFileSink(PartsSink):
     """See the module. Options: ``path``, ``compression``, ``endpoint``, ``region``."""
 
-    idempotent = True
-    stages = True
     sets_aside = True
-    tells_rows = True
-    appends_to = None
-    keyed = None
-    secrets: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
-        self._spec = spec
+        super().__init__(spec)
         raise_all(sink_problems(spec))
         options = StoredFileOptions.of(spec.options)
         self._url, self._endpoint, self._region = options.url, options.endpoint, options.region
         self._place = stored_place(self._url, self._endpoint, self._region)
         self._compression = options.compression
         self._owner: str | None = None
-        self._staged: dict[tuple[str, int, str], list[StagedPart]] = {}
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)
@@ -437,18 +423,6 @@ class StoredFileSink:
                 move(self._place, name, f"{aside}/{name}")
         return [f"moved to {self._url}/{aside}, where readers do not see them: {format_parts(newer)}"]
 
-    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, self._part(insert, tick, attempt)))
-
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return self._part(insert, tick, attempt)
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[insert, tick, attempt] = [part for part in parts if part]
-
-    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(int(part["rows"]) for part in self._staged[insert, tick, attempt])
-
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         with translate_store_errors(self._spec.name):
             return exists(self._place, _final(insert, tick))
@@ -477,16 +451,8 @@ class StoredFileSink:
                     code="sink-failed",
                     hint="check what else writes there, and run again, which repeats the tick",
                 )
-        del self._staged[key]
-        self._remove_staged(parts)
+        self._remove(key)
         return is_there
-
-    def discard(self, attempt: str) -> None:
-        for key in [key for key in self._staged if key[2] == attempt]:
-            self._remove_staged(self._staged.pop(key))
-
-    def close(self) -> None:
-        """Do nothing: puts that only create objects already separate the runs."""
 
     def parts(self) -> list[tuple[str, int]]:
         """Return the published (insert, tick) pairs, sorted.
@@ -623,10 +589,10 @@ class StoredFileSink:
                 " which repeats the tick",
             )
 
-    def _remove_staged(self, parts: Sequence[StagedPart]) -> None:
+    def _remove(self, key: Key) -> None:
         """Remove staged objects; those that cannot be removed now are left to the next run."""
         with suppress(StateError):
-            remove(self._place, [str(part["name"]) for part in parts], _LEFT_S)
+            remove(self._place, [str(part["name"]) for part in self._staged.pop(key)], _LEFT_S)
 
     def _part(self, insert: str, tick: int, attempt: str) -> StoredPart:
         self._staged.setdefault((insert, tick, attempt), [])

@@ -106,8 +106,20 @@ def _check_last(
     )
 
 
-def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity | None, own: Identity) -> None:
+def check_same(
+    sink: str,
+    place: str,
+    insert: str,
+    tick: int,
+    stored: Identity | None,
+    own: Identity,
+    hint: str = f"if the checkpoint was restored from a copy, run once with {REPLACE_NEWER_FILES}, which"
+    f" moves those rows to {SET_ASIDE_FOLDER} and writes this tick's rows instead",
+) -> None:
     """Check that an existing part of the tick is this tick's; it then stays.
+
+    Args:
+        hint: What to do otherwise.
 
     Raises:
         EngineError: The part has another identity: its rows were made from something else.
@@ -123,9 +135,7 @@ def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity |
         f'{place} has rows of "{insert}", tick {tick}, but of another attempt at this tick (sink'
         f' "{sink}"): {why}. Nothing of this tick was published',
         code="sink-of-another-tick",
-        hint="if the checkpoint was restored from a copy, run once with "
-        f"{REPLACE_NEWER_FILES}, which moves those"
-        f" rows to {SET_ASIDE_FOLDER} and writes this tick's rows instead",
+        hint=hint,
     )
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, WatersmeetError, error_from, plain_of
-from watersmeet.sinks.base import ArrowPart, Files, Frame, Omission, StagedPart
+from watersmeet.sinks.base import ArrowPart, BaseSink, Files, Frame, StagedPart
 from watersmeet.spec.model import Sink as SinkSpec
 
 # Rows of a tick until they go out: files beside the job's state, written by tasks.
@@ -25,6 +24,12 @@ MAX_FILE_BYTES, MAX_FILE_ROWS = 32 << 20, 500_000
 
 Staged = tuple[str, int]
 """A file, and how many rows it has."""
+
+Key = tuple[str, int, str]
+"""INSERT, tick and attempt."""
+
+Waiting = TypeVar("Waiting")
+"""What a sink keeps of the rows that an attempt staged."""
 
 
 @dataclass(frozen=True)
@@ -62,40 +67,65 @@ def staged_files(parts: Sequence[StagedPart]) -> list[Staged]:
     return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
 
 
-class StagedFilesSink:
-    """Common part of sinks whose rows stay in files beside the job's state until their tick is published."""
+class StagingSink(BaseSink, Generic[Waiting]):
+    """Base of sinks whose rows wait until their tick is published.
+
+    ``_staged`` has what waits, by INSERT, tick and attempt.
+    """
 
     idempotent = True
     stages = True
-    sets_aside = False
     tells_rows = True
-    appends_to = None
-    secrets: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
-        self._files: Files | None = None
-        self._staged: dict[tuple[str, str, int], list[Staged]] = {}
+        self._staged: dict[Key, Waiting] = {}
 
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, self._part(insert, tick, attempt)))
+
+    def _part(self, insert: str, tick: int, attempt: str) -> ArrowPart:
+        """Return the part with which tasks stage rows."""
+        raise NotImplementedError
+
+    def discard(self, attempt: str) -> None:
+        for key in [key for key in self._staged if key[2] == attempt]:
+            self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        """Forget what waits, and delete its rows."""
+        del self._staged[key]
+
+
+class PartsSink(StagingSink[list[StagedPart]]):
+    """Base of sinks that keep what each part said of the rows that it staged."""
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return self._part(insert, tick, attempt)
+
+    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
+        self._staged[insert, tick, attempt] = [part for part in parts if part]
+
+    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
+        return sum(int(part["rows"]) for part in self._staged[insert, tick, attempt])
+
+
+class StagedFilesSink(StagingSink[list[Staged]]):
+    """Base of sinks whose rows stay in files beside the job's state until their tick is published."""
+
+    def __init__(self, spec: SinkSpec) -> None:
+        super().__init__(spec)
+        self._files: Files | None = None
 
     def stage_in(self, files: Files) -> None:
         """See `StagesInState`."""
         self._files = files
 
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[attempt, insert, tick] = staged_files(parts)
+        self._staged[insert, tick, attempt] = staged_files(parts)
 
     def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(rows for _, rows in self._staged[attempt, insert, tick])
-
-    def discard(self, attempt: str) -> None:
-        for key in [key for key in self._staged if key[0] == attempt]:
-            self._remove(key)
+        return sum(rows for _, rows in self._staged[insert, tick, attempt])
 
     def _there(self) -> Files:
         if self._files is None:
@@ -106,7 +136,7 @@ class StagedFilesSink:
             )
         return self._files
 
-    def _remove(self, key: tuple[str, str, int]) -> None:
+    def _remove(self, key: Key) -> None:
         staged = self._staged.pop(key, [])
         if self._files is not None and staged:
             self._files.delete_all([name for name, _ in staged])

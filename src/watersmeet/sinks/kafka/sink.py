@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
+    BaseSink,
     Files,
     Frame,
     KeyedRecords,
@@ -17,7 +18,6 @@ from watersmeet.sinks.base import (
     Schema,
     Sink,
     Topic,
-    WithoutParts,
     staged_folder,
 )
 from watersmeet.sinks.kafka.client import Client, library
@@ -25,7 +25,7 @@ from watersmeet.sinks.kafka.control_topic import Control, ProducerRun, TickMarks
 from watersmeet.sinks.kafka.records import KafkaPart, TopicRecords, records_in
 from watersmeet.sinks.kafka.transactions import TransactionalProducer
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, newer_parts
-from watersmeet.sinks.staging import StagedFilesSink, staged_by_tasks
+from watersmeet.sinks.staging import StagedFilesSink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka import SINK_OURS
 from watersmeet.spec.options.kafka_delivery import (
@@ -43,7 +43,7 @@ from watersmeet.spec.options.model import BEGINS_AFTER
 # of equal ones it is. It is the same when the tick is repeated.
 
 
-class AtLeastOnceSink(WithoutParts):
+class AtLeastOnceSink(BaseSink):
     """See the module."""
 
     idempotent = False
@@ -220,8 +220,10 @@ class KafkaSink(StagedFilesSink):
         return self._begins_after is not None and self._begins_after >= tick
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        part = KafkaPart(self._there(), staged_folder(tick, attempt))
-        self.take_parts(insert, tick, attempt, staged_by_tasks(self._records.of(frame), part))
+        super().write(self._records.of(frame), insert, tick, attempt)
+
+    def _part(self, insert: str, tick: int, attempt: str) -> KafkaPart:
+        return KafkaPart(self._there(), staged_folder(tick, attempt))
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if the topic has, or may have, rows of this tick.
@@ -243,9 +245,9 @@ class KafkaSink(StagedFilesSink):
         self._is_there(insert, tick, identity, self._last)
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        staged = self._staged.get((attempt, insert, tick))
+        staged = self._staged.get((insert, tick, attempt))
         if self._is_there(insert, tick, identity, self._last):
-            self._remove((attempt, insert, tick))
+            self._remove((insert, tick, attempt))
             return True
         if staged is None or self._producing is None:
             raise EngineError(
@@ -271,7 +273,7 @@ class KafkaSink(StagedFilesSink):
             self._wait_s,
         )
         self._last[insert] = tick, dict(identity)
-        self._remove((attempt, insert, tick))
+        self._remove((insert, tick, attempt))
         return True
 
     def close(self) -> None:
@@ -309,11 +311,8 @@ class KafkaSink(StagedFilesSink):
                 code="sink-taken",
                 hint="stop one of the runs; the other one continues from the last tick",
             )
-        try:
-            check_same(self._spec.name, self._place, insert, tick, last[1], identity)
-        except EngineError as error:
-            error.hint = f"was the checkpoint restored from a copy? Then {_RESTORE}"
-            raise
+        hint = f"was the checkpoint restored from a copy? Then {_RESTORE}"
+        check_same(self._spec.name, self._place, insert, tick, last[1], identity, hint)
         return True
 
     def _build_missing_tick_error(

@@ -21,11 +21,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import randbits
-from types import MappingProxyType
-from typing import Any
 
 from watersmeet.errors import (
     EngineError,
@@ -37,10 +35,7 @@ from watersmeet.errors import (
 )
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
-    ArrowPart,
-    Frame,
     KeyedRows,
-    Omission,
     Schema,
     StagedPart,
     check_unique_names,
@@ -62,7 +57,7 @@ from watersmeet.sinks.lake.commits import (
 )
 from watersmeet.sinks.lake.data_files import LakePart
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, format_parts, newer_parts
-from watersmeet.sinks.staging import staged_by_tasks
+from watersmeet.sinks.staging import Key, PartsSink
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.model import BEGINS_AFTER
@@ -72,30 +67,24 @@ LOG = logging.getLogger("watersmeet.sinks.lake")
 _MERGE_MEMORY_SHARE = 0.5
 """Of the machine's memory: so much the rows of a tick may take that are merged."""
 
-_Key = tuple[str, int, str]
-"""Insert, tick, attempt."""
+_OF_COPY = (
+    "was the checkpoint restored from a copy? Restore the table from a copy of the same moment, or start over"
+    " with an empty checkpoint and another table"
+)
 
 
-class LakeSink:
+class LakeSink(PartsSink):
     """See the module.
 
     Args:
         table: the table in its format.
     """
 
-    idempotent = True
-    stages = True
-    sets_aside = False
-    tells_rows = True
-    appends_to = None
-    secrets: Mapping[str, str] = MappingProxyType({})
-
     def __init__(self, spec: SinkSpec, table: LakeTable) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self._begins_after = int(lower_names(spec.options).get(BEGINS_AFTER, "0"))
         self.table = table
         self._owner: str | None = None
-        self._staged: dict[_Key, list[StagedPart]] = {}
         self._fences: dict[str, int | None] = {}
         self._before: dict[str, CommittedTick | None] = {}
         self._removals: set[str] = set()
@@ -104,9 +93,6 @@ class LakeSink:
     def keyed(self) -> KeyedRows | None:
         key = self._spec.primary_key
         return KeyedRows(key) if key else None
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = columns_of(schema)
@@ -166,19 +152,6 @@ class LakeSink:
             f" = '{last[0]}' in the sink's options",
         )
 
-    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        part = self._part(insert, tick, attempt)
-        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, part))
-
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return self._part(insert, tick, attempt)
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        self._staged[insert, tick, attempt] = list(parts)
-
-    def staged_rows(self, insert: str, tick: int, attempt: str) -> int:
-        return sum(int(part["rows"]) for part in self._staged[insert, tick, attempt])
-
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if the table has, or may have, rows of this tick.
 
@@ -202,15 +175,14 @@ class LakeSink:
             self._check_there(there, insert, tick, identity)
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        key = (insert, tick, attempt)
-        files = self._staged.get(key)
+        # Whatever comes of the commit, only the next run removes the files.
+        files = self._staged.pop((insert, tick, attempt), None)
         if files is None:
             raise EngineError(
                 f'the staged rows of tick {tick} for "{self._spec.name}" are missing',
                 code="staged-rows-gone",
                 hint="run again, which repeats the tick",
             )
-        self._staged.pop(key)  # whatever comes of it, nobody removes them but the next run
         fence, before = self._fences.get(insert), self._before.get(insert)
         commit = Commit(self._writer(insert), tick, attempt, identity, fence, before)
         if not files:
@@ -234,14 +206,9 @@ class LakeSink:
             self._remove_own(insert, tick, attempt)
         return True
 
-    def discard(self, attempt: str) -> None:
-        for insert, tick, staged_by in list(self._staged):
-            if staged_by == attempt:
-                del self._staged[insert, tick, attempt]
-                self._remove_own(insert, tick, attempt)
-
-    def close(self) -> None:
-        """Do nothing: the sink holds no resources, because commits already separate the runs."""
+    def _remove(self, key: Key) -> None:
+        super()._remove(key)
+        self._remove_own(*key)
 
     def _append_or_merge(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
@@ -373,14 +340,7 @@ class LakeSink:
                 raise newer_run_error(tick, self._spec.name, self.table.place)
             stored = self.table.tick_identity(self._writer(insert), tick)
             stored = None if stored == identity else stored
-            try:
-                check_same(self._spec.name, self.table.place, insert, tick, stored, identity)
-            except EngineError as error:
-                error.hint = (
-                    "was the checkpoint restored from a copy? Restore the table from a copy of the same "
-                    "moment, or start over with an empty checkpoint and another table"
-                )
-                raise
+            check_same(self._spec.name, self.table.place, insert, tick, stored, identity, _OF_COPY)
 
     def _part(self, insert: str, tick: int, attempt: str) -> LakePart:
         folder = self._folder(insert, tick)

@@ -25,9 +25,9 @@ from watersmeet.postgres_server import (
 )
 from watersmeet.sinks.base import (
     ArrowPart,
+    BaseSink,
     Frame,
     KeyedRows,
-    Omission,
     RowPrinter,
     Schema,
     StagedPart,
@@ -87,14 +87,12 @@ _FIRST_WAIT_S = 30
 _CORRECT = "correct what the server reports, and run again"
 
 
-class PostgresSink:
+class PostgresSink(BaseSink):
     """See the module. Options: `spec.options.postgres.PostgresOptions`."""
 
     idempotent = True
     stages = True
-    sets_aside = False
     tells_rows = True
-    appends_to = None
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._spec = spec
@@ -133,9 +131,6 @@ class PostgresSink:
     @property
     def keyed(self) -> KeyedRows | None:
         return KeyedRows(self._key) if self._key else None
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
 
     def accept_target(self) -> None:
         self._accepts_target = True
@@ -206,7 +201,8 @@ class PostgresSink:
                 resumed,
             )
         except EngineError as error:
-            raise _with_restore_hint(error) from None
+            error.hint = _RESTORE  # rows of a tick are mixed with others: they cannot be moved away
+            raise
         if newer:
             raise EngineError(
                 f"{ledger.place} has {format_parts(newer)}, which cannot be removed (sink"
@@ -442,10 +438,7 @@ class PostgresSink:
             raise self._build_missing_tick_error(insert, confirmed)
         if stored is None:
             return False
-        try:
-            check_same(self._spec.name, ledger.place, insert, tick, stored, identity)
-        except EngineError as error:
-            raise _with_restore_hint(error) from None
+        check_same(self._spec.name, ledger.place, insert, tick, stored, identity, _RESTORE)
         return True
 
     def _build_missing_tick_error(self, insert: str, tick: int) -> EngineError:
@@ -530,14 +523,6 @@ _RESTORE = (
     "restore the checkpoint and the database from copies of one moment, or start over with an empty"
     " checkpoint and an empty table"
 )
-
-
-def _with_restore_hint(error: EngineError) -> EngineError:
-    """Return the error with a hint for a table from which a tick's rows cannot be moved away.
-
-    There, rows of a tick are mixed with other rows.
-    """
-    return EngineError(error.message, code=error.code, hint=_RESTORE)
 
 
 # Rows of several tables of one database, and what else is to be there with them, in one transaction.
