@@ -25,6 +25,7 @@ import sys
 from watersmeet.cli.main import main
 from watersmeet.runtime.coordinator.tick_phases import ConcludedTick, RunningTick, StartedTick
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.tick import tick as spark_tick
 from watersmeet.runtime.spark.tick.nodes import SinkFrame
 from watersmeet.runtime.spark.tick.tick import SparkTicks
 from watersmeet.sinks.file_sink import FileSink
@@ -49,7 +50,7 @@ def kill_at(point: str, tick: int) -> None:
     run, intend = SparkTicks.run, Checkpoint.intend
     advance, commit = StartedTick.advance, ConcludedTick.commit
     write, settle = SinkFrame.write, RunningTick.settle
-    publish_together = tick.publish_together
+    publish_together = spark_tick.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
     def patched_run(self, driver, reading, host, given):
@@ -107,7 +108,7 @@ def kill_at(point: str, tick: int) -> None:
         return made
 
     SparkTicks.run = patched_run
-    tick.publish_together = patched_together
+    spark_tick.publish_together = patched_together
     Checkpoint.intend = patched_intend
     StartedTick.advance, ConcludedTick.commit = patched_advance, patched_commit
     SinkFrame.write, RunningTick.settle = patched_write, patched_settle

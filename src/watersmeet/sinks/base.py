@@ -245,14 +245,15 @@ def staged_folder(tick: int, attempt: str) -> str:
 
 
 class Sink(Protocol):
-    """One target of one job. All calls come from the driver, one at a time."""
+    """One target of one job. All calls come from the driver, one at a time.
+
+    A class that inherits the defaults has a target that records no ticks, and tasks stage no parts for it.
+    """
 
     idempotent: bool
-    stages: bool
-
-    @property
-    def sets_aside(self) -> bool:
-        """True if `resume` can move parts of later ticks out of the way; else it rejects them."""
+    stages: bool = False
+    sets_aside: bool = False
+    """`resume` can move parts of later ticks out of the way; else it rejects them."""
 
     @property
     def secrets(self) -> Mapping[str, str]:
@@ -260,6 +261,7 @@ class Sink(Protocol):
 
         Tasks receive them inside functions, never where Spark records its input.
         """
+        return {}
 
     @property
     def tells_rows(self) -> bool:
@@ -268,10 +270,12 @@ class Sink(Protocol):
     @property
     def appends_to(self) -> Topic | None:
         """The topic that rows are appended to, where its brokers tell how many came."""
+        return None
 
     @property
     def keyed(self) -> Keyed | None:
         """Format into which rows are converted before writing; None to leave them unchanged."""
+        return None
 
     def leaves_out(self, columns: int) -> Omission | None:
         """Return which rows the target cannot represent; None if it represents all rows.
@@ -279,6 +283,7 @@ class Sink(Protocol):
         Args:
             columns: Number of columns of the rows.
         """
+        return None
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         """Check, before the first tick, all that can be checked; drop what a dead attempt left.
@@ -305,6 +310,7 @@ class Sink(Protocol):
             EngineError: The target has parts of ticks that the state has not reached, or parts of another
                 history.
         """
+        return []
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         """Evaluate all of ``frame`` once (the sink may ask for more often) and stage its rows."""
@@ -327,6 +333,7 @@ class Sink(Protocol):
         Returns:
             The part, or None if this sink takes frames only.
         """
+        return None
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
         """Receive what `arrow_part`'s parts returned: for each task, the attempt whose rows count.
@@ -334,12 +341,14 @@ class Sink(Protocol):
         The sink must not publish rows that other attempts staged. Called once, after all rows are staged
         and before `staged_rows`.
         """
+        return
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
         """Return True if rows of this tick are visible; called for idempotent sinks.
 
         It may also be called before `prepare`; ``owner`` is then the owner that `prepare` would receive.
         """
+        return False
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         """Raise what `publish` would, before any sink has published anything of the tick.
@@ -347,6 +356,7 @@ class Sink(Protocol):
         Raises:
             EngineError: a part of another identity is there, or the target is another job's by now.
         """
+        return
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         """Make what ``attempt`` staged visible, with what it was made from; a part of this tick and identity
@@ -361,48 +371,7 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Release the target at the end of the run, so that other runs may use it."""
-
-
-class BaseSink:
-    """Base of sinks: no task stages parts, the target records no ticks, and the sink holds no resources."""
-
-    sets_aside = False
-    stages = False
-
-    @property
-    def secrets(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def appends_to(self) -> Topic | None:
-        return None
-
-    @property
-    def keyed(self) -> Keyed | None:
-        return None
-
-    def leaves_out(self, columns: int) -> Omission | None:
-        return None
-
-    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        return None
-
-    def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:
-        """Do nothing: no task stages parts."""
-
-    def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
-        """Return no descriptions: there is nothing to compare."""
-        return []
-
-    def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        """Return False: the sink cannot know whether it has the tick."""
-        return False
-
-    def check(self, insert: str, tick: int, identity: Identity) -> None:
-        """Do nothing: existing output never conflicts with a tick."""
-
-    def close(self) -> None:
-        """Do nothing: the sink holds no resources."""
+        return
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:

@@ -41,11 +41,11 @@ from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     TEXT_OPTIONS,
     ArrowPart,
-    BaseSink,
     Frame,
     Omission,
     RowPrinter,
     Schema,
+    Sink,
     check_unique_names,
     columns_of,
 )
@@ -92,7 +92,7 @@ _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTI
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 
 
-class FileSink(BaseSink):
+class FileSink(Sink):
     """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
@@ -262,7 +262,7 @@ class FileSink(BaseSink):
                 )
             elif self._keep_data_files(staged):
                 write_mark(staged, identity)
-                _sync_tree(staged)
+                sync_all([*staged.iterdir(), staged])
                 make_folders(final.parent)
                 os.rename(staged, final)
                 sync(final.parent)
@@ -437,10 +437,6 @@ def _free_name(path: Path) -> Path:
     while free.exists():
         free, number = path.with_name(f"{path.name}.{number}"), number + 1
     return free
-
-
-def _sync_tree(directory: Path) -> None:
-    sync_all([*directory.iterdir(), directory])
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -461,7 +461,7 @@ class StoredFileSink(PartsSink):
             StateError: The request failed.
         """
         parts = filter(None, map(_PART.fullmatch, list_entries(self._place)[1]))
-        return sorted((_insert_of(part[1]), int(part[2])) for part in parts)
+        return sorted((unquote(part[1].replace("!", "%")), int(part[2])) for part in parts)
 
     def _write_final_object(
         self, parts: Sequence[StagedPart], insert: str, tick: int, identity: Identity
@@ -608,7 +608,3 @@ def _safe(name: str) -> str:
     """Return ``name`` as part of an object's name that no store or reader interprets specially."""
     quoted = quote(name, safe="").replace("~", "%7E").replace("%", "!")
     return f"!{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
-
-
-def _insert_of(safe: str) -> str:
-    return unquote(safe.replace("!", "%"))

@@ -11,11 +11,11 @@ from typing import Any
 
 from watersmeet.errors import EngineError, near_names, raise_all
 from watersmeet.sinks.base import (
-    BaseSink,
     Frame,
     RowPrinter,
     Schema,
     Session,
+    Sink,
     check_unique_names,
     columns_of,
 )
@@ -24,7 +24,7 @@ from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.spark import format_of, own_options, sink_problems, table_of
 
 
-class SparkSink(BaseSink):
+class SparkSink(Sink):
     """See the module. Options: ``format``, and those of that data source; or ``table``."""
 
     idempotent = False

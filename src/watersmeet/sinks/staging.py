@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, WatersmeetError, error_from, plain_of
-from watersmeet.sinks.base import ArrowPart, BaseSink, Files, Frame, StagedPart
+from watersmeet.sinks.base import ArrowPart, Files, Frame, Sink, StagedPart
 from watersmeet.spec.model import Sink as SinkSpec
 
 # Rows of a tick until they go out: files beside the job's state, written by tasks.
@@ -67,7 +67,7 @@ def staged_files(parts: Sequence[StagedPart]) -> list[Staged]:
     return [(str(name), int(rows)) for part in parts for name, rows in part["files"]]
 
 
-class StagingSink(BaseSink, Generic[Waiting]):
+class StagingSink(Sink, Generic[Waiting]):
     """Base of sinks whose rows wait until their tick is published.
 
     ``_staged`` has what waits, by INSERT, tick and attempt.

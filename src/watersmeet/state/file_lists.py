@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from watersmeet.errors import StateError
 from watersmeet.state.store import Store
 from watersmeet.state.stored_record import FrozenRecord, damage_error
 
@@ -109,12 +108,8 @@ def _store_list(store: Store, content: bytes, files: int, level: int) -> FileLis
 def _content(store: Store, file_list: FileList) -> bytes:
     content = bytes(store.read(file_list.name))
     if file_list.name != f"{FOLDER}/{_digest(content)}":
-        raise _list_damage_error(file_list)
+        raise damage_error(f'list of files read "{file_list.name}"', "its content is not what was written")
     return content
-
-
-def _list_damage_error(file_list: FileList) -> StateError:
-    return damage_error(f'list of files read "{file_list.name}"', "its content is not what was written")
 
 
 def _digest(content: bytes) -> str:

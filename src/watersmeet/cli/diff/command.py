@@ -250,7 +250,9 @@ def _compare_queries(
                 names,
                 answer,
                 output.relation,
-                answers.without_late(insert, facts) if ticks_matter is None else [],
+                [partial(answers._recompute, insert, facts, without) for without in facts.late_inputs]
+                if ticks_matter is None
+                else [],
                 groups=group_columns(insert.query) if ticks_matter is None else (),
                 whole=whole,
                 limit=asked.limit,
@@ -365,10 +367,6 @@ class _Answers:
             )
         self._of_spark.add(insert.name)
         return self._compute_with_spark(insert, facts, frozenset()), SPARK, why
-
-    def without_late(self, insert: Insert, facts: QueryFacts) -> list[Callable[[], str]]:
-        """Answers without rows that may have been late: of all inputs, and of each alone."""
-        return [partial(self._recompute, insert, facts, without) for without in facts.late_inputs]
 
     def _recompute(self, insert: Insert, facts: QueryFacts, without: frozenset[str]) -> str:
         by = self._compute_with_spark if insert.name in self._of_spark else self._compute_with_duckdb

@@ -129,7 +129,14 @@ def read(words: WhatifFlags, streams: Mapping[str, EventStream]) -> Request:
         problems += _wrong_with_partitions(stream.source, name in partitions)
         arrival = arrivals.get(name, [None])[0]
         if arrival is None and not stream.times:
-            problems.append(_no_times(name))
+            problems.append(
+                SpecError(
+                    f'the arrival times of rows of "{name}" are not known, because its event time is'
+                    " computed",
+                    code="no-arrival",
+                    hint=f"pass a column that has them: --arrival {name}=ingested_at",
+                )
+            )
             continue
         asked.append(
             FileRequest(
@@ -170,14 +177,6 @@ def _no_sample(names: Sequence[str]) -> SpecError:
         f"no sample exists for {quoted}",
         code="no-sample",
         hint=f"{flags} names files: Parquet, CSV with a header, or one JSON object per line",
-    )
-
-
-def _no_times(name: str) -> SpecError:
-    return SpecError(
-        f'the arrival times of rows of "{name}" are not known, because its event time is computed',
-        code="no-arrival",
-        hint=f"pass a column that has them: --arrival {name}=ingested_at",
     )
 
 

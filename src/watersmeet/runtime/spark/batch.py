@@ -86,7 +86,7 @@ class Batch:
         self._view(
             source,
             _drop_broken_rows(frame, source, asked),
-            {_normalize_url(url): n for n, url in enumerate(urls)},
+            {re.sub("^file:/+", "file:/", url): n for n, url in enumerate(urls)},
         )
 
     def topics(self, source: Source, ends: Mapping[str, Mapping[str, int]], asked: Collection[str]) -> None:
@@ -159,10 +159,6 @@ def _drop_broken_rows(frame: DataFrame, source: Source, asked: Collection[str]) 
         frame = frame.where(F.col(BROKEN).isNull())
     misfit = misfit_sql(source, [quote_name(name) for name in asked])
     return frame if misfit is None else frame.where(F.expr(f"{misfit} IS NULL"))
-
-
-def _normalize_url(url: str) -> str:
-    return re.sub("^file:/+", "file:/", url)
 
 
 def _not_compared_error(source: Source) -> EngineError:

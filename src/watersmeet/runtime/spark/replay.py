@@ -34,7 +34,7 @@ from watersmeet.runtime.spark.tick.task_placement import Descriptions
 from watersmeet.runtime.spark.tick.tick import SparkTicks
 from watersmeet.runtime.tick import TickInput
 from watersmeet.runtime.values import Change, InMemoryTables, drop_cancelled_changes, to_json, to_table
-from watersmeet.sinks.base import BaseSink, Schema
+from watersmeet.sinks.base import Schema, Sink
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source
 from watersmeet.state.store import LocalStore, Store
@@ -75,7 +75,7 @@ def _add_row_numbers(case: Mapping[str, Any]) -> dict[str, Any]:
     return {**case, "streams": streams}
 
 
-class _CollectingSink(BaseSink):
+class _CollectingSink(Sink):
     """A sink that keeps the rows of the tick in hand."""
 
     idempotent = True

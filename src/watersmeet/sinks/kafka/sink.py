@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import (
-    BaseSink,
     Files,
     Frame,
     KeyedRecords,
@@ -43,7 +42,7 @@ from watersmeet.spec.options.model import BEGINS_AFTER
 # of equal ones it is. It is the same when the tick is repeated.
 
 
-class AtLeastOnceSink(BaseSink):
+class AtLeastOnceSink(Sink):
     """See the module."""
 
     idempotent = False

@@ -189,7 +189,12 @@ def commit_once(
             return None if there == own else there
         if seen.fence is None and commit.fence is not None:
             check_before(there, commit, sink, table.place)
-            raise _forgotten_run_error(commit, sink, table.place)
+            raise EngineError(
+                f'{table.place} no longer records this run of "{commit.writer.insert}" (sink "{sink}"): it'
+                f" was recreated, or an older version was restored. Tick {commit.tick} was not published",
+                code="sink-behind",
+                hint=RESTORE,
+            )
         if seen.fence != commit.fence:
             raise newer_run_error(commit.tick, sink, table.place)
         check_before(there, commit, sink, table.place)
@@ -208,16 +213,6 @@ def newer_run_error(tick: int, sink: str, place: str) -> EngineError:
         f" tick {tick}",
         code="sink-taken",
         hint="stop this run; the other one continues from the last tick",
-    )
-
-
-def _forgotten_run_error(commit: Commit, sink: str, place: str) -> EngineError:
-    """Return the error for a table that lost the records that this run wrote."""
-    return EngineError(
-        f'{place} no longer records this run of "{commit.writer.insert}" (sink "{sink}"): it was'
-        f" recreated, or an older version was restored. Tick {commit.tick} was not published",
-        code="sink-behind",
-        hint=RESTORE,
     )
 
 

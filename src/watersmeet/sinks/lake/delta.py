@@ -137,7 +137,7 @@ class DeltaLakeTable:
         return _read_writer(DeltaTable(self.place, storage_options=self._options), writer).last
 
     def shown(self, error: object) -> str:
-        return without_secrets(_one_line(str(error)))
+        return without_secrets(" ".join(_DRAWN.sub("", str(error)).split()))
 
     def named(self) -> set[str]:
         return {uri.rsplit("/", 1)[-1] for uri in self._load().file_uris()}
@@ -365,10 +365,6 @@ def _removes(operation: str, parameters: Mapping[str, Any]) -> bool:
     if operation == "WRITE":
         return is_of_all and str(parameters.get("mode", "")).lower() == "overwrite"
     return (operation == "DELETE" and is_of_all) or _REPLACES.fullmatch(operation) is not None
-
-
-def _one_line(said: str) -> str:
-    return " ".join(_DRAWN.sub("", said).split())
 
 
 def _unsafe(sink: str) -> list[SpecError]:

@@ -313,7 +313,13 @@ class DeadLetterTable:
             if state_of(error) == _DROPPED:
                 raise stage.dropped(target, self.sink) from None
             if state_of(error) == _TOO_MANY:
-                raise self._too_many_error(insert, tick) from None
+                raise EngineError(
+                    f'the table rejects more than {MAX_REJECTED_ROWS:,} rows of "{insert}", tick {tick} (sink'
+                    f' "{self.sink}"). Nothing of the tick was published',
+                    code="sink-refused-row",
+                    hint="change the table or the query's result, and run again, which repeats the tick;"
+                    " 'on_rejected' = 'dead_letter' is for single rows",
+                ) from None
             raise
         ((refused,),) = rows_of(cursor, f"SELECT current_setting('{_COUNTED}')::bigint")
         cursor.execute(f"DROP TABLE {_RANKED}")  # another sink may sort its rows out in this transaction
@@ -392,13 +398,4 @@ class DeadLetterTable:
         return (
             f'sink "{self.sink}": {rows:,} row{"s" if rows > 1 else ""} of "{insert}", tick {tick}, refused'
             f" and put aside into {self.sql}; {in_all:,} in this run"
-        )
-
-    def _too_many_error(self, insert: str, tick: int) -> EngineError:
-        return EngineError(
-            f'the table rejects more than {MAX_REJECTED_ROWS:,} rows of "{insert}", tick {tick} (sink'
-            f' "{self.sink}"). Nothing of the tick was published',
-            code="sink-refused-row",
-            hint="change the table or the query's result, and run again, which repeats the tick;"
-            " 'on_rejected' = 'dead_letter' is for single rows",
         )

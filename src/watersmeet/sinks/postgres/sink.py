@@ -25,11 +25,11 @@ from watersmeet.postgres_server import (
 )
 from watersmeet.sinks.base import (
     ArrowPart,
-    BaseSink,
     Frame,
     KeyedRows,
     RowPrinter,
     Schema,
+    Sink,
     StagedPart,
     check_unique_names,
     columns_of,
@@ -87,7 +87,7 @@ _FIRST_WAIT_S = 30
 _CORRECT = "correct what the server reports, and run again"
 
 
-class PostgresSink(BaseSink):
+class PostgresSink(Sink):
     """See the module. Options: `spec.options.postgres.PostgresOptions`."""
 
     idempotent = True

@@ -334,7 +334,11 @@ def check_zone(session: SparkSession, name: str) -> str | None:
     differ = find_differences(load_java_rules(session, name), load_python_rules(name))
     if not differ:
         return None
-    when = " and ".join(dict.fromkeys(_format_day(moment) for moment in (differ[0], differ[-1])))
+    when = " and ".join(
+        dict.fromkeys(
+            (_EPOCH + timedelta(seconds=moment)).strftime("%Y-%m-%d") for moment in (differ[0], differ[-1])
+        )
+    )
     both = f"Java and Python have different rules for the time zone {name}"
     if differ[-1] < FIRST_COMMON_S:
         return (
@@ -359,10 +363,6 @@ def find_differences(one: OffsetChanges, other: OffsetChanges) -> list[int]:
 def _offset(changes: OffsetChanges, at: int) -> int:
     place = bisect_left(changes, (at + 1,))
     return changes[max(place - 1, 0)][1]
-
-
-def _format_day(at: int) -> str:
-    return (_EPOCH + timedelta(seconds=at)).strftime("%Y-%m-%d")
 
 
 def load_python_rules(name: str) -> OffsetChanges:

@@ -117,7 +117,9 @@ def scan(
     by_name = {source.source.name: source for source in sources}
     frames = {source.source.name: source.frame for source in sources}
     for table in plan.tables:
-        frames.setdefault(table.name, _declared_rows(spark, table))
+        frames.setdefault(
+            table.name, _empty_frame(spark, {column.name: str(column.type) for column in table.columns})
+        )
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for query in plan.queries:
         casts = _key_casts(spark, query, frames)
@@ -157,10 +159,6 @@ def scan(
         if (of_frame := _map_declared_columns(source)) is not None
     }
     return Scan(frames_and_views, schemas, columns, tables, plain)
-
-
-def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
-    return _empty_frame(spark, {column.name: str(column.type) for column in source.columns})
 
 
 def _table_sql(table: SidePlan, casts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

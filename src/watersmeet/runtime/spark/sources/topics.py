@@ -431,7 +431,14 @@ class Topics:
             if replaced:
                 error = _topic_recreated_error(source, replaced, "since the last run of the job")
             elif gone:
-                error = _rows_expired_error(source, gone)
+                error = EngineError(
+                    f'Kafka source "{source.name}": Kafka deleted rows before the job read them:'
+                    f" {'; '.join(gone)}",
+                    code="offsets-expired",
+                    hint=f"restore the topic and run again; or run with --accept-loss {source.name}, which"
+                    " continues without those rows. To prevent this, raise the topic's retention or run the"
+                    " job more often",
+                )
             if error is not None:
                 losses.append(Loss(source.name, error, json.dumps(go_on, separators=(",", ":"))))
         return losses
@@ -540,14 +547,4 @@ def _topic_recreated_error(source: Source, topics: Sequence[str], when: str) -> 
         hint=f"run with --accept-loss {source.name} to read the new topic from its beginning (unread"
         " rows of the old topic are lost, and rows below the watermark count as late); or start"
         " over with a new checkpoint directory and an empty sink",
-    )
-
-
-def _rows_expired_error(source: Source, what: Sequence[str]) -> EngineError:
-    return EngineError(
-        f'Kafka source "{source.name}": Kafka deleted rows before the job read them: {"; ".join(what)}',
-        code="offsets-expired",
-        hint=f"restore the topic and run again; or run with --accept-loss {source.name}, which"
-        " continues without those rows. To prevent this, raise the topic's retention or run the"
-        " job more often",
     )

@@ -77,7 +77,7 @@ class IngestTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: SourceTask | None = None
         for batch in batches:
-            if batch.num_rows and not _is_reread(self.view.source):
+            if batch.num_rows and self.view.source not in parse_names(read_tick_property(REREAD)):
                 task = task or SourceTask(self.view, start_of_tick(), self.store)
                 task.take(batch)
         results = [] if task is None else list(task.finish())
@@ -147,7 +147,13 @@ class SourceTask:
     def _add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
         if pc.any(pc.equal(rows.column(BROKEN), TRUNCATED)).as_py():
-            raise truncated_error(self.view.source)
+            raise EngineError(
+                f'"{self.view.source}": its table was emptied by TRUNCATE, but its rows are still in the'
+                " results",
+                code="table-truncated",
+                hint="start over with a new checkpoint directory and a new snapshot; or set"
+                " 'debezium.truncate' = 'skip' to continue and keep the rows",
+            )
         if not self.writers[0][1].report.broken_text:
             text = self._explain_broken_record(rows.column(BROKEN)[0])
             for _, writer in self.writers:
@@ -221,15 +227,6 @@ class SourceTask:
         self.rejected, self.held = [], 0
 
 
-def truncated_error(source: str) -> EngineError:
-    return EngineError(
-        f'"{source}": its table was emptied by TRUNCATE, but its rows are still in the results',
-        code="table-truncated",
-        hint="start over with a new checkpoint directory and a new snapshot; or set 'debezium.truncate'"
-        " = 'skip' to continue and keep the rows",
-    )
-
-
 def _task_number() -> int:
     """Return the number of this task in the scan, in the order of sources and their partitions."""
     context = TaskContext.get()
@@ -240,10 +237,6 @@ def read_tick_property(name: str) -> str | None:
     """Read a local property of the tick; None outside of a task."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
-
-
-def _is_reread(source: str) -> bool:
-    return source in parse_names(read_tick_property(REREAD))
 
 
 def encode_task_results(told: Sequence[tuple[str, str]]) -> pa.RecordBatch:
