@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import logging
 import os
 import stat
@@ -94,6 +95,11 @@ class _ClosedStdout(io.TextIOBase):
         if text:
             require_stdout()
         return 0
+
+
+def format_json_value(value: Any) -> str | None:
+    """Return a text as it is, and another value of JSON as JSON; None stays None."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def require_stdout() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from watersmeet.cli.output import format_json_value
 from watersmeet.errors import EngineError, format_count, printable
 from watersmeet.names import is_ours
 
@@ -208,7 +209,7 @@ def _print_tables(results: Mapping[str, PreviewResult]) -> None:
         out.print(printable(title), style="italic", markup=False, highlight=False)
         rows = [
             [
-                _short_time(value, day) if n in result.times else _format_value(value)
+                _short_time(value, day) if n in result.times else format_json_value(value)
                 for n, value in enumerate(row)
             ]
             for row in result.rows
@@ -234,12 +235,6 @@ def _short_time(value: str | None, day: str | None) -> str | None:
     whole, _, fraction = time_of_day.partition(".")
     fraction = fraction.rstrip("0")
     return ("" if date == day else f"{date} ") + whole + (f".{fraction}" if fraction else "")
-
-
-def _format_value(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _format_dropped_rows(results: Mapping[str, PreviewResult]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from watersmeet.durable_files import sync
 from watersmeet.errors import SpecError, StateError, WatersmeetError, format_count
 from watersmeet.objects.settings import store_of
-from watersmeet.plan.checks.endpoints import SIDE_OUTPUT_SETTINGS
+from watersmeet.plan.checks.endpoints import written_sinks
 from watersmeet.runtime.spark.checkpoint.directory import (
     NAMES,
     OLD,
@@ -183,7 +183,7 @@ def plan_reset(job: Job, directory: str) -> Reset:
         owners.append(owner)
     is_stored = stored is not None and stored.has_any_files()
     owned, kept = [], []
-    for sink in _sinks_of(job):
+    for sink in written_sinks(job):
         if not sink.traits.files:
             if sink.traits.log:
                 kept.append(f'sink "{sink.name}": what was sent to Kafka')
@@ -227,14 +227,6 @@ def _owner_of(root: Path) -> str | None:
     """
     stored = read_value(root / "job", _NO_OWNER)
     return None if stored is None else str(stored["id"])
-
-
-def _sinks_of(job: Job) -> list[Sink]:
-    """Return the sinks that the job writes to, each once."""
-    beside = {job.run.get(name) for name in SIDE_OUTPUT_SETTINGS}
-    sinks = [insert.sink for insert in job.inserts if not insert.is_index]
-    sinks += [sink for sink in job.sinks if sink.name in beside]
-    return list({sink.name: sink for sink in sinks}.values())
 
 
 def _is_owned(path: Path, owner: str) -> bool:

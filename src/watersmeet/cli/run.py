@@ -18,7 +18,7 @@ from watersmeet.cli.output import LogOutput, log_to_stderr, to_stderr
 from watersmeet.deprecated_names import notices_to, without_notices
 from watersmeet.errors import EngineError, Location, SpecError, format_count, printable, raise_all
 from watersmeet.runtime.spark.job.column_inference import ColumnInference
-from watersmeet.runtime.spark.job.signals import list_handled_signals
+from watersmeet.runtime.spark.job.signals import handle_signals, list_handled_signals
 
 if TYPE_CHECKING:
     from watersmeet.runtime.spark.job.settings import RunResult, RunSettings
@@ -444,9 +444,5 @@ def _stopping_as_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
     numbers = [number for number in list_handled_signals() if number != signal.SIGINT]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
+    with handle_signals(numbers, interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

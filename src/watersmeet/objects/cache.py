@@ -102,16 +102,13 @@ class Cache:
 
         It is the checksum at the file's end: its times say when it was read, and inodes are used again.
         """
-        try:
+        with suppress(OSError):
             handle = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:
-            return None
-        try:
-            return os.pread(handle, _CHECKSUM_BYTES, max(0, os.fstat(handle).st_size - _CHECKSUM_BYTES))
-        except OSError:
-            return None
-        finally:
-            os.close(handle)
+            try:
+                return os.pread(handle, _CHECKSUM_BYTES, max(0, os.fstat(handle).st_size - _CHECKSUM_BYTES))
+            finally:
+                os.close(handle)
+        return None
 
     def add(self, name: str, content: pa.Buffer) -> None:
         """Keep what is stored under ``name``, if there is room."""

@@ -47,7 +47,7 @@ def dictionary_columns(rows: pa.Table | pa.RecordBatch) -> list[str]:
     """
     count = rows.num_rows
     if count < MIN_SAMPLED_ROWS:
-        return [field.name for field in rows.schema if _is_text(field.type)]
+        return [field.name for field in rows.schema if is_text(field.type)]
     drawn = np.random.default_rng(0).integers(0, count, _SAMPLE_ROWS)
     sample = rows.take(pa.array(np.sort(drawn)))
     return [
@@ -99,14 +99,14 @@ def _is_worth_it(sample: pa.ChunkedArray, count: int) -> bool:
     """
     values = len(sample) - sample.null_count
     if values < _SAID:
-        return _is_text(sample.type)
-    different = count * values / len(sample) * (_FEW_TEXTS if _is_text(sample.type) else _FEW_OTHERS)
+        return is_text(sample.type)
+    different = count * values / len(sample) * (_FEW_TEXTS if is_text(sample.type) else _FEW_OTHERS)
     # so many the sample has, about, if as many as are worth it are among all rows
     most = different * -math.expm1(-values / different)
     return bool(len(pc.unique(sample.drop_null())) <= most)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

@@ -237,9 +237,9 @@ def marks_of(query: QueryPlan, rows: Sequence[BranchRows], sample: Sample) -> Ti
     for tick in range(sample.ticks):
         late = raise_late_thresholds(query, inputs, late)
         for key, mark in late.items():
-            late_by_tick[key][tick] = _time(mark)
+            late_by_tick[key][tick] = clamp_time(mark)
         for (alias, number, column), marks in before.items():
-            marks[tick] = _time(inputs[alias].branches[number].watermarks.get(column, NEVER))
+            marks[tick] = clamp_time(inputs[alias].branches[number].watermarks.get(column, NEVER))
         seen = {
             (own.side.name, own.number): tracker.BranchProgress(own.greatest.get(tick, {})) for own in rows
         }
@@ -248,11 +248,12 @@ def marks_of(query: QueryPlan, rows: Sequence[BranchRows], sample: Sample) -> Ti
             for key, limit in release_limits(
                 query, _watermarks(query, inputs), sample.clock_us(tick)
             ).items():
-                limit_by_tick[key][tick] = _time(limit)
+                limit_by_tick[key][tick] = clamp_time(limit)
     return TickWatermarks(late_by_tick, limit_by_tick, before)
 
 
-def _time(mark: Watermark) -> int:
+def clamp_time(mark: Watermark) -> int:
+    """Return a watermark as a time that an array can hold."""
     return int(min(max(mark, MIN_TIME), MAX_TIME))
 
 

@@ -7,6 +7,7 @@ released rows can match nothing that is still to come). So a match is lost where
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,9 +88,8 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
         EngineError: there are more than `MAX_BATCH_PAIRS`, or a condition fails.
     """
     plan = _batch_plan(insert, job)
-    engine = LocalJob(plan, MemoryStore(), given=True)
     tables: list[pa.Table] = []
-    try:
+    with closing(LocalJob(plan, MemoryStore(), given=True)) as engine:
         for part in range(parts := max(1, sample.rows // _BATCH_PAIRS)):
             _push(engine, plan, sample, part, parts)
             table = engine.tick(clock_us=0).tables[insert.name]
@@ -100,8 +100,6 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
                     code="too-many-matches",
                     hint="use a smaller sample",
                 )
-    finally:
-        engine.close()
     left, right = (column.to_numpy() for column in pa.concat_tables(tables).columns)
     return Pairs(left, right)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -64,10 +65,11 @@ def replay_sample(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[st
     Raises:
         EngineError: only Spark computes part of a query, or a tick fails.
     """
-    job = LocalJob(plan, MemoryStore(), partitions=partitions, clock_us=sample.clock_us(0), given=True)
     told = {query.name: Played() for query in plan.queries}
     parts = {name: _by_tick(arrived, sample.ticks) for name, arrived in sample.sources.items()}
-    try:
+    with closing(
+        LocalJob(plan, MemoryStore(), partitions=partitions, clock_us=sample.clock_us(0), given=True)
+    ) as job:
         for tick in range(sample.ticks):
             for name, of_ticks in parts.items():
                 for partition, rows in _by_partition(of_ticks[tick]):
@@ -83,8 +85,6 @@ def replay_sample(plan: JobPlan, sample: Sample, partitions: int = 1) -> dict[st
                 own.state_bytes.append(of_query.state_bytes)
                 for alias, rows_kept in of_query.state.items():
                     own.retained.setdefault(alias, []).append(rows_kept)
-    finally:
-        job.close()
     return told
 
 

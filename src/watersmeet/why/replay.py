@@ -7,6 +7,7 @@ Rows are numbered by input, branch after branch; the rows of a replay's output h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -279,8 +280,7 @@ class Replay:
         tables: dict[str, list[tuple[int, pa.Table]]] = {
             query.name: [] for query in plan.queries if not query.is_index
         }
-        engine = LocalJob(plan, MemoryStore(), given=True)
-        try:
+        with closing(LocalJob(plan, MemoryStore(), given=True)) as engine:
             if ticks is None:
                 self._push(engine, plan, None)
                 return {name: [(0, table)] for name, table in engine.tick(clock_us=0).tables.items()}
@@ -295,8 +295,6 @@ class Replay:
             if keep_empty and not all(tables.values()):  # of no tick, for its columns
                 for name, table in engine.tick(clock_us=0).tables.items():
                     tables[name].append((ticks.count, table))
-        finally:
-            engine.close()
         return tables
 
     def _moving(self, engine: LocalJob, plan: JobPlan, ticks: TickWise) -> Iterator[int]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark
+from watersmeet.event_time import ENDED, MIN_TIME, NEVER, Times, Watermark
 from watersmeet.history.points import CLOCK, COUNT, DURATION, END, JOB, OFFSET, START, subject_of
 from watersmeet.history.reader import JobHistory
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.runtime.coordinator.input_watermarks import compute_late_thresholds
-from watersmeet.whatif.ingest_rules import TickWatermarks, release_limits
+from watersmeet.whatif.ingest_rules import TickWatermarks, clamp_time, release_limits
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,9 @@ class TickHistory:
             compute_late_thresholds(query, {key: marks[slot] for key, marks in watermarks.items()})
             for slot in range(len(self))
         ]
-        return {key: np.array([_time(below[key]) for below in by_slot], dtype=np.int64) for key in watermarks}
+        return {
+            key: np.array([clamp_time(below[key]) for below in by_slot], dtype=np.int64) for key in watermarks
+        }
 
     def marks_of(self, query: QueryPlan) -> TickWatermarks:
         """Return, per slot, the late thresholds and release limits of a query.
@@ -291,10 +293,13 @@ class TickHistory:
         for slot in range(len(self) if plain_join_of(query) is not None else 0):
             marks = {key: own[slot] for key, own in after.items()}
             for key, limit in release_limits(query, marks, clocks[slot] or 0).items():
-                limits[key][slot] = _time(limit)
+                limits[key][slot] = clamp_time(limit)
         late = {key: self.mark(query.name, *of, "late_below") for key, of in keys.items()}
         return TickWatermarks(
-            {key: np.array([_time(mark) for mark in marks], dtype=np.int64) for key, marks in late.items()},
+            {
+                key: np.array([clamp_time(mark) for mark in marks], dtype=np.int64)
+                for key, marks in late.items()
+            },
             {key: np.maximum.accumulate(own) for key, own in limits.items()},
             {},
         )
@@ -324,7 +329,3 @@ def tick_history(past: JobHistory, until: int | None = None) -> TickHistory:
             del ticks[bisect_left(ticks, tick) :]  # the job may have gone back to a tick before
             ticks.append(last)
     return TickHistory(past, tuple(ticks))
-
-
-def _time(mark: Watermark) -> int:
-    return int(min(max(mark, MIN_TIME), MAX_TIME))

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
+from watersmeet.cli.output import format_json_value
 from watersmeet.diff.bags import (
     CHANGED_FILE,
     CHANGED_QUERY,
@@ -130,7 +131,8 @@ def print_text(shown: Sequence[QueryReport], tick: int | None, seconds: float, t
             print(printable(line))
         if both.rows:
             rows = [
-                [_SIGNS[side], str(n), reason, *map(_text, values)] for side, reason, n, values in both.rows
+                [_SIGNS[side], str(n), reason, *map(format_json_value, values)]
+                for side, reason, n, values in both.rows
             ]
             out.print(table_of(["", "rows", "reason", *both.names], rows))
         if both.more:
@@ -163,9 +165,3 @@ def _words(reason: str, facts: QueryFacts) -> str:
     if reason == UNEXPLAINED:
         return "UNEXPLAINED"
     return f"{reason}: {_MEANINGS[reason]}" if reason in _MEANINGS else reason
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)

@@ -4,7 +4,8 @@ hundred, and each job asks several times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,20 @@ def list_setting_names(session: SparkSession) -> list[str]:
     conf: Any = session.conf
     names: str = java.java.lang.String.join("\n", conf._jconf.getAllAsJava().keySet())
     return names.split("\n")
+
+
+@contextmanager
+def override_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Give a setting of a session another value within the block."""
+    before = session.conf.get(name, None)
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, before)
 
 
 def max_line_bytes(spark: SparkSession) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,8 +205,7 @@ class Control:
         end = self._end(committed=False)
         self._await(lambda: self._end(committed=True) >= end, wait_s)
         marks = TickMarks()
-        consumer = self.client.reader()
-        try:
+        with closing(self.client.reader()) as consumer:
             consumer.assign([TopicPartition(self.name, _PARTITION, OFFSET_BEGINNING)])
             last_heard = time.monotonic()
             while True:
@@ -222,8 +222,6 @@ class Control:
                         return marks
                 if time.monotonic() - last_heard > _REQUEST_S:
                     raise library().KafkaException(library().KafkaError(library().KafkaError._TIMED_OUT))
-        finally:
-            consumer.close()
 
     def _end(self, *, committed: bool) -> int:
         """Return the end offset of the partition, or where its first open transaction begins.

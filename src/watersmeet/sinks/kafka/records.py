@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -192,12 +193,8 @@ def write_lines(sink: Sink, file: str) -> None:
         )
     client = Client(client_settings(sink.options, SINK_OURS), sink.name)
     try:
-        consumer = client.reader()
-        try:
-            with open(file, "wb") as lines:
-                _read(sink, client, consumer, topics_in(sink.options)[0], lines)
-        finally:
-            consumer.close()
+        with closing(client.reader()) as consumer, open(file, "wb") as lines:
+            _read(sink, client, consumer, topics_in(sink.options)[0], lines)
     except library().KafkaException as error:
         raise unreadable_error(sink, client.words(error), "topic") from None
 

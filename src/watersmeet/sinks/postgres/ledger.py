@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
@@ -286,11 +287,9 @@ def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) 
         rows_of(cursor, "SELECT pg_advisory_unlock($1)", lock)
         return True
 
-    try:
+    with closing(beside):
         if beside.run(is_shared):
             raise pooler_error(sink)
-    finally:
-        beside.close()
 
 
 def pooler_error(sink: str) -> EngineError:

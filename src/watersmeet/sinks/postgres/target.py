@@ -19,6 +19,7 @@ from watersmeet.postgres_server import (
     rows_of,
     state_of,
 )
+from watersmeet.sinks.parquet import is_text
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.postgres import PostgresOptions, name_problem
@@ -152,10 +153,6 @@ def _is_json(kind: SqlType) -> bool:
     return all(_is_json(part) if part.is_nested else target_type(part) is not None for part in parts)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
@@ -168,7 +165,7 @@ _ARROW = (
     (pa.types.is_int64, "bigint"),
     (pa.types.is_float32, "real"),
     (pa.types.is_float64, "double precision"),
-    (_is_text, "text"),
+    (is_text, "text"),
     (_is_bytes, "bytea"),
     (pa.types.is_date32, "date"),
 )

@@ -26,7 +26,13 @@ from watersmeet.runtime.spark.checkpoint.spark_log import (
     log_text,
     read_file_text,
 )
-from watersmeet.runtime.spark.checkpoint.spark_positions import BATCH, OFFSETS, QUERY_ID, load_offsets
+from watersmeet.runtime.spark.checkpoint.spark_positions import (
+    BATCH,
+    NOTHING_READ,
+    OFFSETS,
+    QUERY_ID,
+    load_offsets,
+)
 from watersmeet.runtime.spark.sources.files.listing import (
     find_unpartitioned_file,
     format_path,
@@ -232,10 +238,8 @@ def _log_entries(files: Iterable[FileRead]) -> list[dict[str, Any]]:
 
 def _write(path: Path, text: str) -> None:
     make_folders(path.parent)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_text(text, encoding="utf-8")
+    sync(path)
     sync(path.parent)
 
 
@@ -245,9 +249,9 @@ def _file_sources(plan: JobPlan) -> list[int]:
 
 def _reads_again(traits: Connector, before: str, after: str) -> bool:
     """Return True if a source would read again what it has already read."""
-    if before == "-":
+    if before == NOTHING_READ:
         return False
-    if after == "-":
+    if after == NOTHING_READ:
         return True
     old, new = json.loads(before), json.loads(after)
     if traits.files:

@@ -19,6 +19,7 @@ from watersmeet.runtime.spark.checkpoint.rebuild import (
 from watersmeet.runtime.spark.checkpoint.spark_log import REBUILD
 from watersmeet.runtime.spark.checkpoint.spark_positions import (
     BATCH,
+    NOTHING_READ,
     OFFSETS,
     QUERY_ID,
     SOURCES,
@@ -344,7 +345,6 @@ def _format_names(sources: list[str]) -> str:
 # Spark knows sources by their numbers, and refuses another count of them. So its checkpoint is made anew
 # from this (`rebuild`): sources that stay go on from their offsets, those that come have none.
 
-_NOTHING_READ = "-"
 _HEADER = 2
 """Lines of Spark's offsets before those of the sources."""
 
@@ -376,7 +376,7 @@ def adapt_host_to_sources(
     changed[COLUMNS] = {name: encode_columns(columns) for name, columns in inferred.items()}
     if OFFSETS in host:
         lines = str(host[OFFSETS]).split("\n")
-        texts = dict.fromkeys(range(len(plan.sources)), _NOTHING_READ)
+        texts = dict.fromkeys(range(len(plan.sources)), NOTHING_READ)
         texts |= {number: lines[_HEADER + old] for old, number in numbers.items()}
         changed |= {SOURCES: list_sources(plan), OFFSETS: "\n".join([*lines[:_HEADER], *texts.values()])}
     if any(old != numbers.get(old) for old in places.values()):

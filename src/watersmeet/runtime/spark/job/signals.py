@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -33,12 +33,21 @@ def stop_on_signals(stop_event: threading.Event) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop_event.set()
 
-    before = {number: signal.signal(number, stop) for number in list_handled_signals()}
-    try:
+    with handle_signals(list_handled_signals(), stop):
         yield came
+
+
+@contextmanager
+def handle_signals(
+    numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Handle signals by a function within the block; afterwards as before. In the main thread only."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handled in before.items():
+            signal.signal(number, handled)
 
 
 def list_handled_signals() -> list[signal.Signals]:
@@ -74,14 +83,10 @@ def defer_signals() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    handlers = {number: signal.getsignal(number) for number in STOPPING}
-    before = {number: one for number, one in handlers.items() if one is not None}  # None: not of Python
-    for number in before:
-        signal.signal(number, note)
+    of_python = [number for number in STOPPING if signal.getsignal(number) is not None]
     try:
-        yield
+        with handle_signals(of_python, note):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for held in came:
             signal.raise_signal(held)

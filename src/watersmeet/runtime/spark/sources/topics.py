@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,76 +177,59 @@ def find_unread_partitions(spark: SparkSession, source: Source, offsets: str) ->
     broker does not answer, return all partitions, because they may have rows.
     """
     read = _parse_offsets(offsets)
-    jvm: Any = spark.sparkContext._jvm
-    client = jvm.org.apache.kafka
-    try:
-        admin = client.clients.admin.AdminClient.create(admin_properties(jvm, source, POLL_TIMEOUT_MS))
-    except Exception:
-        return tuple(_name_partitions(source, read))
-    try:
-        wanted = jvm.java.util.HashMap()
-        for topic, number in read:
-            wanted.put(client.common.TopicPartition(topic, number), client.clients.admin.OffsetSpec.latest())
-        ends = admin.listOffsets(wanted).all().get()
-        behind = {
-            (topic, number): end
-            for (topic, number), end in read.items()
-            if ends.get(client.common.TopicPartition(topic, number)).offset() > end
-        }
-        new = [
-            partition
-            for partition in _list_partitions(jvm, admin, topics_in(source.options))
-            if partition not in read
-        ]
-        return tuple(_name_partitions(source, behind | dict.fromkeys(new, 0)))
-    except Exception:
-        return tuple(_name_partitions(source, read))
-    finally:
-        admin.close(jvm.java.time.Duration.ofSeconds(0))
+    with suppress(Exception), _open_admin(spark, source, POLL_TIMEOUT_MS) as (jvm, admin):
+        ends = _list_offsets(jvm, admin, list(read), "latest")
+        behind = {partition: read[partition] for partition, end in ends.items() if end > read[partition]}
+        every = _list_partitions(jvm, admin, topics_in(source.options))
+        new = dict.fromkeys((partition for partition in every if partition not in read), 0)
+        return tuple(_name_partitions(source, behind | new))
+    return tuple(_name_partitions(source, read))
 
 
 def _is_reachable(spark: SparkSession, source: Source) -> bool:
-    jvm: Any = spark.sparkContext._jvm
-    try:
-        asked = admin_properties(jvm, source, ANSWER_TIMEOUT_MS)
-        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(asked)
-    except Exception:
-        return False
-    try:
+    with suppress(Exception), _open_admin(spark, source, ANSWER_TIMEOUT_MS) as (_, admin):
         admin.describeCluster().clusterId().get()
-    except Exception:
-        return False
-    else:
         return True
-    finally:
-        admin.close(jvm.java.time.Duration.ofSeconds(0))
+    return False
 
 
 def _find_non_empty_partitions(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
     """Return the partitions that have rows; None if the broker does not answer."""
-    jvm: Any = spark.sparkContext._jvm
-    client = jvm.org.apache.kafka
-    try:
-        admin = client.clients.admin.AdminClient.create(admin_properties(jvm, source, POLL_TIMEOUT_MS))
-    except Exception:
-        return None
-    try:
+    with suppress(Exception), _open_admin(spark, source, POLL_TIMEOUT_MS) as (jvm, admin):
         partitions = _list_partitions(jvm, admin, topics_in(source.options))
-        ends: list[list[int]] = []
-        for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
-            wanted = jvm.java.util.HashMap()
-            for topic, number in partitions:
-                wanted.put(client.common.TopicPartition(topic, number), spec)
-            got = admin.listOffsets(wanted).all().get()
-            ends.append(
-                [got.get(client.common.TopicPartition(*partition)).offset() for partition in partitions]
-            )
-        full = [partition for partition, first, last in zip(partitions, *ends, strict=True) if last > first]
+        first, last = (_list_offsets(jvm, admin, partitions, spec) for spec in ("earliest", "latest"))
+        full = [partition for partition in partitions if last[partition] > first[partition]]
         return _name_partitions(source, dict.fromkeys(full, 0))
-    except Exception:
-        return None
+    return None
+
+
+@contextmanager
+def _open_admin(spark: SparkSession, source: Source, timeout_ms: int) -> Iterator[tuple[Any, Any]]:
+    """Open Kafka's client for administration in Spark's JVM, for the block; yield the JVM and the client."""
+    jvm: Any = spark.sparkContext._jvm
+    create = jvm.org.apache.kafka.clients.admin.AdminClient.create
+    admin = create(admin_properties(jvm, source, timeout_ms))
+    try:
+        yield jvm, admin
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(0))
+
+
+def _list_offsets(
+    jvm: Any, admin: Any, partitions: Sequence[tuple[str, int]], spec: str
+) -> dict[tuple[str, int], int]:
+    """Return an offset of each partition.
+
+    Args:
+        spec: ``earliest``: of its first record; ``latest``: behind its last one.
+    """
+    client, wanted = jvm.org.apache.kafka, jvm.java.util.HashMap()
+    offset = getattr(client.clients.admin.OffsetSpec, spec)()
+    places = {partition: client.common.TopicPartition(*partition) for partition in partitions}
+    for place in places.values():
+        wanted.put(place, offset)
+    ends = admin.listOffsets(wanted).all().get()
+    return {partition: ends.get(place).offset() for partition, place in places.items()}
 
 
 def _list_partitions(jvm: Any, admin: Any, topics: Sequence[str]) -> list[tuple[str, int]]:

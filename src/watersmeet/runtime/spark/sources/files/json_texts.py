@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.runtime.spark import lazy_functions as F
+from watersmeet.runtime.spark.configuration import override_setting
 from watersmeet.runtime.spark.json_object import has_another_case, rename_fields
 from watersmeet.runtime.spark.read_types import use_read_types
 from watersmeet.runtime.spark.sources.columns import BROKEN, FILE
@@ -283,18 +284,9 @@ def has_other_case_fields(spark: SparkSession, source: Source, paths: str | Sequ
     return read_first_text(renamed) is not None
 
 
-@contextmanager
-def decode_leniently(spark: SparkSession) -> Iterator[None]:
+def decode_leniently(spark: SparkSession) -> AbstractContextManager[None]:
     """Make frames that are built in the block decode invalid text to marks, without an error."""
-    before = spark.conf.get(_LENIENT, None)
-    spark.conf.set(_LENIENT, "true")
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_LENIENT)
-        else:
-            spark.conf.set(_LENIENT, before)
+    return override_setting(spark, _LENIENT, "true")
 
 
 # Rows of JSON files as Spark's reader has them, mended by the texts of their records (`JsonTexts`).

@@ -24,7 +24,7 @@ from watersmeet.runtime.coordinator.node_cost import SMALL_BYTES, count_thread_p
 from watersmeet.runtime.files.csv_header import matches_by_name, read_layout
 from watersmeet.runtime.files.table_files import is_hidden
 from watersmeet.runtime.messages.work import TickStart
-from watersmeet.runtime.spark.configuration import context_settings, list_setting_names
+from watersmeet.runtime.spark.configuration import context_settings, list_setting_names, override_setting
 from watersmeet.runtime.spark.errors import ErrorSealingTask
 from watersmeet.runtime.spark.job.run_identity import needs_file_order
 from watersmeet.runtime.spark.sources.columns import BROKEN, ROUNDED
@@ -336,17 +336,8 @@ class ArrowReading:
 
     def started(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start a stream of `build_listing_frame`; a stream retains the settings of its start."""
-        conf = self._spark.conf
-        with _STARTING:
-            before = conf.get(LEAVES_OUT_SCANS, None)
-            conf.set(LEAVES_OUT_SCANS, "true")
-            try:
-                return writer.start()
-            finally:
-                if before is None:
-                    conf.unset(LEAVES_OUT_SCANS)
-                else:
-                    conf.set(LEAVES_OUT_SCANS, before)
+        with _STARTING, override_setting(self._spark, LEAVES_OUT_SCANS, "true"):
+            return writer.start()
 
     def give_up(self) -> None:
         """Record that Spark has to read a tick of a stream without rows; the stream restarts."""
