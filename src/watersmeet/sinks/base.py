@@ -374,6 +374,13 @@ class Sink(Protocol):
         return
 
 
+class FrameSink(Sink):
+    """Base of sinks that take each tick as a frame, in the driver, and know how many rows they staged."""
+
+    stages = True
+    tells_rows = True
+
+
 def columns_of(schema: Schema) -> tuple[Column, ...]:
     """Return the columns of a StructType or of a sequence of `Column`."""
     fields: Iterable[Any] = schema.fields if hasattr(schema, "fields") else schema

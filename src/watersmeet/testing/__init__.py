@@ -1,6 +1,7 @@
 """The public test kit: joins tried without a cluster, over rows that are given, with a clock that is moved.
 
 * `MemoryJob`: a job tick by tick; `query`: its whole answer at once.
+* `SinkContract`: what a sink of one's own must do to be exactly once.
 * `load_cases`, `replay_case`: conformance cases, see the README.
 
 >>> from watersmeet.testing import query
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
     from watersmeet.runtime.local.replay import replay_case
     from watersmeet.testing.cases import load_cases
     from watersmeet.testing.memory_job import MemoryJob, Tick, query
+    from watersmeet.testing.sink_contract import SinkContract
 
 _HOMES = {
     "MemoryJob": "watersmeet.testing.memory_job",
+    "SinkContract": "watersmeet.testing.sink_contract",
     "Tick": "watersmeet.testing.memory_job",
     "load_cases": "watersmeet.testing.cases",
     "query": "watersmeet.testing.memory_job",
     "replay_case": "watersmeet.runtime.local.replay",
 }
 
-__all__ = ["MemoryJob", "Tick", "load_cases", "query", "replay_case"]
+__all__ = ["MemoryJob", "SinkContract", "Tick", "load_cases", "query", "replay_case"]
 
 
 if not TYPE_CHECKING:  # or every name would be there for type checkers
