@@ -105,7 +105,9 @@ ALLOWED: dict[str, set[str]] = {
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it; what became of rows it asks a process of the command line
     "page": BASE | {"watermark", "observe", "history", "spec", "state"},
-    "testing": BASE | {"spec", "plan", "state", "runtime.local", "runtime.values", "local"},
+    "testing": BASE | {"spec", "plan", "state", "sinks", "runtime.local", "runtime.values", "local"},
+    # what packages with sinks, sources and functions of their own import
+    "extensions": BASE | {"spec", "sinks"},
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "expressions", "plan", "kernel", "state", "watermark"}

@@ -35,7 +35,7 @@ from watersmeet.expressions.numbers import (
     plus,
     times,
 )
-from watersmeet.expressions.registry import FUNCTIONS
+from watersmeet.expressions.registry import find_rule
 from watersmeet.expressions.rules import Compiler
 from watersmeet.expressions.times import (
     compile_part,
@@ -290,7 +290,7 @@ class ExpressionCompiler(Compiler):
 
     def function(self, node: Expr) -> TypedTree:
         name = node.name.lower()
-        rule = FUNCTIONS.get(name)
+        rule = find_rule(name)
         return (
             self.compile_spark_only_call(name, node.expressions)
             if rule is None

@@ -8,9 +8,13 @@ function, write these two and a line in the family's test. Operators are in `com
 
 from __future__ import annotations
 
+from functools import partial
+
 from watersmeet.expressions import arrays, casts, conditionals, numbers, patterns, texts, times
 from watersmeet.expressions.base import IMPLEMENTATIONS, ArrowFunction
+from watersmeet.expressions.package_functions import PREFIX, PackageFunction, compile_package_call
 from watersmeet.expressions.rules import Restricted, Rule
+from watersmeet.spec.functions import find_function
 
 FAMILIES: dict[str, dict[str, Rule | Restricted]] = {
     "Choices and NULL": conditionals.FUNCTIONS,
@@ -40,3 +44,19 @@ OPERATORS = (
 
 ARROW_FUNCTIONS: dict[str, ArrowFunction] = IMPLEMENTATIONS
 """What calls in trees stand for, of all families, by name."""
+
+
+def find_rule(name: str) -> Rule | None:
+    """Return the rule of a function that tasks compute, built in or of a package; None: there is none."""
+    rule = FUNCTIONS.get(name)
+    if rule is not None:
+        return rule
+    declared = find_function(name)
+    return None if declared is None else partial(compile_package_call, declared)
+
+
+def find_arrow_function(name: str) -> ArrowFunction:
+    """Return what a call in a tree stands for."""
+    if name.startswith(PREFIX):
+        return PackageFunction(name.removeprefix(PREFIX))
+    return ARROW_FUNCTIONS[name]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from watersmeet.expressions.physical_types import get_physical_type
-from watersmeet.expressions.registry import ARROW_FUNCTIONS
+from watersmeet.expressions.registry import find_arrow_function
 from watersmeet.types.sql_type import SqlType
 
 
@@ -93,7 +93,7 @@ def tree_of(data: tuple[Any, ...]) -> Expression:
         given = tuple(
             get_physical_type(option[1]) if isinstance(option, tuple) else option for option in options
         )
-        return Call(ARROW_FUNCTIONS[name], tuple(map(tree_of, arguments)), given)
+        return Call(find_arrow_function(name), tuple(map(tree_of, arguments)), given)
     if kind == "or_null":
         call = tree_of(rest[0])
         assert isinstance(call, Call)

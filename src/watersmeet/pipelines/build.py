@@ -32,7 +32,7 @@ from watersmeet.relations.job import Job, job
 from watersmeet.relations.outputs import sink
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import Length, hop, length_node, session, tumble
-from watersmeet.spec.connectors import BY_NAME
+from watersmeet.spec.connectors import find_connector
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Sink
 from watersmeet.spec.model import Source as Stream
 from watersmeet.types.sql_type import INTEGERS, TIMES, TIMESTAMP, SqlType
@@ -152,7 +152,7 @@ def _with_record_time(source: Source, time: str, options: dict[str, str], column
     if time.lower() != EVENT_TS or any(column.name.lower() == EVENT_TS for column in columns) or not columns:
         return
     connector, _ = connector_of(options)
-    traits = BY_NAME.get(connector.lower())
+    traits = find_connector(connector)
     if traits is None:
         return  # told with the source
     if not traits.log:

@@ -13,7 +13,7 @@ from watersmeet.parser.ddl.options import connector_options, is_same_option
 from watersmeet.parser.ddl.settings import as_text
 from watersmeet.parser.query.inserts import MODES
 from watersmeet.relations.expressions import check_duplicates, names_of, whole_error
-from watersmeet.spec.connectors import BY_NAME, CONNECTORS, SPARK
+from watersmeet.spec.connectors import SPARK, find_connector, list_names
 from watersmeet.spec.model import OutputMode, Sink
 from watersmeet.spec.options.spark import FORMAT
 from watersmeet.spec.secrets import wrap_secret
@@ -34,7 +34,8 @@ def sink(
     """Create a sink, as ``CREATE SINK`` does in SQL, with the same options.
 
     Args:
-        connector: file, kafka, postgres, delta, iceberg, function, spark, console or memory.
+        connector: file, kafka, postgres, delta, iceberg, function, spark, console or memory, or one that
+            an installed package declares.
         name: name by which a job that resumes identifies the sink; None: the last part of its path,
             table, topic or function.
         primary_key: the columns by which a row replaces another.
@@ -43,10 +44,9 @@ def sink(
     >>> sink("file", path="out/delivered", format="parquet").name
     'delivered'
     """
-    traits = BY_NAME.get(connector.lower()) if isinstance(connector, str) else None
+    traits = find_connector(connector) if isinstance(connector, str) else None
     if traits is None or not traits.sinks:
-        names = [other for other, able in CONNECTORS.items() if able.sinks]
-        hint = near_names(str(connector), names)
+        hint = near_names(str(connector), list_names(sinks=True))
         raise whole_error("sink", f"is {connector!r}, which is not a connector for sinks", hint)
     said = options_of_today(_collect_options(options, more), traits.name)
     own = checked_name(name) or _last_part(said) or traits.name

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from watersmeet.errors import EngineError
+from watersmeet.spec.entry_points import SINKS, load_code
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.spec.options.kafka import servers_text, topics_in
@@ -27,43 +28,38 @@ def read_hint(sink: Sink) -> str | None:
     SELECT * FROM shop.delivered
     >>> read_hint(Sink("out", "console"))
     """
-    named = _HINTS.get(sink.connector)
-    return None if named is None else named(sink)
+    named = sink.traits.read_hint
+    return None if named is None else str(load_code(SINKS, sink.connector, named)(sink))
 
 
-def _of_files(sink: Sink) -> str:
+def files_hint(sink: Sink) -> str:
+    """Return the call of Spark that reads the files of a sink."""
     options = [_spark_path(sink), *_csv_options(sink)]
     return f"spark.read.{format_of(sink.options)}({', '.join(options)})"
 
 
-def _of_delta(sink: Sink) -> str:
+def delta_hint(sink: Sink) -> str:
+    """Return the call of Spark that reads a Delta table."""
     return f'spark.read.format("delta").load({_spark_path(sink)})'
 
 
-def _of_iceberg(sink: Sink) -> str:
+def iceberg_hint(sink: Sink) -> str:
+    """Return the query that reads an Iceberg table."""
     return f"SELECT * FROM {IcebergOptions.of(sink.options).table}"
 
 
-def _of_postgres(sink: Sink) -> str:
+def postgres_hint(sink: Sink) -> str:
+    """Return the query that reads a PostgreSQL table."""
     named = PostgresOptions.of(sink.options).table
     return (
         f"SELECT * FROM {'.'.join(_quote_identifier(part) for part in (named.schema, named.table) if part)}"
     )
 
 
-def _of_kafka(sink: Sink) -> str:
+def kafka_hint(sink: Sink) -> str:
+    """Return the topics of a sink, with what their readers must set."""
     committed = " (isolation.level=read_committed)" if is_exactly_once(sink.options) else ""
     return f"topic {', '.join(topics_in(sink.options))} at {servers_text(sink.options)}{committed}"
-
-
-_HINTS: Mapping[str, Callable[[Sink], str]] = {
-    "file": _of_files,
-    "delta": _of_delta,
-    "iceberg": _of_iceberg,
-    "postgres": _of_postgres,
-    "kafka": _of_kafka,
-}
-"""By connector."""
 
 
 def _csv_options(sink: Sink) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Which class serves which connector: the seam for more sinks.
+"""Make the sinks of a job, and the parts with which tasks stage their rows.
 
 A new sink is one module with a class that follows `watersmeet.sinks.base.Sink` and is built from
-``(spec, console)``, or a function that makes one, and one line in `CONNECTORS`. Modules are imported when
+``(spec, console)``, or a function that makes one; `spec.connectors` names it. Modules are imported when
 first asked for.
 """
 
@@ -15,26 +15,11 @@ from typing import Any, cast
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RemembersTarget, RowPrinter, Sink
 from watersmeet.sinks.function import ForeachBatchSink
-from watersmeet.spec.connectors import FOREACH_BATCH
+from watersmeet.spec.connectors import FOREACH_BATCH, find_connector, list_names
+from watersmeet.spec.entry_points import SINKS, load_code
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import in_store, path_of
 from watersmeet.spec.options.function import OfBatches
-
-STORED = "file in an object store"
-
-CONNECTORS: dict[str, tuple[str, str]] = {
-    "file": ("watersmeet.sinks.file_sink", "FileSink"),
-    STORED: ("watersmeet.sinks.object_store", "StoredFileSink"),
-    "kafka": ("watersmeet.sinks.kafka.sink", "kafka_sink"),
-    "postgres": ("watersmeet.sinks.postgres.sink", "PostgresSink"),
-    "console": ("watersmeet.sinks.console", "ConsoleSink"),
-    "memory": ("watersmeet.sinks.memory", "MemorySink"),
-    "delta": ("watersmeet.sinks.lake.delta", "DeltaSink"),
-    "iceberg": ("watersmeet.sinks.lake.iceberg", "IcebergSink"),
-    "function": ("watersmeet.sinks.function", "FunctionSink"),
-    "spark": ("watersmeet.sinks.spark_writer", "SparkSink"),
-}
-"""Connector, in lower case, or a kind of it -> (module, class or function)."""
 
 PARTS: dict[str, tuple[str, str]] = {
     "parquet": ("watersmeet.sinks.parquet", "ParquetPart"),
@@ -57,18 +42,27 @@ def make_sink(
         console: Printer of a console sink's rows; without it they are plain text on standard output.
         functions: Functions of this process, by the names of the sinks that use them.
     """
-    kind = spec.connector.lower()
-    if kind == FOREACH_BATCH:
+    if spec.connector == FOREACH_BATCH:
         return ForeachBatchSink(spec, functions.get(spec.name))
-    try:
-        module, name = CONNECTORS[STORED if kind == "file" and in_store(path_of(spec.options)) else kind]
-    except KeyError:
+    connector = find_connector(spec.connector)
+    if connector is None or connector.sink is None:
         raise SpecError(
             f'"{spec.name}": there is no sink of TYPE "{spec.connector}"',
             code="unknown-connector",
-            hint=near_names(spec.connector, [name for name in CONNECTORS if name != STORED]),
-        ) from None
-    return cast(Sink, getattr(import_module(module), name)(spec, console))
+            hint=near_names(spec.connector, list_names(sinks=True)),
+        )
+    return cast(Sink, load_code(SINKS, connector.name, connector.sink)(spec, console))
+
+
+def file_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
+    """Create the sink of a directory, or of Parquet files in an object store."""
+    if in_store(path_of(spec.options)):
+        from watersmeet.sinks.object_store import StoredFileSink
+
+        return StoredFileSink(spec, console)
+    from watersmeet.sinks.file_sink import FileSink
+
+    return FileSink(spec, console)
 
 
 def target_sinks(sinks: Mapping[str, Sink], names: Collection[str]) -> list[RemembersTarget]:

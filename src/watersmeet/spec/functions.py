@@ -7,11 +7,13 @@ The table beside this module was made from the catalog of the Spark version that
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from watersmeet.errors import SpecError
+from watersmeet.spec import entry_points
 from watersmeet.types.coercion import Argument
 from watersmeet.types.parser import sql_type
 from watersmeet.types.results import RULES, result_of
@@ -22,6 +24,7 @@ from watersmeet.types.sql_type import (
     DATE,
     DOUBLE,
     INT,
+    PLAIN,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -156,6 +159,40 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class Function:
+    """A scalar function that a package declares, as an entry point of ``watersmeet.functions``.
+
+    The same arguments always give the same result.
+
+    Args:
+        arguments: the types of the arguments; INTs are widened, other types must be cast in the query.
+        result: the type of the result.
+        arrow: ``module:function``, from an Arrow array per argument to one of the result's type and the
+            same length. NULL arguments are passed on. TIMESTAMPs are in UTC.
+        spark_sql: the same in Spark SQL, with ``{0}`` for the first argument; None: Spark calls ``arrow``.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    result: str
+    arrow: str
+    spark_sql: str | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """The signature, as the planner knows those of Spark's functions."""
+        refused = tuple(frozenset(FAMILIES) - _accepted(sql_type(type_)) for type_ in self.arguments)
+        count = len(self.arguments)
+        return Signature((count,), False, {count: refused}, self.result, "scalar", True)
+
+
+def _accepted(type_: SqlType) -> set[str]:
+    """Return the families of arguments that are converted to a type without loss."""
+    own = family_of(type_) or ""
+    return {own, *{"BIGINT": ("INT",), "DOUBLE": ("INT", "BIGINT")}.get(own, ())}
+
+
+@dataclass(frozen=True)
 class _Table:
     spark: str
     functions: dict[str, Signature]
@@ -195,7 +232,7 @@ def spark_version() -> str:
 
 
 def function_names() -> tuple[str, ...]:
-    return tuple(_table().functions)
+    return (*_table().functions, *entry_points.list_entry_points(entry_points.FUNCTIONS))
 
 
 def scalar_functions() -> tuple[str, ...]:
@@ -212,8 +249,50 @@ def scalar_functions() -> tuple[str, ...]:
 
 
 def signature_of(name: str) -> Signature | None:
-    """Return the signature of a function, ignoring case; None: Spark has no such function."""
-    return _table().functions.get(name.lower())
+    """Return the signature of a function, ignoring case; None: neither Spark nor a package has it.
+
+    Raises:
+        SpecError: the package that declares it cannot be used.
+    """
+    own = _table().functions.get(name.lower())
+    if own is not None:
+        return own
+    function = find_function(name)
+    return None if function is None else function.signature
+
+
+_functions_in_use: dict[str, Function] = {}
+
+
+def functions_in_use() -> tuple[Function, ...]:
+    """Return the functions of packages that this process has used."""
+    return tuple(_functions_in_use.values())
+
+
+@cache
+def find_function(name: str) -> Function | None:
+    """Return the function that a package declares under a name, ignoring case.
+
+    Raises:
+        SpecError: the package that declares it cannot be used.
+    """
+    name, group = name.lower(), entry_points.FUNCTIONS
+    if name in _table().functions:
+        return None
+    function = entry_points.load_declared(group, name, Function, _table().functions)
+    if function is not None:
+        for text in (*function.arguments, function.result):
+            if sql_type(text) not in PLAIN and not sql_type(text).is_decimal:
+                raise entry_points.extension_error(group, name, f"{text} is not the type of a single value")
+        if not function.arguments:
+            raise entry_points.extension_error(group, name, "it has no arguments")
+        _functions_in_use[name] = function
+    return function
+
+
+def list_function_name_problems() -> Iterator[SpecError]:
+    """Yield a problem for each function of a package whose name is taken; no package is imported."""
+    return entry_points.name_problems(entry_points.FUNCTIONS, _table().functions)
 
 
 def operator_refuses(operator: str, left: SqlType, right: SqlType) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 
@@ -31,6 +32,9 @@ from watersmeet.runtime.spark.start_failures import (
     find_java,
     pyspark_version,
 )
+from watersmeet.spec.connectors import find_connector, list_name_problems
+from watersmeet.spec.entry_points import FUNCTIONS, SINKS, SOURCES, list_entry_points, package_of
+from watersmeet.spec.functions import find_function, list_function_name_problems
 from watersmeet.spec.monitoring import Address, cannot_listen
 
 # One line of what `doctor` says: what was looked at, and how it is.
@@ -222,6 +226,26 @@ def check_programs() -> list[Check]:
         Check.of("Java", _java),
         Check.of("bash", _bash).as_note(),
     ]
+
+
+def check_extensions() -> list[Check]:
+    """Import each connector and function that installed packages declare, and return what came of it."""
+    taken = [*list_name_problems(), *list_function_name_problems()]
+    if taken:
+        return [Check("Extensions", Status.FAIL, problem.message, problem.hint) for problem in taken]
+    return [
+        Check.of("Extensions", partial(_load_extension, group, name, package_of(entries[0]))).as_note()
+        for group in (SINKS, SOURCES, FUNCTIONS)
+        for name, entries in list_entry_points(group).items()
+    ]
+
+
+def _load_extension(group: str, name: str, package: str) -> str:
+    if group == FUNCTIONS:
+        find_function(name)
+    else:
+        find_connector(name)
+    return f"{name} ({group}), of the package {package}"
 
 
 def check_extras() -> list[Check]:

@@ -51,7 +51,13 @@ def doctor(job: Job = None, checkpoint: Checkpoint = None, as_json: AsJson = Fal
 
 
 def _checks_of_machine() -> list[Check]:
-    from watersmeet.cli.install.checks import check_extras, check_folder, check_port, check_programs
+    from watersmeet.cli.install.checks import (
+        check_extensions,
+        check_extras,
+        check_folder,
+        check_port,
+        check_programs,
+    )
     from watersmeet.cli.job_file import default_checkpoint
     from watersmeet.cli.page_commands import UI_PORT
     from watersmeet.spec.monitoring import LOOPBACK, Address
@@ -59,6 +65,7 @@ def _checks_of_machine() -> list[Check]:
     return [
         *check_programs(),
         *check_extras(),
+        *check_extensions(),
         *_checks_of_system(),
         check_folder("Checkpoints", default_checkpoint(Path("job")).parent, "--checkpoint DIR"),
         check_port("Page", Address(LOOPBACK, int(UI_PORT)), "--ui PORT").as_note(),

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from watersmeet.deprecated_names import options_of_today
-from watersmeet.errors import SqlError, WatersmeetError, near_names
+from watersmeet.errors import SpecError, SqlError, WatersmeetError, near_names
 from watersmeet.parser.ddl.columns import (
     ComputedClause,
     KeyClause,
@@ -38,7 +38,7 @@ from watersmeet.parser.ddl.options import (
 from watersmeet.parser.text.source_position import StatementRejected, Text
 from watersmeet.parser.text.tokens import TokenCursor
 from watersmeet.spec.change_kinds import ChangeColumn
-from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
+from watersmeet.spec.connectors import connector_of, find_connector, list_names
 from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, is_field, refuse_time_of
 from watersmeet.spec.options.files import FORMATS
@@ -293,9 +293,12 @@ def _connector(written: str | None, options: dict[str, str], cursor: TokenCursor
             start,
             "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
         )
-    connector = BY_NAME.get(named.lower())
+    try:
+        connector = find_connector(named)
+    except SpecError as error:
+        raise cursor.text.error(error.message, error.code, start, error.hint) from error
     if connector is None:
-        hint = format_hint(named) or near_names(named, [name.capitalize() for name in CONNECTORS])
+        hint = format_hint(named) or near_names(named, [name.capitalize() for name in list_names()])
         shown = public_option("connector", named)
         raise cursor.text.error(f'unknown connector "{shown}"', "unknown-connector", start, hint)
     return connector.name

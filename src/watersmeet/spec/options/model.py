@@ -90,8 +90,9 @@ class SystemOptions(BaseModel):
             hint = f"'{name.lower()}' = '{(field.examples or [''])[0]}'"
             message = f'{what} needs the option "{name.lower()}"'
             return SpecError(message, code="missing-option", hint=hint)
-        context = detail["ctx"]
-        return wrong_value(what, name, value, str(context.get("expected") or context["error"]))
+        context = detail.get("ctx", {})
+        wanted = context.get("expected") or context.get("error") or detail["msg"]
+        return wrong_value(what, name, value, str(wanted))
 
 
 def _require_nonempty(value: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
+from watersmeet.spec.connectors import OF_ALL_SOURCES
+from watersmeet.spec.entry_points import SINKS, SOURCES, load_code
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import function, kafka, lake, postgres, spark
+from watersmeet.spec.options import kafka
+from watersmeet.spec.options.model import SystemOptions
 from watersmeet.spec.options.targets import mixed_topics, shared_targets
 from watersmeet.spec.secrets import without_secrets
 
@@ -38,20 +39,29 @@ CONSOLE = ("rows",)
 def source_option_problems(source: Source) -> list[SpecError]:
     """Return problems of the options of a source: unknown options, and missing ones.
 
-    Check Kafka, JDBC, generator and memory sources, and the options that a Spark source needs.
+    Options of files are checked by `spec.options.files`.
     """
-    problems_of = _SOURCES.get(source.connector)
-    return [] if problems_of is None else list(problems_of(source))
+    return _problems(SOURCES, source.traits.source_options, source, OF_ALL_SOURCES)
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
     """Return problems of the options of a sink.
 
-    Check sinks that print, write to Kafka or PostgreSQL, call a function, use a Spark writer, or
-    retain rows in memory.
+    Options of files are checked by `spec.options.files`.
     """
-    problems_of = _SINKS.get(sink.connector)
-    return [] if problems_of is None else list(problems_of(sink))
+    return _problems(SINKS, sink.traits.sink_options, sink, ())
+
+
+def _problems(
+    group: str, reference: str | None, described: Source | Sink, others: Collection[str]
+) -> list[SpecError]:
+    if reference is None:
+        return []
+    checks = load_code(group, described.connector, reference)
+    if isinstance(checks, type) and issubclass(checks, SystemOptions):
+        named = f'{described.connector} {"sink" if group == SINKS else "source"} "{described.name}"'
+        return list(checks.problems(named, described.options, others=others))
+    return list(checks(described))
 
 
 def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()) -> list[SpecError]:
@@ -60,7 +70,8 @@ def shared_target_problems(sinks: Iterable[Sink], sources: Iterable[Source] = ()
     return [*shared_targets(right), *mixed_topics(right, sources)]
 
 
-def _jdbc_source(source: Source) -> Iterator[SpecError]:
+def jdbc_source_problems(source: Source) -> Iterator[SpecError]:
+    """Yield problems of the options of a table that JDBC reads."""
     what, lowered = f'jdbc table "{source.name}"', {name.lower() for name in JDBC}
     for name in source.options:
         if name.lower() not in lowered and not name.lower().startswith(JDBC_PROPERTIES):
@@ -71,14 +82,36 @@ def _jdbc_source(source: Source) -> Iterator[SpecError]:
     yield from _jdbc_problems(what, source.options)
 
 
-def _generator_source(source: Source) -> Iterator[SpecError]:
+def generator_source_problems(source: Source) -> Iterator[SpecError]:
+    """Yield problems of the options of a generator, which depend on its columns."""
     fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
     for name in source.options:
         if name not in GENERATOR and name not in fields:
             yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
 
 
-def _plain_sink(names: Collection[str], sink: Sink) -> Iterator[SpecError]:
+def kafka_source_problems(source: Source) -> Iterable[SpecError]:
+    """Return problems of the options of a Kafka source."""
+    return kafka.source_problems(source, OF_ALL_SOURCES)
+
+
+def memory_source_problems(source: Source) -> Iterator[SpecError]:
+    """Yield a problem for each option: a memory source has none of its own."""
+    for name in source.options:
+        yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)
+
+
+def console_sink_problems(sink: Sink) -> Iterator[SpecError]:
+    """Yield problems of the options of a console sink."""
+    return _unknown_options(sink, CONSOLE)
+
+
+def memory_sink_problems(sink: Sink) -> Iterator[SpecError]:
+    """Yield a problem for each option: a memory sink has none."""
+    return _unknown_options(sink, ())
+
+
+def _unknown_options(sink: Sink, names: Collection[str]) -> Iterator[SpecError]:
     for name in sink.options:
         if name not in names:
             yield _unknown(f'{sink.connector} sink "{sink.name}"', name, names)
@@ -104,24 +137,3 @@ def _jdbc_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> SpecError:
     return SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=near_names(name, names))
-
-
-_SOURCES: Mapping[str, Callable[[Source], Iterable[SpecError]]] = {
-    "kafka": lambda source: kafka.source_problems(source, OF_ALL_SOURCES),
-    "jdbc": _jdbc_source,
-    "generator": _generator_source,
-    "memory": lambda source: [
-        _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES) for name in source.options
-    ],
-    SPARK: spark.source_problems,
-}
-_SINKS: Mapping[str, Callable[[Sink], Iterable[SpecError]]] = {
-    "kafka": kafka.sink_problems,
-    "postgres": postgres.sink_problems,
-    "delta": lake.delta_problems,
-    "iceberg": lake.iceberg_problems,
-    "function": function.sink_problems,
-    "console": partial(_plain_sink, CONSOLE),
-    "memory": partial(_plain_sink, ()),
-    SPARK: spark.sink_problems,
-}

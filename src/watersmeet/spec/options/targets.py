@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from watersmeet.errors import SpecError
+from watersmeet.spec.entry_points import load_reference
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import postgres
 from watersmeet.spec.options.files import in_store, local_path, parts_in_store, path_of
@@ -44,7 +45,8 @@ def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
                         hint="give each sink its own directory, not inside that of another",
                     )
             files[sink.name] = sink
-        for target, shown in _targets(sink):
+        targets = sink.traits.targets
+        for target, shown in () if targets is None else load_reference(targets)(sink):
             first = named.setdefault((sink.connector, *target), sink.name)
             if first != sink.name:
                 yield SpecError(
@@ -66,20 +68,33 @@ def _is_shared(one: Sink, other: Sink) -> bool:
     return not any(name.startswith((".", "_")) for name in beneath)
 
 
-def _targets(sink: Sink) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the identity of each target of a sink, and its name in messages."""
-    if sink.connector == "postgres":
-        given = {name.lower(): str(value) for name, value in sink.options.items()}
-        parts, named = urlsplit(given["url"].strip()), postgres.PostgresOptions.of(sink.options).table
-        place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
-        yield (place, named.schema or "", named.table), f"table, {given['table'].strip()}"
-    elif sink.connector == "delta":
-        path = path_of(sink.options)
-        yield (_plain_path(path),), f"table, {path}"
-    elif sink.connector == "iceberg":
-        table = IcebergOptions.of(sink.options).table
-        yield (*_catalog(sink), table), f"table, {table}"
-    elif sink.traits.log and sink.primary_key:
+Target = tuple[tuple[str, ...], str]
+"""The identity of a target, and its name in messages."""
+
+
+def postgres_targets(sink: Sink) -> Iterator[Target]:
+    """Yield the table of a PostgreSQL sink, with its server."""
+    given = {name.lower(): str(value) for name, value in sink.options.items()}
+    parts, named = urlsplit(given["url"].strip()), postgres.PostgresOptions.of(sink.options).table
+    place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
+    yield (place, named.schema or "", named.table), f"table, {given['table'].strip()}"
+
+
+def delta_targets(sink: Sink) -> Iterator[Target]:
+    """Yield the table of a Delta sink, by its path."""
+    path = path_of(sink.options)
+    yield (_plain_path(path),), f"table, {path}"
+
+
+def iceberg_targets(sink: Sink) -> Iterator[Target]:
+    """Yield the table of an Iceberg sink, with its catalog."""
+    table = IcebergOptions.of(sink.options).table
+    yield (*_catalog(sink), table), f"table, {table}"
+
+
+def kafka_targets(sink: Sink) -> Iterator[Target]:
+    """Yield the topics of a Kafka sink whose records have keys; other sinks may share a topic."""
+    if sink.primary_key:
         for server in servers_in(sink.options):
             for topic in topics_in(sink.options):
                 yield (server, topic), f"topic, {topic}, by keys"

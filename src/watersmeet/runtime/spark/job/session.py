@@ -47,6 +47,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import EngineError
 from watersmeet.parallel import own_cores
+from watersmeet.runtime.spark.catalog.package_functions import register_package_functions
 from watersmeet.runtime.spark.configuration import context_settings
 from watersmeet.runtime.spark.job import class_archive, gateway
 from watersmeet.runtime.spark.job.external_session import hold_java, load_submit_settings
@@ -296,6 +297,7 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
     if running is not None:
         hold_fixed(running, conf[TIME_ZONE])
         hold_java(running.sparkContext._jvm)
+        register_package_functions(running)
         return running
     is_submitted = bool(load_submit_settings())
     _prepare_environment(conf)
@@ -328,6 +330,7 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
+    register_package_functions(session)
     load_planner(session)
     if workers and str(session.sparkContext.master).startswith("local"):
         start_workers(session)
@@ -405,6 +408,7 @@ def clone_session(running: SparkSession, conf: Mapping[str, str]) -> SparkSessio
     streams: Any = session._jsparkSession.streams()
     for listener in theirs.streams().listListeners():
         streams.addListener(listener)
+    register_package_functions(session)
     return session
 
 

@@ -28,7 +28,8 @@ from watersmeet.runtime.spark.preflight.state import check_state
 from watersmeet.runtime.spark.start_failures import VARIABLES, check_pyspark
 from watersmeet.sinks.base import ChecksTarget, Sink
 from watersmeet.sinks.registry import make_sink, target_sinks
-from watersmeet.spec.connectors import MEMORY
+from watersmeet.spec.connectors import MEMORY, list_name_problems
+from watersmeet.spec.functions import list_function_name_problems
 from watersmeet.spec.model import Job
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.kafka_delivery import is_exactly_once
@@ -106,6 +107,8 @@ def _problems(job: Job, plan: JobPlan, settings: RunSettings, sinks_s: float | N
     """
     state = check_state(Checkpoint(settings.checkpoint, settings.store), plan, settings)
     problems = [
+        *list_name_problems(),
+        *list_function_name_problems(),
         *check_checkpoint(job, settings.checkpoint),
         *find_source_problems(plan),
         *unknown_loss_errors(settings.accept_loss, plan),

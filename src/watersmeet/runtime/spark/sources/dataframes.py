@@ -186,6 +186,16 @@ def read_by_format(spark: SparkSession, source: Source) -> DataFrame:
             hint="set 'format' to a data source of Spark, add its jar (--jars), and check the other"
             " options, which go to that data source",
         ) from None
+    return read_checked(spark, source, frame)
+
+
+def read_checked(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
+    """Return the streaming frame of ``source`` if ``frame`` has its columns and can repeat its rows.
+
+    Raises:
+        EngineError: the frame has other columns.
+        SpecError: it cannot repeat the rows of a batch.
+    """
     raise_all(list(_find_problems(source, list(_list_nodes(_plan_of(frame))))))
     what = f'source "{source.name}"'
     check_columns(what, source, frame.columns, "the data source has")

@@ -61,6 +61,7 @@ from watersmeet.runtime.spark.sql_text import quote_name
 from watersmeet.runtime.spark.time_values import convert_number_to_time
 from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE
 from watersmeet.spec.connectors import DATAFRAME
+from watersmeet.spec.entry_points import SOURCES, load_code
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import METADATA_PREFIX
@@ -124,6 +125,10 @@ def read(
     """
     if source.connector == DATAFRAME:
         return _finish_frame(dataframes.read(spark, source, given[source.name]), source)
+    reader = source.traits.reader
+    if reader is not None:
+        frame = load_code(SOURCES, source.connector, reader)(spark, source)
+        return _finish_frame(dataframes.read_checked(spark, source, frame), source)
     if source.connector not in _READERS:
         raise SpecError(
             f'"{source.name}": watersmeet on Spark has no source of TYPE "{source.connector}"',
