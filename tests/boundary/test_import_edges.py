@@ -72,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"parallel", "spec", "expressions", "runtime.messages", "runtime.tasks", "runtime.operators"},
     # the one order of a tick's steps, on any engine
     "runtime.tick": BASE | {"plan", "runtime.coordinator", "runtime.messages"},
-    "runtime.files": BASE | {"spec"},
+    # files as columns, as Spark reads them
+    "runtime.files": BASE | {"spec", "expressions", "kernel", "state", "runtime.values"},
     "runtime.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
     "runtime.values": BASE | {"spec"},  # values of case files as Arrow, and back
     # the two places where it runs
@@ -111,7 +112,7 @@ ALLOWED: dict[str, set[str]] = {
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "expressions", "plan", "kernel", "state", "watermark"}
-    | {"runtime.coordinator", "runtime.tasks", "runtime.local"},
+    | {"runtime.coordinator", "runtime.files", "runtime.tasks", "runtime.local"},
     # what a job has put out, and the batch answer of its queries: for the command line
     "diff": BASE | {"spec", "state"},
     # topics, looked at once more by the client of sinks: for the command line

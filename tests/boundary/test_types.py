@@ -37,7 +37,6 @@ COMPARED = {
 """Modules that compare texts with names of types, and why. Not counted are `SqlType.name` and families."""
 
 KEPT = {
-    "runtime/local/sources.py": "types of DuckDB's",
     "kernel/aggregate.py": "types of DuckDB's",
     "diff/bags.py": "types of DuckDB's",
     "diff/duckdb_sql.py": "types of DuckDB's",

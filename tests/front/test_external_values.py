@@ -14,9 +14,9 @@ from watersmeet.parser.text.external_values import fill_references, read_value
 from watersmeet.plan.explain import explain
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.job.listeners import RunListeners
 from watersmeet.runtime.spark.job.settings import RunSettings
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.options import debezium, files, function, kafka, lake, names, postgres, records
 from watersmeet.spec.secrets import HIDDEN, OpaqueSecret, public, public_setting
 

@@ -21,9 +21,9 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.observe.row_accounting import InputAccount
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.sources import kafka
 from watersmeet.runtime.spark.sources.columns import BROKEN as BROKEN_TEXT
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark

@@ -18,6 +18,7 @@ from watersmeet.plan.identity.source_location import place_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.runtime.coordinator.restore.changed_queries import check_same_job, identify_queries
+from watersmeet.runtime.files.listing import read_file_stat
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.checkpoint.moved_files import (
     MovedSources,
@@ -26,7 +27,6 @@ from watersmeet.runtime.spark.checkpoint.moved_files import (
 )
 from watersmeet.runtime.spark.checkpoint.remote_checkpoint import TickIntent
 from watersmeet.runtime.spark.checkpoint.spark_log import log_lines, log_text
-from watersmeet.runtime.spark.sources.files.listing import read_file_stat
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.manifest import Manifest

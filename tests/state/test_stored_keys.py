@@ -33,12 +33,12 @@ from watersmeet.observe.row_accounting import InputAccount
 from watersmeet.plan.identity import fingerprint
 from watersmeet.runtime.coordinator import load_shedding
 from watersmeet.runtime.coordinator.table_reads import _ReadInTick
+from watersmeet.runtime.files.inference import COLUMNS
 from watersmeet.runtime.messages.reports import IngestReport, NodeReport
 from watersmeet.runtime.messages.shapes import DELETED
 from watersmeet.runtime.messages.work import SNAPSHOTS, NodeWork
 from watersmeet.runtime.spark.checkpoint import spark_positions
 from watersmeet.runtime.spark.checkpoint.restart import READ
-from watersmeet.runtime.spark.sources.files.inference import COLUMNS
 from watersmeet.runtime.spark.sources.files.progress import CHANGED
 from watersmeet.sinks.base import recorded_parts
 from watersmeet.state import file_lists, last_output, manifest

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.job_file import job_in
+from watersmeet.runtime.files.first_rows import read_file_rows
 from watersmeet.runtime.spark.checkpoint.spark_positions import SOURCES
-from watersmeet.runtime.spark.sources.files.first_rows import read_file_rows
 from watersmeet.runtime.spark.sources.files.reread import RereadFiles, reread_files
 from watersmeet.spec.model import Column, Source
 from watersmeet.state import file_lists

@@ -87,7 +87,7 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Read the first rows of each source and table, after rejecting what a run would not read."""
     from watersmeet.cli.run import check_sources
     from watersmeet.plan.query_inputs import needed_source_columns
-    from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+    from watersmeet.runtime.files.first_rows import read_first_rows
 
     zone = plan.queries[0].options.time_zone
     tables = {source.name: source for source in plan.tables}

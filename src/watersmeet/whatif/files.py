@@ -9,7 +9,6 @@ from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv, json, parquet
 
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
@@ -17,8 +16,12 @@ from watersmeet.expressions.base import Fails
 from watersmeet.expressions.casts import text_to_date, text_to_timestamp, text_to_wall
 from watersmeet.expressions.times import parse_time, read_pattern
 from watersmeet.expressions.typed_tree import UnsupportedExpression
+from watersmeet.kernel.batches import one_array
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.regular_files import named_files
+from watersmeet.runtime.files.csv_header import matches_by_name
+from watersmeet.runtime.files.open_files import FORMATS, format_by_name
+from watersmeet.runtime.files.text_values import to_instants
 from watersmeet.runtime.local.input_rows import coerce_rows
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES, format_of
@@ -28,13 +31,13 @@ from watersmeet.spec.records.text_records import UNIT
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import TIMESTAMP, SqlType
 from watersmeet.whatif.sample import SampleSource
-from watersmeet.zones import zone
 
 # How texts of a sample are read: by the options that the source has for files of the same format.
 
 _OF_FILES = frozenset(name.lower() for name in (*ANY_READER, *OF_SOURCES) if name != UNIT)
 """Which files there are, and not what is in them."""
 _BACKSLASH = "\\"
+_WALL = pa.timestamp("us")
 _TIMES = {"DATE": "dateformat", "TIMESTAMP": "timestampformat", "TIMESTAMP_NTZ": "timestampntzformat"}
 _AS_THEY_ARE: Mapping[str, tuple[str, ...]] = {
     "encoding": ("utf-8", "utf8"),
@@ -56,23 +59,14 @@ class TextOptions:
 
     given: Mapping[str, str]
 
-    @property
-    def names_columns(self) -> bool:
-        """True if the first line of a CSV file names the columns and they are matched by name."""
-        return self._has_header and not is_true(self.given, "enforceschema")
-
-    @property
-    def _has_header(self) -> bool:
-        return self.given.get("header", "true").strip().lower() == "true"
-
     def csv_arguments(self, source: Source) -> dict[str, Any]:
         """Return how pyarrow reads CSV files of the source, but for the types."""
         quote = self.given.get("quote", '"')[:1]
-        names = {} if self.names_columns else {"column_names": [column.name for column in source.columns]}
+        by_name = matches_by_name(self.given)
+        has_header = self.given.get("header", "true").strip().lower() == "true"
+        names = {} if by_name else {"column_names": [column.name for column in source.columns]}
         return {
-            "read_options": csv.ReadOptions(
-                skip_rows=int(self._has_header and not self.names_columns), **names
-            ),
+            "read_options": csv.ReadOptions(skip_rows=int(has_header and not by_name), **names),
             "parse_options": csv.ParseOptions(
                 delimiter=separator_in(self.given),
                 quote_char=quote or False,
@@ -164,17 +158,6 @@ def _is_known(name: str, value: str, wanted: str, quote: str) -> bool:
 # The order of the rows is that of the files as they are given (those of a directory, or of a pattern, by
 # name), and in each that of its rows. First all files of all sources are looked at, then any is read.
 
-FORMATS: Mapping[str, str] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
-_PLAIN_TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
-"""Texts of times that Arrow reads as Spark does."""
-
 
 @dataclass(frozen=True)
 class FileRequest:
@@ -244,13 +227,9 @@ def _check_files(asked: FileRequest) -> tuple[list[str], list[WatersmeetError]]:
     return files, problems
 
 
-def _format(file: str) -> str | None:
-    return FORMATS.get(os.path.splitext(file)[1].lower())
-
-
 def _check_file(asked: FileRequest, file: str) -> Iterator[WatersmeetError]:
     where = f'the sample of "{asked.source.name}": {file}'
-    wanted = _format(file)
+    wanted = format_by_name(file)
     if wanted is None:
         yield SpecError(
             f"{where}: its name does not show its format",
@@ -311,7 +290,7 @@ def _names_of_csv(asked: FileRequest, file: str) -> list[str]:
             code="not-tried",
             hint="write the sample as Parquet, or with 'escape' = '\"' and doubled quotes",
         )
-    if not options.names_columns:
+    if not matches_by_name(options.given):
         return [column.name for column in asked.source.columns]
     with csv.open_csv(file, **options.csv_arguments(asked.source)) as reader:
         return list(reader.schema.names)
@@ -335,7 +314,7 @@ _NAMES: Mapping[str, Callable[[FileRequest, str], Sequence[str]]] = {
 def _read_given(asked: FileRequest, files: Sequence[str], time_zone: str) -> SampleSource:
     tables = []
     for file in files:
-        wanted = _format(file) or ""
+        wanted = format_by_name(file) or ""
         try:
             in_file = {meant: name for name, meant in _names_in(asked, file, wanted).items()}
             columns = [*_columns(asked)]
@@ -461,39 +440,16 @@ def _parse_times(asked: FileRequest, file: str, wanted: str, table: pa.Table, ti
     return table
 
 
-def _times(texts: pa.ChunkedArray, column: Column, time_zone: str, options: TextOptions) -> pa.ChunkedArray:
-    text = texts.combine_chunks()
-    text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+def _times(texts: pa.ChunkedArray, column: Column, time_zone: str, options: TextOptions) -> pa.Array:
+    text = one_array(texts)
     reader = options.time_reader(column.type)
     if reader is not None:
-        return pa.chunked_array([_of_clocks(reader(text), column, time_zone)])
+        walls = reader(text).view(_WALL)
+        if column.type.name == "DATE":
+            return walls.cast(pa.date32())
+        return to_instants(walls, time_zone) if column.type == TIMESTAMP else walls
     if column.type.name == "DATE":
-        return pa.chunked_array([text_to_date(text).view(pa.date32())])
+        return text_to_date(text).view(pa.date32())
     if column.type != TIMESTAMP:
-        return pa.chunked_array([text_to_wall(text).view(pa.timestamp("us"))])
-    return pa.chunked_array([_instants(text, time_zone).cast(pa.timestamp("us", "UTC"))])
-
-
-def _of_clocks(walls: pa.Array, column: Column, time_zone: str) -> pa.Array:
-    """Return times of a column's type, of µs that clocks of a zone showed."""
-    times = walls.view(pa.timestamp("us"))
-    if column.type.name == "DATE":
-        return times.cast(pa.date32())
-    if column.type != TIMESTAMP:
-        return times
-    instants = zone(time_zone).to_instant(walls.fill_null(0).to_numpy(zero_copy_only=False))
-    own = pa.array(instants).view(pa.timestamp("us"))
-    return pc.if_else(walls.is_valid(), own, pa.scalar(None, own.type)).cast(pa.timestamp("us", "UTC"))
-
-
-def _instants(text: pa.Array, time_zone: str) -> pa.Array:
-    plain = pc.match_substring_regex(text, _PLAIN_TIME)
-    if not pc.all(plain).as_py():
-        return text_to_timestamp(text, time_zone).view(pa.timestamp("us"))
-    zoned = pc.ends_with(text, "Z")
-    times = pc.utf8_rtrim(text, "Z").cast(pa.timestamp("us"))
-    if time_zone == "UTC":
-        return times
-    walls = times.view(pa.int64()).fill_null(0).to_numpy()
-    local = pa.array(zone(time_zone).to_instant(walls)).view(pa.timestamp("us"))
-    return pc.if_else(pc.fill_null(zoned, True), times, local)
+        return text_to_wall(text).view(_WALL)
+    return text_to_timestamp(text, time_zone).view(pa.timestamp("us", "UTC"))

@@ -152,14 +152,23 @@ def test_files_in_all_formats(tmp_path):
     (tmp_path / "other.csv").write_text('V,more,,k\nx,1,2,1\n,1,2,2\n"a ""b"", c",1,2,3\n')
     pq.write_table(pa.table({"v": [v for _, v in rows], "k": [k for k, _ in rows]}), tmp_path / "t.parquet")
     for name, more in (
-        ("t.csv", ", 'format' = 'csv', 'sep' = ';'"),
-        ("other.csv", ", 'format' = 'csv'"),
+        ("t.csv", """, 'format' = 'csv', 'sep' = ';', 'escape' = '"'"""),
+        ("other.csv", """, 'format' = 'csv', 'escape' = '"'"""),
         ("t.json", ", 'format' = 'json'"),
         ("t.parquet", ""),
     ):
         job = LocalJob(of_files(tmp_path / name, more), MemoryStore())
         found = job.tick(arriving(l=[{"t": k, "k": k} for k, _ in rows])).rows["console"]
         assert {(row["t"], row["v"]) for row in found} == set(rows), name
+
+
+def test_quotes_that_spark_reads_otherwise_are_refused(tmp_path):
+    """Without 'escape' = '"' Spark takes doubled quotes, and those around them, for part of the value."""
+    (tmp_path / "t.csv").write_text('k,v\n1,x\n3,"a ""b"", c"\n')
+    job = LocalJob(of_files(tmp_path / "t.csv", ", 'format' = 'csv'"), MemoryStore())
+    with pytest.raises(EngineError, match="only Spark can read the record 3,") as caught:
+        job.tick(arriving(l=[{"t": 1, "k": 1}]))
+    assert caught.value.code == "table-unreadable"
 
 
 def test_files_are_not_there_or_other_ones(tmp_path):

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.columns import column
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.broken_records import describe_left_out, record_check
 from watersmeet.runtime.spark.sources.columns import SAMPLE_CHARACTERS
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.sources.tables import _broken_record_error
 from watersmeet.runtime.spark.sources.views import SourceView
 from watersmeet.runtime.spark.tick.ingest import SourceTask

@@ -13,9 +13,9 @@ from tests.engine.spark.test_run_on import account, job, read_output
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.sources import kafka
 from watersmeet.runtime.spark.sources.columns import BROKEN
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 
 pytestmark = pytest.mark.spark
 

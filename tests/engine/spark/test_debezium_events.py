@@ -20,9 +20,9 @@ from watersmeet.cli.why import records
 from watersmeet.errors import WatersmeetError
 from watersmeet.names import DIFF
 from watersmeet.observe.row_accounting import InputAccount
+from watersmeet.runtime.files.first_rows import UncertainValue
 from watersmeet.runtime.spark.sources.columns import BROKEN, SKIPPED
 from watersmeet.runtime.spark.sources.debezium import read_changes
-from watersmeet.runtime.spark.sources.files.first_rows import UncertainValue
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
 from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.runtime.files.listing import hadoop_path, list_source_files
 from watersmeet.runtime.spark.errors import readable_error
-from watersmeet.runtime.spark.sources.files.listing import hadoop_path, list_source_files
 from watersmeet.runtime.spark.sources.frames import check_there
 from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.sinks.memory import MemorySink

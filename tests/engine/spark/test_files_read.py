@@ -14,10 +14,11 @@ import pytest
 
 from tests.support.columns import column
 from watersmeet.errors import EngineError
+from watersmeet.runtime.files.listing import check_table, reader_path
 from watersmeet.runtime.spark.checkpoint.directory import Offsets
 from watersmeet.runtime.spark.checkpoint.restart import build_host
 from watersmeet.runtime.spark.job.stream import is_read_to_its_end
-from watersmeet.runtime.spark.sources.files.listing import build_missing_check, check_table, reader_path
+from watersmeet.runtime.spark.sources.files.missing_files import build_missing_check
 from watersmeet.runtime.spark.sources.files.progress import FileProgress
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore

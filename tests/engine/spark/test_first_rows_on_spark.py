@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.sources.columns import BROKEN
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.spec.model import Source
 

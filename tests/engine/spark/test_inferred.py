@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from tests.support.columns import column
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.spark.sources.files.inference import infer
-from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns
+from watersmeet.runtime.files.inference import infer
+from watersmeet.runtime.files.parquet_types import compare_columns
 from watersmeet.spec.model import Source
 
 CASES = [

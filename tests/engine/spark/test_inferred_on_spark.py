@@ -14,12 +14,12 @@ from pyarrow import parquet
 from tests.support.columns import column
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.runtime.files.inference import infer
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
 from watersmeet.runtime.spark.job.column_inference import ColumnInference
 from watersmeet.runtime.spark.job.run import JobRun, build_outputs
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.runtime.spark.sources.columns import BROKEN
-from watersmeet.runtime.spark.sources.files.inference import infer
 from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source

@@ -22,6 +22,8 @@ from watersmeet import parse_job, plan_job
 from watersmeet.runtime.coordinator import node_cost
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.restore.job_state import restore
+from watersmeet.runtime.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.files.parquet_files import ParquetRows
 from watersmeet.runtime.operators import task
 from watersmeet.runtime.spark.job.run import run_job
 from watersmeet.runtime.spark.job.session import hold_fixed
@@ -34,8 +36,6 @@ from watersmeet.runtime.spark.tick import nodes
 from watersmeet.runtime.spark.tick.ingest import REPORT
 from watersmeet.runtime.spark.tick.reading import arrow_ingest
 from watersmeet.runtime.spark.tick.reading.arrow_ingest import ArrowReading, IngestFiles, count_few_rows
-from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
-from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.spec.options.files import FileReader
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import LocalStore

@@ -12,11 +12,11 @@ from watersmeet import MemoryStore, parse_job, plan_job
 from watersmeet.errors import EngineError
 from watersmeet.runtime.coordinator.driver import TickDriver
 from watersmeet.runtime.coordinator.restore.job_state import restore
+from watersmeet.runtime.files.parquet_files import ParquetRows
 from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.task_messages import PARTS
 from watersmeet.runtime.spark.tick.reading import arrow_ingest
 from watersmeet.runtime.spark.tick.reading.arrow_ingest import UNSUPPORTED, IngestFiles
-from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
 from watersmeet.types.parser import sql_type
 
 US = pa.timestamp("us", "UTC")

@@ -16,8 +16,8 @@ from tests.fuzz.rows import bag, parquet_rows
 from tests.support.columns import column
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import EngineError, WatersmeetError
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
-from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns
+from watersmeet.runtime.files.first_rows import read_first_rows
+from watersmeet.runtime.files.parquet_types import compare_columns
 from watersmeet.runtime.spark.sources.tables import open_table
 from watersmeet.spec.model import Source
 

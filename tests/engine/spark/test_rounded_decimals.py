@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from tests.engine.spark.running import until_caught_up
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
+from watersmeet.runtime.files.supported_types import wider_decimal
 from watersmeet.runtime.spark.rounded_decimals import rounded_sql
 from watersmeet.runtime.spark.sources import frames, kafka
 from watersmeet.runtime.spark.sources.columns import BROKEN
 from watersmeet.runtime.spark.tick.reading import text_validation as rereading
-from watersmeet.runtime.tasks.files.supported_types import wider_decimal
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.types.parser import sql_type
 

@@ -17,9 +17,9 @@ from watersmeet.errors import EngineError, SpecError
 from watersmeet.parser.statements import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.regular_files import MAX_ALTERNATIVES, matching_paths, named_files, read_bytes
+from watersmeet.runtime.files.first_rows import read_first_rows
+from watersmeet.runtime.files.inference import infer
 from watersmeet.runtime.spark.preflight.sources import find_source_problems, list_source_notes
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
-from watersmeet.runtime.spark.sources.files.inference import infer
 from watersmeet.sinks.memory import MemorySink
 
 FORMATS = ("parquet", "csv", "json")

@@ -12,14 +12,14 @@ import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
+from watersmeet.runtime.files import supported_types as of_text
+from watersmeet.runtime.files import text_files, text_values
+from watersmeet.runtime.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.files.text_files import CsvRows, JsonRows
 from watersmeet.runtime.spark.job.session import hold_fixed
 from watersmeet.runtime.spark.sources.columns import BROKEN
 from watersmeet.runtime.spark.sources.frames import read_records
-from watersmeet.runtime.spark.tick.reading import arrow_ingest, arrow_sources
-from watersmeet.runtime.tasks.files import supported_types as of_text
-from watersmeet.runtime.tasks.files import text_files, text_values
-from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
-from watersmeet.runtime.tasks.files.text_files import CsvRows, JsonRows
+from watersmeet.runtime.spark.tick.reading import arrow_ingest
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
@@ -678,11 +678,7 @@ def test_supported_types_and_options_agree_across_modules():
         type_ = sql_type(name)
         is_read = type_.is_integer or type_.is_decimal or type_ in text_values._READERS
         assert of_text.is_text_type(type_) is is_read
-    assert (
-        set(arrow_sources._SUPPORTED_OPTIONS)
-        == set(arrow_sources._TYPE_CHECKS)
-        == set(arrow_ingest.FILE_MEASURES)
-    )
+    assert set(of_text._SUPPORTED_OPTIONS) == set(of_text._TYPE_CHECKS) == set(arrow_ingest.FILE_MEASURES)
 
 
 def test_of_json_what_is_long_is_looked_at_in_no_time_or_left_to_spark(tmp_path):

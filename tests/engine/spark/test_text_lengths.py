@@ -11,7 +11,7 @@ from pyarrow import parquet
 from tests.engine.spark.running import until_caught_up
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING

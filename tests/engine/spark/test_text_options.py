@@ -14,8 +14,8 @@ from tests.engine.spark.test_first_rows_on_spark import compare_first_rows
 from tests.support.columns import column
 from watersmeet.errors import EngineError
 from watersmeet.parser.statements import parse_job
+from watersmeet.runtime.files.first_rows import read_first_rows
 from watersmeet.runtime.spark.job.column_inference import ColumnInference
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,8 @@ import pytest
 from tests.support.ticks import QUERY, plan_of
 from watersmeet.runtime.coordinator.results import rows_read
 from watersmeet.runtime.messages.reports import IngestReport
-from watersmeet.runtime.tasks.files import file_split
-from watersmeet.runtime.tasks.files.file_split import FileCounter
+from watersmeet.runtime.tasks import file_counter
+from watersmeet.runtime.tasks.file_counter import FileCounter
 
 JOIN = "SELECT l.i AS a, r.i AS b FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
 
@@ -58,9 +58,9 @@ def test_files_of_which_no_task_has_read_a_record_that_parses(tasks, files):
 
 
 def test_only_some_files_are_named(monkeypatch):
-    monkeypatch.setattr(file_split, "MAX_NAMED", 2)
+    monkeypatch.setattr(file_counter, "MAX_NAMED", 2)
     assert in_all(("abc",)) == ([("a", 1), ("b", 1)], True)
     assert in_all(("aAbBcd",)) == ([("c", 1), ("d", 1)], False)
     assert in_all(("ab", "A", "cd")) == ([("b", 1), ("c", 1)], True)
-    monkeypatch.setattr(file_split, "MAX_PARSED", 2)
+    monkeypatch.setattr(file_counter, "MAX_PARSED", 2)
     assert in_all(("ABC", "d")) == ([], True)

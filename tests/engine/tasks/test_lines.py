@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from watersmeet.runtime.tasks.files import file_split, text_files
-from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
-from watersmeet.runtime.tasks.files.text_files import (
+from watersmeet.runtime.files import file_split, text_files
+from watersmeet.runtime.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.files.text_files import (
     CsvRows,
     JsonRows,
     count_lines,
@@ -19,7 +19,7 @@ from watersmeet.runtime.tasks.files.text_files import (
     measure_text_file,
     read_blocks,
 )
-from watersmeet.runtime.tasks.files.text_values import parse_texts
+from watersmeet.runtime.files.text_values import parse_texts
 from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.parser import sql_type

@@ -14,10 +14,10 @@ import pytest
 from pyarrow import parquet
 from pyarrow.parquet import encryption
 
-from watersmeet.runtime.spark.sources.files.validation import check_file
-from watersmeet.runtime.tasks.files import file_split, parquet_files
-from watersmeet.runtime.tasks.files.file_split import FileSplit, UnsupportedFile
-from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
+from watersmeet.runtime.files import file_split, parquet_files
+from watersmeet.runtime.files.file_split import FileSplit, UnsupportedFile
+from watersmeet.runtime.files.parquet_files import ParquetRows
+from watersmeet.runtime.files.validation import check_file
 from watersmeet.types.parser import sql_type
 
 BARE = {"use_dictionary": False, "compression": "none", "write_statistics": False, "store_schema": False}

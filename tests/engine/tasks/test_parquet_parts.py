@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.runtime.tasks.files.file_split import (
+from watersmeet.runtime.files.file_split import (
     BYTES,
     MAX_SPLIT_BYTES,
     MIN_SPLIT_BYTES,
@@ -15,7 +15,7 @@ from watersmeet.runtime.tasks.files.file_split import (
     FileSplit,
     assign_splits,
 )
-from watersmeet.runtime.tasks.files.parquet_files import ParquetRows
+from watersmeet.runtime.files.parquet_files import ParquetRows
 from watersmeet.types.parser import sql_type
 
 TEXT, WHOLE = sql_type("STRING"), sql_type("BIGINT")

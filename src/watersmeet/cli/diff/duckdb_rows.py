@@ -19,8 +19,9 @@ from watersmeet.diff.table_contents import FILE, POSITION, fold_changes
 from watersmeet.errors import EngineError, SpecError, format_count
 from watersmeet.kernel.batches import one_table
 from watersmeet.names import ours
+from watersmeet.runtime.files.file_split import UnsupportedFile
+from watersmeet.runtime.files.reader import read_file
 from watersmeet.runtime.spark.rejected_values import has_length
-from watersmeet.runtime.spark.sources.files.first_rows import read_first_rows
 from watersmeet.runtime.values import arrow_type, to_table
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import OF_SOURCES, format_of
@@ -285,27 +286,21 @@ def _load_text(db: Any, table: str, read: SourceFiles, files: list[str], records
     source, kind = read.source, _format(read)
     if not source.traits.files:
         source = replace(source, connector="file", options={"format": kind})
-    parts, numbers, left = [], [], records
+    parts, numbers, left = [], list[int](), records
+    needed = {column.name for column in source.columns}
     for number, file in enumerate(files):
         of_file = replace(source, options={**source.options, "path": file, "format": kind})
+        if not os.path.getsize(file):
+            continue
         try:
-            first = read_first_rows(
-                of_file, left + 1, time_zone, needed=frozenset(c.name for c in source.columns)
-            )
-        except EngineError as error:
-            if not os.path.getsize(file):
-                continue
-            raise UnsupportedInDialect(f'"{source.name}": {error.message}') from None
-        if first.left_out:
-            raise UnsupportedInDialect(
-                f'"{source.name}": records of which only Spark knows how they are read'
-            )
-        left -= len(first.rows)
-        if first.more or left < 0:
+            parts.append(read_file(of_file, file, time_zone, needed, left + 1))
+        except (EngineError, UnsupportedFile) as error:
+            raise UnsupportedInDialect(f'"{source.name}": {getattr(error, "message", error)}') from None
+        left -= parts[-1].num_rows
+        if left < 0:
             raise UnsupportedInDialect(f'"{source.name}" has many rows')
-        parts.append(to_table(source.columns, first.rows, [1] * len(first.rows)))
-        numbers += [number + 1] * len(first.rows)
-    rows = one_table([*parts, to_table(source.columns, [], [])])
+        numbers += [number + 1] * parts[-1].num_rows
+    rows = one_table(parts or [to_table(source.columns, [], [])])
     _load_arrow(db, table, source, rows, numbers)
     return records - left
 

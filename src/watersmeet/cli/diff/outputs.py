@@ -14,6 +14,7 @@ from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.names import SHOWN_DIFF, ours
 from watersmeet.regular_files import named_files
+from watersmeet.runtime.files.open_files import FORMATS, format_by_name
 from watersmeet.sinks.read_hints import unreadable_error
 from watersmeet.spec.model import OutputMode, Sink
 from watersmeet.spec.options.files import format_of, in_store, path_of
@@ -94,9 +95,6 @@ READERS: Mapping[str, Callable[[Wished, Keep], int | None]] = {
 # Of a sink of files those parts alone count that the job's state knows. Tables and topics are read as
 # they are now.
 
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
-            ".ndjson": "json"}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Wanted:
@@ -172,13 +170,13 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> EmittedRows:
 def _find_named_files(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
     path = wanted.path or ""
     files = named_files(path)
-    kinds = {_FORMATS.get(os.path.splitext(file)[1].lower()) for file in files}
+    kinds = set(map(format_by_name, files))
     if len(kinds) != 1 or None in kinds:
         what = "there is no file" if not files else "files of one format that is known by its name are not"
         raise SpecError(
             f"--output {wanted.name}: {what} at {path}",
             code="path-missing" if not files else "unknown-format",
-            hint=f"file names must end in {', '.join(_FORMATS)}, and all files must have the same format",
+            hint=f"file names must end in {', '.join(FORMATS)}, and all files must have the same format",
         )
     (kind,) = kinds
     return files, kind or "", {}

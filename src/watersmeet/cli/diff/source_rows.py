@@ -16,9 +16,9 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan, SnapshotPlan
 from watersmeet.plan.query_inputs import needed_source_columns
 from watersmeet.regular_files import named_files
+from watersmeet.runtime.files.listing import reader_path, to_local_path
 from watersmeet.runtime.files.table_files import Entry, digest_listing, list_local_files
 from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ, load_end_offsets
-from watersmeet.runtime.spark.sources.files.listing import reader_path, to_local_path
 from watersmeet.runtime.spark.sources.files.reread import tick_order_text
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of

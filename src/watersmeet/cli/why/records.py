@@ -21,9 +21,7 @@ import pyarrow.compute as pc
 
 from watersmeet.event_time import Mask
 from watersmeet.names import DIFF, PARTITION
-from watersmeet.runtime.local.evaluate import evaluate_column
-from watersmeet.runtime.records.decoding import VALUE, Decoding, build_decoder, build_registry
-from watersmeet.runtime.spark.sources.files.first_rows import (
+from watersmeet.runtime.files.first_rows import (
     Row,
     UncertainValue,
     convert_counted_time,
@@ -35,7 +33,9 @@ from watersmeet.runtime.spark.sources.files.first_rows import (
     read_fields,
     text_reader,
 )
-from watersmeet.runtime.spark.time_values import FORMATS, TimeFormats
+from watersmeet.runtime.files.time_patterns import FORMATS, TimeFormats
+from watersmeet.runtime.local.evaluate import evaluate_column
+from watersmeet.runtime.records.decoding import VALUE, Decoding, build_decoder, build_registry
 from watersmeet.runtime.values import arrow_type_of, to_table
 from watersmeet.spec.change_kinds import PrimaryKey
 from watersmeet.spec.model import Column, Source

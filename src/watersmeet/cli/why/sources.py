@@ -13,7 +13,7 @@ from watersmeet.cli.why.records import as_changes
 from watersmeet.cli.why.topics import topics_again
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.query_inputs import needed_source_columns
-from watersmeet.runtime.spark.sources.files.first_rows import FirstRows
+from watersmeet.runtime.files.first_rows import FirstRows
 from watersmeet.runtime.spark.sources.files.reread import reread_files
 from watersmeet.runtime.values import to_table
 from watersmeet.spec.model import Source

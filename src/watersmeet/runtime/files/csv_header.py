@@ -8,19 +8,22 @@ to Spark.
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
-import os
-import zlib
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from watersmeet.errors import EngineError, near_names
+from watersmeet.runtime.files.listing import format_path
+from watersmeet.runtime.files.open_files import (
+    BROKEN_ARCHIVE,
+    MAX_HEADER_FILES,
+    can_open,
+    choose_oldest_and_newest,
+    open_text,
+)
 from watersmeet.runtime.files.partitions import check_not_above, partition_columns
 from watersmeet.runtime.files.table_files import Entry
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.spec.options.values import is_true, separator_in
 
 csv.field_size_limit(1 << 30)
@@ -29,16 +32,7 @@ csv.field_size_limit(1 << 30)
 SEPARATORS = ";\t|,"
 """Other ones than that of a source, which a header of one column may be meant to have."""
 
-MAX_HEADER_FILES = 1000
-"""Headers that are read: of the oldest and the newest files, half and half."""
-
 _LINE_ENDS = ("\n", "\r\n", "\r")
-
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-BROKEN_ARCHIVE = (OSError, EOFError, zlib.error)
-"""What reading a file by these raises; an OSError without words of the operating system is of the content."""
-
-UNREADABLE = COMPRESSED - OPENERS.keys()
 
 Layout = tuple[tuple[str, Column | None], ...]
 """The columns of a file in their order: the name in the header, with its blanks, and which declared one it
@@ -69,23 +63,35 @@ def read_layout(
             headers.
     """
     ordered = sorted(files, key=lambda entry: (entry[2], entry[0]))
-    if len(ordered) > MAX_HEADER_FILES:
-        ordered = [*ordered[: MAX_HEADER_FILES // 2], *ordered[-MAX_HEADER_FILES // 2 :]]
     first: tuple[str, list[str]] | None = None
-    for name, size, _ in ordered:
+    for name, size, _ in choose_oldest_and_newest(ordered, MAX_HEADER_FILES):
         header = read_header(name, options) if size else None
         if header is None:
             continue
-        if first is None:
-            first = name, header
-        elif [heading.lower() for heading in header] != [heading.lower() for heading in first[1]]:
-            raise EngineError(
-                f"{what}: its files have different columns, or the same in another order: {first[0]}"
-                f" has {', '.join(first[1])}; {name} has {', '.join(header)}",
-                code="wrong-columns",
-                hint="put the files of each layout into a directory of their own, and UNION ALL the sources",
-            )
+        first = check_same_header(what, first, name, header)
     return None if first is None else _layout(what, source, *first)
+
+
+def check_same_header(
+    what: str, first: tuple[str, list[str]] | None, file: str, header: list[str]
+) -> tuple[str, list[str]]:
+    """Check that a file has the header of the first one; return the first file and its header.
+
+    Args:
+        what: the source, for messages (``file source "a"``).
+        first: None for the first file.
+
+    Raises:
+        EngineError: the headers differ by more than case.
+    """
+    if first is not None and [name.lower() for name in header] != [name.lower() for name in first[1]]:
+        raise EngineError(
+            f"{what}: its files have different columns, or the same in another order: {format_path(first[0])}"
+            f" has {', '.join(first[1])}; {format_path(file)} has {', '.join(header)}",
+            code="wrong-columns",
+            hint="put the files of each layout into a directory of their own, and UNION ALL the sources",
+        )
+    return first or (file, header)
 
 
 def read_header(file: str, options: Mapping[str, str]) -> list[str] | None:
@@ -94,16 +100,10 @@ def read_header(file: str, options: Mapping[str, str]) -> list[str] | None:
     Returns:
         The record; None if there is none, or if the file is not text that this module can read.
     """
-    suffix = os.path.splitext(file)[1].lower()
-    if suffix in UNREADABLE:
+    if not can_open(file) or not can_be_split(options):
         return None
-    if not can_be_split(options):
-        return None
-    encoding = (options.get("encoding") or options.get("charset") or "utf-8").strip()
-    if encoding.lower() in ("utf-8", "utf8"):
-        encoding = "utf-8-sig"
     try:
-        with OPENERS.get(suffix, open)(file, "rt", encoding=encoding, newline="") as text:
+        with open_text(file, options) as text:
             return next(read_records(text, options), None)
     except (*BROKEN_ARCHIVE, UnicodeError, LookupError, csv.Error):
         return None

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, SpecError, near_names
-from watersmeet.kernel.duckdb import connection
+from watersmeet.kernel.batches import one_table
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.query_inputs import needed_source_columns
 from watersmeet.runtime.coordinator.table_reads import TableReader, TableWriter
-from watersmeet.runtime.files.csv_header import Layout, matches_by_name, read_layout
-from watersmeet.runtime.files.table_files import Entry, digest_listing, list_local_files
+from watersmeet.runtime.files.csv_header import matches_by_name, read_layout
+from watersmeet.runtime.files.file_split import UnsupportedFile
+from watersmeet.runtime.files.parquet_files import UNREADABLE
+from watersmeet.runtime.files.parquet_types import compare_columns
+from watersmeet.runtime.files.reader import read_file
+from watersmeet.runtime.files.table_files import digest_listing, list_local_files
 from watersmeet.runtime.local.evaluate import BranchEvaluator, declared_schema
 from watersmeet.runtime.messages.shapes import SideShape
 from watersmeet.runtime.tasks.run_writer import PlaceHashes
-from watersmeet.runtime.values import InMemoryTables, arrow_type, arrow_type_of, to_table
+from watersmeet.runtime.values import InMemoryTables, arrow_type, to_table
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.files import OURS, format_of, local_path, path_of
+from watersmeet.spec.options.values import lower_names
+from watersmeet.spec.time_zones import UTC
 from watersmeet.state.runs.layout import Run
 from watersmeet.state.store import Store
 from watersmeet.types.arrow import has_longer
@@ -39,21 +44,27 @@ class Evaluate(Protocol):
     def __call__(self, rows: pa.Table) -> pa.RecordBatch: ...
 
 
-_SUPPORTED_OPTIONS: dict[str, dict[str, str]] = {
-    "parquet": {},
-    "json": {},
-    "csv": {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "quote", "escape": "escape"},
+_SUPPORTED_OPTIONS: dict[str, frozenset[str]] = {
+    "parquet": frozenset(),
+    "json": frozenset(),
+    "csv": frozenset({"header", "sep", "delimiter", "quote", "escape"}),
 }
-"""Per format, the options of Spark's reader that are read here, and DuckDB's names for them."""
+"""Per format, the options of Spark's reader that are read here."""
 
 
 def open_reader(
-    source: Source, evaluate: Evaluate, held: InMemoryTables, *, given: bool = False
+    source: Source,
+    evaluate: Evaluate,
+    held: InMemoryTables,
+    *,
+    given: bool = False,
+    time_zone: str = UTC,
 ) -> TableReader:
     """Open the reader of a table and check that the table exists.
 
     Args:
         given: True if the caller provides the rows, whatever the connector.
+        time_zone: time zone of clock times without a zone in text files.
 
     Raises:
         EngineError: this engine cannot read the table, or the table does not exist.
@@ -62,8 +73,8 @@ def open_reader(
     if given or source.connector == "memory":
         return _InMemoryTableReader(source, evaluate, held)
     if source.traits.files:
-        reader = _FileTableReader(source, evaluate)
-        _build_read_call(source)
+        reader = _FileTableReader(source, evaluate, time_zone)
+        _check_options(source)
         reader.version()
         return reader
     raise EngineError(
@@ -93,6 +104,7 @@ class _InMemoryTableReader:
 class _FileTableReader:
     source: Source
     evaluate: Evaluate
+    time_zone: str
 
     def version(self) -> str | None:
         return digest_listing(list_local_files(self.source, _require_local_path(self.source)))
@@ -102,7 +114,7 @@ class _FileTableReader:
 
     def read(self, side: SideShape, store: Store, tick: int, placing: PlaceHashes | None) -> list[Run]:
         writer = TableWriter(side, store, tick, placing)
-        table = _read_rows(self.source)
+        table = _read_rows(self.source, {column.name for column in self.evaluate.columns}, self.time_zone)
         _check_lengths(self.source, self.evaluate.columns, table)
         extra = to_table((), [{}] * table.num_rows, [1] * table.num_rows)
         for name in extra.column_names:
@@ -143,41 +155,30 @@ def _require_local_path(source: Source) -> str:
     return local
 
 
-def _read_rows(source: Source) -> pa.Table:
-    """Read the declared columns of all files, in their declared types.
-
-    Nested columns are rejected, because DuckDB treats records that do not fit differently from Spark.
+def _read_rows(source: Source, needed: Set[str], time_zone: str) -> pa.Table:
+    """Read the needed columns of all files, in their declared types.
 
     Raises:
-        EngineError: a column is nested.
+        EngineError: a file lacks a column, or only Spark can read it.
     """
-    nested = next((column for column in source.columns if column.type.is_nested), None)
-    if nested is not None:
-        raise EngineError(
-            f'table "{source.name}": column "{nested.name}" is {nested.type}, which the in-process '
-            "engine does not read from files",
-            code="unsupported-type",
-            hint="run it on Spark: watersmeet run, or replay --engine spark",
-        )
-    schema = pa.schema([pa.field(column.name, arrow_type_of(column)) for column in source.columns])
     entries = [entry for entry in list_local_files(source, _require_local_path(source)) if entry[1]]
-    if not entries:
-        return schema.empty_table()
-    call, arguments = (
-        _build_read_call(source, _read_csv_layout(source, entries)),
-        [[path for path, _, _ in entries]],
-    )
-    cursor = connection().cursor()
+    options, what = lower_names(source.options), f'table "{source.name}"'
+    if format_of(options) == "csv" and matches_by_name(options):
+        read_layout(what, source, entries, options)
+    columns = [column for column in source.columns if column.name in needed]
+    tables = [to_table(columns, [], []).select([column.name for column in columns])]
     try:
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        table: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
-        return table.cast(schema)
-    except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        for path, _, _ in entries:
+            if format_of(options) == "parquet" and (missing := compare_columns(what, source, path)):
+                raise UnsupportedFile(f"{path} has no column {', '.join(missing)}")
+            tables.append(read_file(source, path, time_zone, needed))
+    except (EngineError, UnsupportedFile, *UNREADABLE) as error:
         raise EngineError(
-            f'table "{source.name}" cannot be read: {str(error).splitlines()[0]}', code="table-unreadable"
+            f"{what} cannot be read: {getattr(error, 'message', error)}",
+            code="table-unreadable",
+            hint="correct the file; or run the job on Spark: watersmeet run, or replay --engine spark",
         ) from None
-    finally:
-        cursor.close()
+    return one_table(tables)
 
 
 def _check_lengths(source: Source, columns: Sequence[Column], rows: pa.Table) -> None:
@@ -192,55 +193,20 @@ def _check_lengths(source: Source, columns: Sequence[Column], rows: pa.Table) ->
             )
 
 
-def _read_csv_layout(source: Source, entries: Sequence[Entry]) -> Layout | None:
-    """Read the columns of CSV files from their headers; None unless columns are matched by name."""
-    options = {name.lower(): value for name, value in source.options.items()}
-    if options.get("format", "").strip().lower() != "csv" or not matches_by_name(options):
-        return None
-    return read_layout(f'table "{source.name}"', source, entries, options)
-
-
-def _build_read_call(source: Source, layout: Layout | None = None) -> str:
-    options = {name.lower(): value for name, value in source.options.items() if name.lower() != "path"}
-    kind = options.pop("format", "parquet").strip().lower()
-    arguments = _SUPPORTED_OPTIONS.get(kind)
-    if arguments is None:
+def _check_options(source: Source) -> None:
+    options, wanted = lower_names(source.options), format_of(source.options)
+    if wanted not in _SUPPORTED_OPTIONS:
         raise SpecError(
-            f'table "{source.name}" cannot have the format "{kind}"',
+            f'table "{source.name}" cannot have the format "{wanted}"',
             code="unknown-format",
-            hint=near_names(kind, _SUPPORTED_OPTIONS),
+            hint=near_names(wanted, _SUPPORTED_OPTIONS),
         )
-    for name in options:
-        if name not in arguments:
-            raise SpecError(
-                f'the in-process engine does not read the option "{name}" of table "{source.name}"',
-                code="unknown-option",
-                hint="run it on Spark: watersmeet run, or replay --engine spark",
-            )
-    if kind == "parquet":
-        return "read_parquet(?)"
-    columns = [(c.name, _duckdb_type(arrow_type_of(c))) for c in source.columns]
-    if layout is not None:  # as they stand in the files
-        kinds = dict(columns)
-        columns = [
-            (f"__ws_{n}", "VARCHAR") if column is None else (column.name, kinds[column.name])
-            for n, (_, column) in enumerate(layout)
-        ]
-    types = ", ".join(f"{_quote_text(name)}: {_quote_text(kind)}" for name, kind in columns)
-    if kind == "json":
-        return f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"
-    written = {arguments[name]: value for name, value in ({"header": "true"} | options).items()}
-    others = ", ".join(f"{name} = {_quote_text(value)}" for name, value in written.items())
-    return f"read_csv(?, auto_detect = false, {others}, columns = {{{types}}})"
-
-
-def _duckdb_type(kind: pa.DataType) -> str:
-    empty = pa.table({"c": pa.nulls(0, kind)})  # noqa: F841
-    return str(connection().cursor().sql("SELECT c FROM empty").types[0])
-
-
-def _quote_text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    for name in options.keys() - _SUPPORTED_OPTIONS[wanted] - {*OURS}:
+        raise SpecError(
+            f'the in-process engine does not read the option "{name}" of table "{source.name}"',
+            code="unknown-option",
+            hint="run it on Spark: watersmeet run, or replay --engine spark",
+        )
 
 
 # The sources of a plan as the in-process job reads them: streams branch by branch, and tables.
@@ -293,14 +259,26 @@ class JobSources:
             evaluator = BranchEvaluator(node.table, branch, query.options.time_zone)
             name = f"{query.name}/{node.table.name}"
             self.schemas[name] = evaluator.schema(branch.source)
-            self.readers[name] = open_reader(self.tables[branch.source.name], evaluator, held, given=given)
+            self.readers[name] = open_reader(
+                self.tables[branch.source.name],
+                evaluator,
+                held,
+                given=given,
+                time_zone=query.options.time_zone,
+            )
         self.compared: dict[str, LocalSnapshot] = {}
         for query, snapshot in plan.compared:
             side, ((_, branch),) = snapshot.side, snapshot.side.sources
             evaluator = BranchEvaluator(side, branch, query.options.time_zone)
             name = f"{query.name}/{side.name}"
             self.schemas[name] = evaluator.schema(branch.source)
-            reader = open_reader(self.tables[branch.source.name], evaluator, held, given=given)
+            reader = open_reader(
+                self.tables[branch.source.name],
+                evaluator,
+                held,
+                given=given,
+                time_zone=query.options.time_zone,
+            )
             self.compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
 
     def _list_used_columns(self, source: Source) -> tuple[Column, ...]:

@@ -16,21 +16,21 @@ from typing import Any
 from watersmeet.errors import EngineError, format_count, printable
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.files.csv_header import SEPARATORS, can_be_split, matches_by_name, read_records
-from watersmeet.runtime.spark.rejected_values import has_length
-from watersmeet.runtime.spark.sources.files.first_rows import (
+from watersmeet.runtime.files.first_rows import (
     FirstRows,
     UncertainValue,
     certain_text_reader,
     json_reader,
     read_first_rows,
 )
-from watersmeet.runtime.spark.sources.files.inference import BIG, INT, LONG, NUMBER, REAL, classify_text
-from watersmeet.runtime.spark.sources.files.json_grammar import parse_json
-from watersmeet.runtime.spark.sources.files.listing import format_path
+from watersmeet.runtime.files.inference import BIG, INT, LONG, NUMBER, REAL, classify_text
+from watersmeet.runtime.files.json_grammar import parse_json
+from watersmeet.runtime.files.listing import format_path
+from watersmeet.runtime.files.time_patterns import TimeFormats, knows_format, pattern_reader, time_formats
+from watersmeet.runtime.spark.rejected_values import has_length
 from watersmeet.runtime.spark.sources.files.narrow_integers import PARQUET
 from watersmeet.runtime.spark.sources.frames import read_csv_layout
 from watersmeet.runtime.spark.sql_text import literal
-from watersmeet.runtime.spark.time_values import TimeFormats, knows_format, pattern_reader, time_formats
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import (

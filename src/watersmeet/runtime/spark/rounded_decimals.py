@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from watersmeet.names import ours
+from watersmeet.runtime.files.supported_types import wider_decimal
 from watersmeet.runtime.spark import lazy_functions as F
 from watersmeet.runtime.spark.read_types import (
     compares_values,
@@ -25,7 +26,6 @@ from watersmeet.runtime.spark.read_types import (
 )
 from watersmeet.runtime.spark.rejected_values import any_nested_misfit
 from watersmeet.runtime.spark.sql_text import bind_value, find_mentioned_names, literal, quote_name
-from watersmeet.runtime.tasks.files.supported_types import wider_decimal
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.types.sql_type import SqlType

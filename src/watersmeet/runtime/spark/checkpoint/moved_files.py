@@ -18,11 +18,7 @@ from typing import Any
 from watersmeet.errors import EngineError, SpecError, format_count, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.restore.changed_queries import goes_on, path_before
-from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-from watersmeet.runtime.spark.checkpoint.rebuild import rewrite_file_paths
-from watersmeet.runtime.spark.checkpoint.spark_log import damaged_list_error
-from watersmeet.runtime.spark.checkpoint.spark_positions import OFFSETS, load_offsets
-from watersmeet.runtime.spark.sources.files.listing import (
+from watersmeet.runtime.files.listing import (
     PATTERN,
     FileStat,
     encode_for_url,
@@ -32,6 +28,10 @@ from watersmeet.runtime.spark.sources.files.listing import (
     read_file_stat,
     to_local_path,
 )
+from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
+from watersmeet.runtime.spark.checkpoint.rebuild import rewrite_file_paths
+from watersmeet.runtime.spark.checkpoint.spark_log import damaged_list_error
+from watersmeet.runtime.spark.checkpoint.spark_positions import OFFSETS, load_offsets
 from watersmeet.runtime.spark.sources.files.progress import last_read_step
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of, warns_of_changes

@@ -18,6 +18,12 @@ from typing import Any
 from watersmeet.durable_files import make_folders, sync
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.files.listing import (
+    find_unpartitioned_file,
+    format_path,
+    is_unnameable,
+    to_local_path,
+)
 from watersmeet.runtime.spark.checkpoint.directory import OLD, Checkpoint
 from watersmeet.runtime.spark.checkpoint.spark_log import (
     COMPACT,
@@ -32,12 +38,6 @@ from watersmeet.runtime.spark.checkpoint.spark_positions import (
     OFFSETS,
     QUERY_ID,
     load_offsets,
-)
-from watersmeet.runtime.spark.sources.files.listing import (
-    find_unpartitioned_file,
-    format_path,
-    is_unnameable,
-    to_local_path,
 )
 from watersmeet.runtime.spark.sources.files.progress import last_read_step
 from watersmeet.spec.connectors import Connector

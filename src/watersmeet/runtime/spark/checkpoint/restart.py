@@ -9,6 +9,7 @@ from typing import Any
 from watersmeet.errors import StateError
 from watersmeet.plan.identity.settings import differences, digest_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.files.inference import COLUMNS, encode_columns
 from watersmeet.runtime.spark.checkpoint.directory import Checkpoint, Offsets
 from watersmeet.runtime.spark.checkpoint.rebuild import (
     archive_spark_files,
@@ -25,7 +26,6 @@ from watersmeet.runtime.spark.checkpoint.spark_positions import (
     SOURCES,
     TOPICS,
 )
-from watersmeet.runtime.spark.sources.files.inference import COLUMNS, encode_columns
 from watersmeet.runtime.spark.sources.files.progress import CHANGED, BatchFiles
 from watersmeet.runtime.spark.sources.topics import TopicIds
 from watersmeet.spec.model import Column

@@ -44,7 +44,7 @@ class ColumnInference:
                 + ", ".join(map(_format_column, kept))
             )
             return kept
-        from watersmeet.runtime.spark.sources.files.inference import infer
+        from watersmeet.runtime.files.inference import infer
 
         inferred = infer(source)
         self.inferred[source.name] = inferred.columns
@@ -65,8 +65,8 @@ class ColumnInference:
         if self._checkpoint is None:
             return None
         if self._kept is None:
+            from watersmeet.runtime.files.inference import load_inferred_columns
             from watersmeet.runtime.spark.checkpoint.directory import Checkpoint
-            from watersmeet.runtime.spark.sources.files.inference import load_inferred_columns
             from watersmeet.state.manifest import load_newest
 
             manifest = load_newest(Checkpoint(self._checkpoint, self._store).store)

@@ -37,7 +37,7 @@ from watersmeet.runtime.spark.job.resume_point import (
 from watersmeet.runtime.spark.job.run_identity import list_settings
 from watersmeet.runtime.spark.job.settings import RunSettings
 from watersmeet.runtime.spark.sources.backlog import SourceProgress
-from watersmeet.runtime.spark.sources.files.listing import build_missing_check
+from watersmeet.runtime.spark.sources.files.missing_files import build_missing_check
 from watersmeet.runtime.spark.sources.files.progress import FileProgress
 from watersmeet.runtime.spark.sources.frames import read
 from watersmeet.runtime.spark.sources.scan import Scan, scan

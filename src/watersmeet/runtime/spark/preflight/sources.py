@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.runtime.files.listing import list_special_files, special_note
+from watersmeet.runtime.files.validation import find_file_problems, list_file_notes
 from watersmeet.runtime.records.decoding import build_registry
 from watersmeet.runtime.spark.preflight.servers import (
     WaitPolicy,
@@ -19,8 +21,6 @@ from watersmeet.runtime.spark.preflight.servers import (
     registry_problems,
 )
 from watersmeet.runtime.spark.sources import generator
-from watersmeet.runtime.spark.sources.files.listing import list_special_files, special_note
-from watersmeet.runtime.spark.sources.files.validation import find_file_problems, list_file_notes
 from watersmeet.runtime.spark.sources.frames import check_files
 from watersmeet.runtime.spark.sources.tables import check_table_files
 from watersmeet.spec.model import Source

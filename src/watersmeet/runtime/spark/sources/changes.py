@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from watersmeet.names import DIFF, PARTITION, ours
+from watersmeet.runtime.files.supported_types import MAX_DIGITS
 from watersmeet.runtime.spark import lazy_functions as F
 from watersmeet.runtime.spark.json_object import (
     extract_object,
@@ -17,7 +18,6 @@ from watersmeet.runtime.spark.json_object import (
 from watersmeet.runtime.spark.rounded_decimals import TopicRecord
 from watersmeet.runtime.spark.sources.columns import BROKEN
 from watersmeet.runtime.spark.sql_text import literal, quote_name, to_spark_sql
-from watersmeet.runtime.tasks.files.supported_types import MAX_DIGITS
 from watersmeet.spec.change_kinds import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import MOST_TIMES

@@ -23,6 +23,9 @@ from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.regular_files import matching_paths, special_at
 from watersmeet.runtime.files import csv_header
+from watersmeet.runtime.files.listing import PATTERN, encode_for_url, format_path, hadoop_path, is_unnameable
+from watersmeet.runtime.files.parquet_files import UNREADABLE
+from watersmeet.runtime.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.runtime.files.partitions import (
     check_not_above,
     check_partitions,
@@ -43,23 +46,14 @@ from watersmeet.runtime.spark.rounded_decimals import (
 from watersmeet.runtime.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.runtime.spark.sources.changes import add_diff_column, add_key_checks
 from watersmeet.runtime.spark.sources.columns import BROKEN, FILE, check_columns
-from watersmeet.runtime.spark.sources.files.listing import (
-    PATTERN,
-    encode_for_url,
-    format_path,
-    hadoop_path,
-    is_unnameable,
-)
 from watersmeet.runtime.spark.sources.files.narrow_integers import (
     mark_misfits,
     narrow_columns,
     widen_integers,
 )
-from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.runtime.spark.sources.files.text_files import LITERAL_PATHS, json_options
 from watersmeet.runtime.spark.sql_text import quote_name
 from watersmeet.runtime.spark.time_values import convert_number_to_time
-from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.entry_points import SOURCES, load_code
 from watersmeet.spec.model import Source

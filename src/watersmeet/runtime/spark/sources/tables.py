@@ -20,7 +20,12 @@ from watersmeet.names import ours
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.table_reads import SnapshotReader, TableReader, TableWriter
 from watersmeet.runtime.files import csv_header
+from watersmeet.runtime.files.listing import check_table, hadoop_path
 from watersmeet.runtime.files.long_lines import check_lines
+from watersmeet.runtime.files.parquet_types import (
+    compare_columns_if_readable,
+    nanosecond_columns,
+)
 from watersmeet.runtime.files.partitions import check_partitions
 from watersmeet.runtime.files.table_files import (
     Entry,
@@ -44,11 +49,6 @@ from watersmeet.runtime.spark.sources.files.json_texts import (
     find_first_trailing,
     has_other_case_fields,
     read_repaired_rows,
-)
-from watersmeet.runtime.spark.sources.files.listing import check_table, hadoop_path
-from watersmeet.runtime.spark.sources.files.parquet_types import (
-    compare_columns_if_readable,
-    nanosecond_columns,
 )
 from watersmeet.runtime.spark.sources.files.text_files import CsvTexts, format_text
 from watersmeet.runtime.spark.sources.frames import (

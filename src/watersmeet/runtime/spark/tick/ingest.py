@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.errors import EngineError, printable
 from watersmeet.kernel.batches import size
+from watersmeet.runtime.files.listing import format_path, to_local_path
 from watersmeet.runtime.messages.work import TickStart
 from watersmeet.runtime.spark.errors import ErrorSealingTask
 from watersmeet.runtime.spark.rounded_decimals import UNCERTAIN_MARK
@@ -36,10 +37,9 @@ from watersmeet.runtime.spark.sources.columns import (
     SKIPPED,
     TRUNCATED,
 )
-from watersmeet.runtime.spark.sources.files.listing import format_path, to_local_path
 from watersmeet.runtime.spark.sources.views import BranchView, SourceView
 from watersmeet.runtime.spark.task_messages import REREAD, START, parse_names, parse_start
-from watersmeet.runtime.tasks.files.file_split import FileCounter
+from watersmeet.runtime.tasks.file_counter import FileCounter
 from watersmeet.runtime.tasks.ingest import (
     ON_TIME,
     REASONS,

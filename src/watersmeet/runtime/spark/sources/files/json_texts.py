@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
+from watersmeet.runtime.files.listing import format_path, to_local_path
 from watersmeet.runtime.spark import lazy_functions as F
 from watersmeet.runtime.spark.configuration import override_setting
 from watersmeet.runtime.spark.json_object import has_another_case, rename_fields
 from watersmeet.runtime.spark.read_types import use_read_types
 from watersmeet.runtime.spark.sources.columns import BROKEN, FILE
-from watersmeet.runtime.spark.sources.files.listing import format_path, to_local_path
 from watersmeet.runtime.spark.sources.files.text_files import (
     TEXT,
     declared_encoding,

@@ -21,17 +21,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from watersmeet.errors import EngineError
-from watersmeet.runtime.files.long_lines import check_lines
-from watersmeet.runtime.files.partitions import check_partitions
-from watersmeet.runtime.spark.checkpoint.directory import Offsets
-from watersmeet.runtime.spark.checkpoint.spark_log import SparkFiles, damaged_list_error
-from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ
-from watersmeet.runtime.spark.sources.files.listing import (
+from watersmeet.runtime.files.listing import (
     MIXED,
     NESTED,
     SPECIAL,
     FileStat,
-    FindMissing,
     find_unpartitioned_file,
     format_path,
     is_same_time,
@@ -42,10 +36,16 @@ from watersmeet.runtime.spark.sources.files.listing import (
     special_note,
     to_local_path,
 )
-from watersmeet.runtime.spark.sources.files.parquet_types import (
+from watersmeet.runtime.files.long_lines import check_lines
+from watersmeet.runtime.files.parquet_types import (
     compare_columns_if_readable,
     nanosecond_columns,
 )
+from watersmeet.runtime.files.partitions import check_partitions
+from watersmeet.runtime.spark.checkpoint.directory import Offsets
+from watersmeet.runtime.spark.checkpoint.spark_log import SparkFiles, damaged_list_error
+from watersmeet.runtime.spark.checkpoint.spark_positions import NOTHING_READ
+from watersmeet.runtime.spark.sources.files.missing_files import FindMissing
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import (
     ON_MISSING_COLUMN,

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from watersmeet.errors import EngineError
+from watersmeet.runtime.files.first_rows import FirstRows, read_file_rows
+from watersmeet.runtime.files.inference import order_files
+from watersmeet.runtime.files.listing import format_path, read_file_stat, to_local_path
 from watersmeet.runtime.spark.checkpoint.spark_positions import SOURCES
-from watersmeet.runtime.spark.sources.files.first_rows import FirstRows, read_file_rows
-from watersmeet.runtime.spark.sources.files.inference import order_files
-from watersmeet.runtime.spark.sources.files.listing import format_path, read_file_stat, to_local_path
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import path_of
 from watersmeet.state import file_lists

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError, printable
 from watersmeet.names import ours
-from watersmeet.runtime.spark.sources.files.listing import format_path, to_local_path
+from watersmeet.runtime.files.listing import format_path, to_local_path
 from watersmeet.runtime.spark.sql_text import literal, quote_name
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.values import WIDE, is_true, lower_names, separator_in

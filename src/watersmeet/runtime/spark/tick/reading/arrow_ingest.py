@@ -21,14 +21,23 @@ from watersmeet.kernel.batches import size
 from watersmeet.parallel import parallel_map
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.runtime.coordinator.node_cost import SMALL_BYTES, count_thread_partitions
-from watersmeet.runtime.files.csv_header import matches_by_name, read_layout
+from watersmeet.runtime.files.file_split import (
+    FileReadPlan,
+    FileSplit,
+    SplitAssignment,
+    UnsupportedFile,
+    assign_splits,
+)
+from watersmeet.runtime.files.listing import to_local_path
+from watersmeet.runtime.files.parquet_files import UNREADABLE, measure_parquet_file
+from watersmeet.runtime.files.reader import plan_reader, read_csv_columns
 from watersmeet.runtime.files.table_files import is_hidden
+from watersmeet.runtime.files.text_files import measure_text_file
 from watersmeet.runtime.messages.work import TickStart
 from watersmeet.runtime.spark.configuration import context_settings, list_setting_names, override_setting
 from watersmeet.runtime.spark.errors import ErrorSealingTask
 from watersmeet.runtime.spark.job.run_identity import needs_file_order
 from watersmeet.runtime.spark.sources.columns import BROKEN, ROUNDED
-from watersmeet.runtime.spark.sources.files.listing import to_local_path
 from watersmeet.runtime.spark.sources.files.progress import BatchFiles
 from watersmeet.runtime.spark.sources.scan import Scan
 from watersmeet.runtime.spark.sources.views import SourceView
@@ -41,19 +50,10 @@ from watersmeet.runtime.spark.tick.ingest import (
     start_of_tick,
 )
 from watersmeet.runtime.spark.tick.reading.arrow_sources import SETTINGS, is_arrow_readable
-from watersmeet.runtime.tasks.files.file_split import (
-    FileReadPlan,
-    FileSplit,
-    SplitAssignment,
-    UnsupportedFile,
-    assign_splits,
-)
-from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE, ParquetRows, measure_parquet_file
-from watersmeet.runtime.tasks.files.text_files import MAX_COLUMNS, CsvRows, JsonRows, measure_text_file
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import FileReader, format_of, local_path, path_of
 from watersmeet.spec.options.spark import TIME_ZONE, says_how
-from watersmeet.spec.options.values import lower_names, separator_in
+from watersmeet.spec.options.values import lower_names
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.store import Store
 from watersmeet.types.arrow import has_longer
@@ -75,49 +75,11 @@ FILE_MEASURES: Mapping[str, Callable[[str], tuple[int, int]]] = {
 """Per format how many rows a file has, and of how many bytes, about."""
 
 
-def plan_reader(
-    source: Source, in_file: Callable[[], Sequence[str] | None], time_zone: str
-) -> FileReadPlan | None:
-    """Plan how tasks read the files of a plain source; None if Spark has to read them.
-
-    Args:
-        in_file: returns the CSV columns in their order; None: there is no file.
-        time_zone: the session's time zone.
-    """
-    wanted, options = format_of(source.options), lower_names(source.options)
-    types = {column.name: column.type for column in source.columns}
-    if wanted == "parquet":
-        return ParquetRows()
-    if wanted == "json":
-        return JsonRows(tuple(types.items()), time_zone)
-    names = in_file()
-    columns = tuple((name, types.get(name)) for name in (types if names is None else names))
-    if any(type_ is None and name != name.strip() for name, type_ in columns):
-        return None  # it may be a declared column with blanks around its name
-    if not 2 <= len(columns) <= MAX_COLUMNS:
-        return None  # of one, a line of blanks would be a value, or none
-    return CsvRows(columns, separator_in(options), matches_by_name(options), time_zone)
-
-
 def list_reader_columns(frame: DataFrame) -> list[str]:
     """List the columns of the files in the order that Spark's reader of a source has."""
     leaf: Any = frame._jdf.queryExecution().logical().collectLeaves().head()
     names = [field["name"] for field in json.loads(leaf.schema().json())["fields"]]
     return [name for name in names if name != BROKEN]
-
-
-def read_csv_columns(source: Source, path: str) -> list[str] | None:
-    """Read the columns of a CSV file, named as in `list_reader_columns`; None: as declared.
-
-    Raises:
-        EngineError: the file has other columns.
-    """
-    options = lower_names(source.options)
-    entry = (path, os.path.getsize(path), 0)
-    layout = read_layout("", source, [entry], options) if matches_by_name(options) else None
-    if layout is None:
-        return None
-    return [name if column is None or name != name.strip() else column.name for name, column in layout]
 
 
 def list_first_files(source: Source) -> list[str]:
@@ -207,7 +169,7 @@ def build_listing_frame(sources: Sequence[DataFrame]) -> DataFrame:
 #
 # Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
 # plain streams of local files of which nothing but columns is asked, and where Arrow reads a file as
-# Spark does (`runtime.tasks.files`). Few rows the driver reads in the place of tasks. Whoever finds a file
+# Spark does (`runtime.files`). Few rows the driver reads in the place of tasks. Whoever finds a file
 # that it does not know tells so, and Spark reads the tick, and some that follow: what was written of it
 # by then is named nowhere.
 #

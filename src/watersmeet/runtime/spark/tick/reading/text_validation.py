@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
+from watersmeet.runtime.files.listing import reader_path
 from watersmeet.runtime.messages.reports import IngestReport
 from watersmeet.runtime.spark.sources.files.json_texts import (
     NOTHING_WRITTEN,
@@ -31,7 +32,6 @@ from watersmeet.runtime.spark.sources.files.json_texts import (
     decode_leniently,
     read_repaired_rows,
 )
-from watersmeet.runtime.spark.sources.files.listing import reader_path
 from watersmeet.runtime.spark.sources.files.progress import BatchFiles
 from watersmeet.runtime.spark.sources.files.text_files import CsvTexts
 from watersmeet.runtime.spark.sources.frames import reread_as_batch

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.runtime.tasks.files.file_split import UnsupportedFile
-from watersmeet.runtime.tasks.files.supported_types import MAX_DIGITS, wider_decimal
+from watersmeet.runtime.files.file_split import UnsupportedFile
+from watersmeet.runtime.files.supported_types import MAX_DIGITS, wider_decimal
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import (
@@ -142,21 +142,25 @@ def _parse_times(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Ar
     local = _check_first_time(_FIRST_US, texts.cast(pa.timestamp("us")), pa.int64())
     if type_ == TIMESTAMP_NTZ:
         return local
-    if time_zone == UTC:
-        return local.view(pa.timestamp("us", "UTC"))
-    walls = local.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    instants = zone(time_zone).to_instant(walls)
-    missing = local.is_null().to_numpy(zero_copy_only=False) if local.null_count else None
-    times = pa.array(instants, mask=missing)
+    times = to_instants(local, time_zone)
     if "/" in time_zone:  # of a place: of other years Java's rules may be others than these
-        ends = pc.min_max(times).as_py()
+        ends = pc.min_max(times.view(pa.int64())).as_py()
         if ends["min"] is not None and (
             ends["min"] < _CERTAIN_RANGE_US[0] or ends["max"] >= _CERTAIN_RANGE_US[1]
         ):
             raise UnsupportedFile(
                 f"some times without a zone are of years in which rules of {time_zone} may differ"
             )
-    return _check_first_time(_FIRST_US, times.view(pa.timestamp("us", "UTC")), pa.int64())
+    return _check_first_time(_FIRST_US, times, pa.int64())
+
+
+def to_instants(walls: pa.Array, time_zone: str) -> pa.Array:
+    """Return the instants, in UTC, at which a clock in the zone shows these times; NULL stays NULL."""
+    if time_zone == UTC:
+        return walls.view(pa.timestamp("us", "UTC"))
+    instants = zone(time_zone).to_instant(walls.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+    missing = walls.is_null().to_numpy(zero_copy_only=False) if walls.null_count else None
+    return pa.array(instants, mask=missing).view(pa.timestamp("us", "UTC"))
 
 
 def _check_first_time(least: int, times: pa.Array, numbers: pa.DataType) -> pa.Array:

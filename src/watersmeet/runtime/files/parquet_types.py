@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.errors import EngineError
+from watersmeet.runtime.files.listing import format_path
+from watersmeet.runtime.files.parquet_files import UNREADABLE
 from watersmeet.runtime.files.partitions import partition_columns
 from watersmeet.runtime.files.table_files import list_local_files
-from watersmeet.runtime.spark.sources.files.listing import format_path
-from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import ON_MISSING_COLUMN, local_path, needs_all_columns, path_of
 from watersmeet.types.coercion import holds

@@ -18,14 +18,14 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 from watersmeet.kernel.batches import batch_of
-from watersmeet.runtime.tasks.files.file_split import (
+from watersmeet.runtime.files.file_split import (
     BYTES,
     FileSplit,
     UnsupportedFile,
     name_column_in_errors,
     regroup_rows,
 )
-from watersmeet.runtime.tasks.files.text_values import build_alphabet, parse_texts
+from watersmeet.runtime.files.text_values import build_alphabet, parse_texts
 from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.spec.records.text_records import JsonNames, exactly, written_as
 from watersmeet.types.arrow import in_arrow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +18,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.errors import EngineError
-from watersmeet.runtime.files.csv_header import BROKEN_ARCHIVE, OPENERS, UNREADABLE, read_layout
-from watersmeet.runtime.files.partitions import NO_VALUE, partition_columns
-from watersmeet.runtime.spark.sources.files.inference import (
+from watersmeet.runtime.files.csv_header import read_layout
+from watersmeet.runtime.files.inference import (
     DATE,
     INT,
     LOCAL,
@@ -32,15 +30,17 @@ from watersmeet.runtime.spark.sources.files.inference import (
     order_files,
     spark_type,
 )
-from watersmeet.runtime.spark.sources.files.listing import format_path
-from watersmeet.runtime.spark.sources.files.parquet_types import compare_columns
-from watersmeet.runtime.spark.sources.files.validation import WHOLE, check_file
-from watersmeet.runtime.spark.time_values import TimeFormats, knows_format, time_formats
-from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE as UNREADABLE_PARQUET
+from watersmeet.runtime.files.listing import format_path
+from watersmeet.runtime.files.open_files import BROKEN_ARCHIVE, can_open, open_text
+from watersmeet.runtime.files.parquet_files import UNREADABLE as UNREADABLE_PARQUET
+from watersmeet.runtime.files.parquet_types import compare_columns
+from watersmeet.runtime.files.partitions import NO_VALUE, partition_columns
+from watersmeet.runtime.files.time_patterns import TimeFormats, knows_format, time_formats
+from watersmeet.runtime.files.validation import WHOLE, check_file
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import OF_SOURCES, format_of, path_of
-from watersmeet.spec.options.values import get_written_separator, separator_of
+from watersmeet.spec.options.values import get_written_separator, lower_names, separator_of
 from watersmeet.spec.records.text_records import TimeUnit, get_declared_unit, written_as
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types import sql_type as sql
@@ -527,11 +527,7 @@ def read_first_rows(
     Raises:
         EngineError: there is no file, a file cannot be read, or only Spark can read it.
     """
-    options = {name.lower(): value for name, value in source.options.items()}
-    wanted = format_of(source.options)
-    if wanted == DEBEZIUM:
-        raise not_previewed_error(source, f"only Spark can read rows of format {DEBEZIUM}")
-    _check_options(source, wanted, options)
+    options = _read_options(source)
     files = order_files(source, path_of(source.options), options, "it cannot be previewed", None)
     collected = FirstRows()
     for number, file in enumerate(files):
@@ -540,7 +536,7 @@ def read_first_rows(
             break
         collected.files = number + 1
         rows, left_out = len(collected.rows), collected.left_out
-        _read(source, file.path, wanted, options, time_zone, collected, count)
+        _read(source, file.path, options, time_zone, collected, count)
         if len(collected.rows) == rows and collected.left_out > left_out:
             collected.left_out_files.append((file.path, collected.left_out - left_out))
     _check_needed(source, needed, collected)
@@ -548,9 +544,14 @@ def read_first_rows(
 
 
 def read_file_rows(
-    source: Source, path: str, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
+    source: Source,
+    path: str,
+    time_zone: str = UTC_ZONE,
+    *,
+    needed: frozenset[str] = frozenset(),
+    count: int = sys.maxsize,
 ) -> FirstRows:
-    """Read all records of one file of a source.
+    """Read at most ``count`` records of one file of a source.
 
     Args:
         needed: as in `read_first_rows`.
@@ -558,26 +559,31 @@ def read_file_rows(
     Raises:
         EngineError: the file cannot be read, or only Spark can read it.
     """
-    options = {name.lower(): value for name, value in source.options.items()}
+    collected = FirstRows(files=1)
+    _read(source, path, _read_options(source), time_zone, collected, count)
+    _check_needed(source, needed, collected)
+    return collected
+
+
+def _read_options(source: Source) -> Mapping[str, str]:
+    """Return the options with names in lower case, all of which are known here."""
     wanted = format_of(source.options)
     if wanted == DEBEZIUM:
         raise not_previewed_error(source, f"only Spark can read rows of format {DEBEZIUM}")
+    options = lower_names(source.options)
     _check_options(source, wanted, options)
-    collected = FirstRows(files=1)
-    _read(source, path, wanted, options, time_zone, collected, sys.maxsize)
-    _check_needed(source, needed, collected)
-    return collected
+    return options
 
 
 def _read(
     source: Source,
     path: str,
-    wanted: str,
     options: Mapping[str, str],
     time_zone: str,
     collected: FirstRows,
     count: int,
 ) -> None:
+    wanted = format_of(source.options)
     wrong = check_file(path, wanted, options)
     if wrong is not None and wrong.certain:
         raise EngineError(
@@ -803,12 +809,10 @@ def _read_lines(source: Source, file: str) -> Iterator[str]:
 
     Bytes that are not UTF-8 are preserved (see `is_text`).
     """
-    suffix = os.path.splitext(file)[1].lower()
-    if suffix in UNREADABLE:
+    if not can_open(file):
         raise not_previewed_error(source, f"only Spark can read the compression of {format_path(file)}")
-    opened: Callable[..., Any] = OPENERS.get(suffix, open)
     try:
-        with opened(file, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=None) as text:
+        with open_text(file, {}, errors="surrogateescape", newline=None) as text:
             for line in text:
                 yield line.rstrip("\n")
     except BROKEN_ARCHIVE as error:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.errors import EngineError
-from watersmeet.runtime.files.csv_header import BROKEN_ARCHIVE, MAX_HEADER_FILES, OPENERS, UNREADABLE
-from watersmeet.runtime.spark.sources.files.json_grammar import (
+from watersmeet.runtime.files.json_grammar import (
     could_be_record,
     has_other_forms,
     parse_json,
 )
-from watersmeet.runtime.spark.sources.files.listing import (
+from watersmeet.runtime.files.listing import (
     MIXED,
     ListedFile,
     find_unpartitioned_file,
@@ -26,8 +25,18 @@ from watersmeet.runtime.spark.sources.files.listing import (
     list_special_files,
     special_note,
 )
+from watersmeet.runtime.files.open_files import (
+    BROKEN_ARCHIVE,
+    MAX_HEADER_FILES,
+    can_open,
+    choose_oldest_and_newest,
+    encoding_in,
+    open_bytes,
+    suffix_of,
+)
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
+from watersmeet.spec.options.values import lower_names
 
 START = 64 << 10
 """Bytes of text that are looked at."""
@@ -167,14 +176,12 @@ def _check_encoding(start: bytes, encoding: str) -> FileProblem | None:
 
 
 def _find_wrong_files(source: Source, there: Sequence[ListedFile]) -> Iterator[tuple[str, FileProblem]]:
-    options = {name.lower(): value for name, value in source.options.items()}
+    options = lower_names(source.options)
     if "pathglobfilter" in options:
         return
     wanted = format_of(source.options)
     files = sorted((e for e in there if not e.passed_over and e.stat[0]), key=lambda e: (e.stat[1], e.path))
-    if len(files) > MAX_HEADER_FILES:
-        files = [*files[: MAX_HEADER_FILES // 2], *files[-MAX_HEADER_FILES // 2 :]]
-    for file in files:
+    for file in choose_oldest_and_newest(files, MAX_HEADER_FILES):
         wrong = check_file(file.path, wanted, options)
         if wrong is not None:
             yield file.path, wrong
@@ -211,18 +218,16 @@ def _check_parquet_file(path: str) -> FileProblem | None:
 
 
 def _check_text_file(path: str, wanted: str, options: Mapping[str, str]) -> FileProblem | None:
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix in UNREADABLE:
+    if not can_open(path):
         return None
-    opened: Any = OPENERS.get(suffix, open)
     try:
-        with opened(path, "rb") as file:
+        with open_bytes(path) as file:
             start: bytes = file.read(START)
     except BROKEN_ARCHIVE as error:
         if isinstance(error, OSError) and error.strerror:
             return _unreadable_problem(error)
-        return FileProblem(f"it is not a complete {suffix} file", WHOLE)
-    wrong = find_text_problem(start, (options.get("encoding") or options.get("charset") or "utf-8").strip())
+        return FileProblem(f"it is not a complete {suffix_of(path)} file", WHOLE)
+    wrong = find_text_problem(start, encoding_in(options))
     if wrong is None and wanted == "csv" and options.get("header", "true").strip().lower() == "true":
         return _is_json(start)
     if wrong is not None or wanted != "json":

@@ -6,7 +6,7 @@ import csv
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,28 +19,33 @@ from pyarrow import parquet
 from watersmeet.errors import EngineError, format_count, raise_all
 from watersmeet.names import is_ours
 from watersmeet.runtime.files.csv_header import (
-    BROKEN_ARCHIVE,
-    MAX_HEADER_FILES,
-    OPENERS,
-    UNREADABLE,
     can_be_split,
+    check_same_header,
     matches_by_name,
     read_records,
     suggest_separator,
 )
-from watersmeet.runtime.files.partitions import NO_VALUE
-from watersmeet.runtime.spark.sources.files.json_grammar import has_other_forms, parse_json
-from watersmeet.runtime.spark.sources.files.listing import (
+from watersmeet.runtime.files.json_grammar import has_other_forms, parse_json
+from watersmeet.runtime.files.listing import (
     ListedFile,
     format_path,
     list_source_files,
     list_special_files,
     special_note,
 )
-from watersmeet.runtime.spark.sources.files.parquet_types import list_readable_types
-from watersmeet.runtime.spark.sources.files.validation import START, find_text_problem
-from watersmeet.runtime.spark.time_values import DATE_FORMAT, TIMESTAMP_FORMAT, Reader, pattern_reader
-from watersmeet.runtime.tasks.files.parquet_files import UNREADABLE as UNREADABLE_PARQUET
+from watersmeet.runtime.files.open_files import (
+    BROKEN_ARCHIVE,
+    MAX_HEADER_FILES,
+    can_open,
+    choose_oldest_and_newest,
+    open_bytes,
+    open_text,
+)
+from watersmeet.runtime.files.parquet_files import UNREADABLE as UNREADABLE_PARQUET
+from watersmeet.runtime.files.parquet_types import list_readable_types
+from watersmeet.runtime.files.partitions import NO_VALUE
+from watersmeet.runtime.files.time_patterns import DATE_FORMAT, TIMESTAMP_FORMAT, Reader, pattern_reader
+from watersmeet.runtime.files.validation import START, find_text_problem
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
@@ -394,7 +399,7 @@ def text_columns(name: str, wanted: str, files: Sequence[str], options: Mapping[
         raise _cannot_infer_error(name, "only Spark supports such separators ('sep', 'lineSep')")
     sample = _Sample(name, options, max(1, RECORDS // len(files)))
     for file in files:
-        if os.path.splitext(file)[1].lower() in UNREADABLE:
+        if not can_open(file):
             raise _cannot_infer_error(name, f"only Spark can read the compression of {format_path(file)}")
         (sample.csv if wanted == "csv" else sample.json)(file)
     if not sample.records:
@@ -586,14 +591,7 @@ class _Sample:
                 )
             self._header = file, header
             self.columns = {name: SampledValues() for name in header}
-        elif [name.lower() for name in header] != [name.lower() for name in self._header[1]]:
-            raise EngineError(
-                f'"{self._name}": its files have different columns, or the same in another order:'
-                f" {format_path(self._header[0])} has {', '.join(self._header[1])}; {format_path(file)} has"
-                f" {', '.join(header)}",
-                code="wrong-columns",
-                hint="put the files of each layout into a directory of their own, and UNION ALL the sources",
-            )
+        check_same_header(f'"{self._name}"', self._header, file, header)
 
     def json(self, file: str) -> None:
         """Records of a file: lines, or with 'multiLine' the whole of it."""
@@ -638,19 +636,15 @@ class _Sample:
         return is_true(self._options, option)
 
     def _open_text(self, file: str) -> Any:
-        encoding = (self._options.get("encoding") or self._options.get("charset") or "utf-8").strip()
-        if encoding.lower() in ("utf-8", "utf8"):
-            encoding = "utf-8-sig"
-        opened: Callable[..., Any] = OPENERS.get(os.path.splitext(file)[1].lower(), open)
         try:
-            return opened(file, "rt", encoding=encoding, newline="")
+            return open_text(file, self._options)
         except (OSError, LookupError) as error:
             raise self._unreadable(file, error) from None
 
     def _unreadable(self, file: str, error: Exception) -> EngineError:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         if isinstance(error, UnicodeDecodeError):
-            with OPENERS.get(os.path.splitext(file)[1].lower(), open)(file, "rb") as opened:
+            with open_bytes(file) as opened:
                 wrong = find_text_problem(opened.read(START))
             if wrong is not None and wrong.certain:
                 return _cannot_infer_error(
@@ -831,9 +825,7 @@ def order_files(
 
 def _oldest_and_newest(files: Sequence[ListedFile], most: int) -> list[str]:
     """Return the oldest and the newest of the ordered files, at most ``most`` of them."""
-    if len(files) > most:
-        files = [*files[: most // 2], *files[-(most // 2) :]]
-    return [file.path for file in files]
+    return [file.path for file in choose_oldest_and_newest(files, most)]
 
 
 def list_partition_columns(

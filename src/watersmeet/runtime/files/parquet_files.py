@@ -24,13 +24,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from watersmeet.kernel.batches import cut_points, sizes
-from watersmeet.runtime.tasks.files.file_split import (
-    BYTES,
-    ROWS,
-    FileSplit,
-    UnsupportedFile,
-    regroup_rows,
-)
+from watersmeet.runtime.files.file_split import BYTES, ROWS, FileSplit, UnsupportedFile, regroup_rows
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import (
     BIGINT,

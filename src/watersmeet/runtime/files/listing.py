@@ -1,26 +1,20 @@
-"""List the files of a source, locally or on other file systems."""
+"""List the local files of a source."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 from unicodedata import category
 from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import EngineError
-from watersmeet.parallel import parallel_map
 from watersmeet.regular_files import matching_paths, special_at, special_kind
 from watersmeet.runtime.files.partitions import folders_between, partition_folders
 from watersmeet.runtime.files.table_files import is_hidden, unlistable_path_error, walk_files
-from watersmeet.runtime.spark.errors import readable_error
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileRead
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # The files that are at the path of a file source now, and which of them Spark's listing passes over.
 #
@@ -336,45 +330,3 @@ def is_same_time(time_ms: int, changed_ns: int) -> bool:
     if time_ms % 1000 == 0 and changed_ns // 1_000_000_000 == time_ms // 1000:
         return True
     return abs(changed_ns // 1_000_000 - time_ms) <= 1
-
-
-# Whether files of other file systems (S3, HDFS, …) are there, as Hadoop's clients see them.
-#
-# Spark lists the files of a batch once more before it reads them, and those that are gone by then it
-# passes over without a word. So they are asked for before the rows of their tick are read: a request for
-# each, several at once.
-
-FindMissing = Callable[[Sequence[str]], frozenset[str]]
-"""Which of these files, by their URLs, are not there any more."""
-
-_MAX_PARALLEL_CHECKS = 16
-
-
-def build_missing_check(spark: SparkSession) -> FindMissing:
-    """Asks with what the session says of file systems.
-
-    Raises (what is returned): EngineError, when a file system does not answer.
-    """
-    java, hadoop = spark._jvm.java.net, spark._jvm.org.apache.hadoop  # type: ignore[union-attr]
-    state: Any = spark._jsparkSession.sessionState()
-
-    def find_missing_files(urls: Sequence[str]) -> frozenset[str]:
-        conf = state.newHadoopConf()
-
-        def is_there(url: str) -> bool:
-            path = hadoop.fs.Path(java.URI(url))
-            try:
-                return bool(path.getFileSystem(conf).exists(path))
-            except Exception as error:
-                told = readable_error(error)
-                raise EngineError(
-                    f"{url} cannot be checked: {told.message}",
-                    code="file-unreadable",
-                    hint=told.hint
-                    or "run again when its file system answers; nothing of this tick was written",
-                ) from None
-
-        there = parallel_map(is_there, urls, _MAX_PARALLEL_CHECKS)
-        return frozenset(url for url, is_left in zip(urls, there, strict=True) if not is_left)
-
-    return find_missing_files

@@ -1,1 +1,0 @@
-"""Files that tasks read with Arrow."""
