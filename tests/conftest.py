@@ -146,12 +146,12 @@ def spark(tmp_path_factory):
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
-        # rows of tests are few: compiling Java for each query takes longer than interpreting it
-        **at_effort(quick={"spark.sql.codegen.wholeStage": "false"}, full={}),
     }
     _look_up_once()
     gc.set_threshold(20_000, 20, 20)  # what is garbage here holds queries there
     session = start(build_session_settings(master="local[2]", conf=conf, jars=known or None))
+    # rows of tests are few: compiling Java for each query takes longer than interpreting it
+    session.conf.set("spark.sql.codegen.wholeStage", at_effort(quick="false", full="true"))
     yield session
     session.stop()
 

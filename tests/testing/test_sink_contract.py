@@ -45,7 +45,7 @@ def test_the_file_sink_keeps_the_contract(check, tmp_path):
 
 class RepeatsTicks(MemorySink):
     def publish(self, insert, tick, attempt, identity):
-        rows = self._staged.get((attempt, insert, tick), [])
+        rows = self._staged.get((insert, tick, attempt), [])
         parts = self._published.setdefault(self._name, {})
         there = parts.get((insert, tick), (identity, []))
         parts[insert, tick] = (identity, [*there[1], *rows])
@@ -56,7 +56,7 @@ class ShowsStaged(MemorySink):
     def write(self, frame, insert, tick, attempt):
         super().write(frame, insert, tick, attempt)
         self.publish(insert, tick, attempt, {})
-        self._staged[attempt, insert, tick] = list(frame.collect())
+        self._staged[insert, tick, attempt] = list(frame.collect())
 
 
 class ForgetsTicks(MemorySink):
@@ -76,7 +76,7 @@ class TakesAnyHistory(MemorySink):
 
 class TakesAnyJob(TakesAnyIdentity, TakesAnyHistory):
     def publish(self, insert, tick, attempt, identity):
-        rows = self._staged.pop((attempt, insert, tick), [])
+        rows = self._staged.pop((insert, tick, attempt), [])
         parts = self._published.setdefault(self._name, {})
         if rows:
             parts[insert, tick] = (identity, rows)
@@ -85,7 +85,7 @@ class TakesAnyJob(TakesAnyIdentity, TakesAnyHistory):
 
 class RefusesEmptyTicks(MemorySink):
     def publish(self, insert, tick, attempt, identity):
-        assert self._staged.get((attempt, insert, tick)), "rows are missing"
+        assert self._staged.get((insert, tick, attempt)), "rows are missing"
         return super().publish(insert, tick, attempt, identity)
 
 

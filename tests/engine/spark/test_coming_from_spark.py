@@ -187,7 +187,7 @@ def test_rows_move_as_the_table_says(spark, finished_job, text):
 
 @row("`join` of two streams")
 def _joins(trial: Trial) -> None:
-    rows = {(row["id"], row["alarm"]) for row in trial.ran.started.result("joined").rows()}
+    rows = {(row["id"], row["alarm"]) for row in trial.finished_job.started.result("joined").rows()}
     assert rows == {(1, 1), (2, None), (3, 3)}
     left, right = trial.stream().alias("l"), trial.stream(name="alarms").alias("r")
     unbounded = left.join(right, on="l.id = r.id").select("l.id")
@@ -205,17 +205,17 @@ def _duplicates(trial: Trial) -> None:
     trial.frame_is_refused(trial.frame().dropDuplicates(["id"]))
     timed = trial.frame().withWatermark("t", "1 second")
     trial.frame_is_refused(timed.dropDuplicatesWithinWatermark(["id"]))
-    assert sorted(row["id"] for row in trial.ran.started.result("once").rows()) == [1, 2, 3]
+    assert sorted(row["id"] for row in trial.finished_job.started.result("once").rows()) == [1, 2, 3]
 
 
 @row("join with a static DataFrame")
 def _static(trial: Trial) -> None:
-    assert trial.ran.started.result("enriched").rows() == [{"id": 1, "item": "one"}]
+    assert trial.finished_job.started.result("enriched").rows() == [{"id": 1, "item": "one"}]
 
 
 @row("`window`, `session_window`")
 def _windows(trial: Trial) -> None:
-    assert [row["n"] for row in trial.ran.started.result("session").rows()] == [3]
+    assert [row["n"] for row in trial.finished_job.started.result("session").rows()] == [3]
     calls = {"tumble": ws.tumble("t", "1 hour"), "hop": ws.hop("t", "1 hour", "2 hours")}
     for name, window in calls.items():
         assert f"`ws.{name}`" in trial.here
@@ -225,7 +225,7 @@ def _windows(trial: Trial) -> None:
 
 @row("`foreachBatch`")
 def _foreach_batch(trial: Trial) -> None:
-    assert sorted(trial.ran.batches) == [(1, 1), (1, 2), (1, 3)]
+    assert sorted(trial.finished_job.batches) == [(1, 1), (1, 2), (1, 3)]
 
 
 @row("`toTable`")
@@ -268,7 +268,7 @@ def _changes(trial: Trial) -> None:
 def _functions(trial: Trial) -> None:
     from pyspark.sql.functions import udf
 
-    rows = trial.ran.started.result("joined").rows()
+    rows = trial.finished_job.started.result("joined").rows()
     assert all((row["text"], row["double"]) == (f"<{row['id']}>", 2 * row["id"]) for row in rows)
     trial.is_refused(lambda: trial.stream().select(udf(lambda number: str(number))("id")))
 
@@ -285,7 +285,7 @@ def _checkpoint(trial: Trial) -> None:
 
 @row("several queries")
 def _several(trial: Trial) -> None:
-    assert len(trial.ran.ticks[0].rows_out) == 7
+    assert len(trial.finished_job.ticks[0].rows_out) == 7
 
 
 @row("`transformWithState`, `flatMapGroupsWithState`, `applyInPandasWithState`")
@@ -300,22 +300,22 @@ def _states(trial: Trial) -> None:
 
 @row("`StreamingQueryListener`")
 def _listener(trial: Trial) -> None:
-    assert {"started", "progress"} <= set(trial.ran.seen)
+    assert {"started", "progress"} <= set(trial.finished_job.seen)
 
 
 @row("`status`, `lastProgress`")
 def _progress(trial: Trial) -> None:
-    started = trial.ran.started
+    started = trial.finished_job.started
     assert started.status == "finished"
-    assert started.progress == trial.ran.ticks[-1]
+    assert started.progress == trial.finished_job.ticks[-1]
     assert started.account.adds_up()
 
 
 @row("`awaitTermination`, `stop`, `exception`")
 def _ends(trial: Trial) -> None:
-    assert trial.ran.ended
-    assert trial.ran.started.exception() is None
-    assert trial.ran.started.stop()
+    assert trial.finished_job.ended
+    assert trial.finished_job.started.exception() is None
+    assert trial.finished_job.started.stop()
 
 
 @row("Spark Connect")
@@ -343,7 +343,7 @@ def _sql(trial: Trial) -> None:
 @row("schema evolution")
 def _schema(trial: Trial) -> None:
     assert "undeclared" in (trial.folder / "readings" / "0.json").read_text()
-    rows = trial.ran.started.result("joined").rows()
+    rows = trial.finished_job.started.result("joined").rows()
     assert {name for row in rows for name in row} == {"id", "text", "double", "alarm"}
 
 
