@@ -184,7 +184,7 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """The installed version; ``0+unknown`` where the package is used from its sources alone."""
+    """Return the installed version; ``0+unknown`` if the package is used from its sources."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

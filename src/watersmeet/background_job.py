@@ -1,4 +1,4 @@
-"""A job that runs in a thread of its own, and what is asked of it meanwhile."""
+"""Job that runs in its own thread, and the queries that other threads may make about it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ STARTING, RUNNING, STOPPED, FINISHED, FAILED = "starting", "running", "stopped",
 
 
 class StartedJob:
-    """A job that was started; it goes on until it is stopped, is at the end of its input, or fails. Made by
-    `Job.start`. `await_termination` raises what it failed with; if nobody waits, that is printed to stderr.
+    """Running job, made by `Job.start`.
+
+    The job runs until it is stopped, reaches the end of its input, or fails. `await_termination` raises the
+    error of a failed job; if no caller waits, the error is printed to stderr.
 
     Attributes:
-        notices: what a person should know and did not stop the job, in order.
+        notices: messages for the user about problems that did not stop the job, in order.
 
     >>> from watersmeet import StartedJob, WatersmeetError, files, job, stream
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
@@ -181,14 +183,30 @@ class StartedJob:
         return Result(name, MemorySink.table(name))
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End it after the tick in hand; whether it has ended within ``timeout`` seconds (None: until it
-        has; called by ``on_tick`` or a function that gets rows, which are waited for, at once). It goes on
-        from there when it is started again."""
+        """Stop the job after the current tick.
+
+        A job that is started again continues from that tick.
+
+        Args:
+            timeout: the number of seconds to wait for the end; None waits without limit. A call from
+                ``on_tick``, or from a function that receives rows, never waits, because the tick waits for
+                that call.
+
+        Returns:
+            True if the job has ended.
+        """
         self._stop.set()
         return False if self._in_tick else self._wait_for_end(timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
+        """Wait until the job ends, and raise the error of a failed job.
+
+        Args:
+            timeout: the maximum number of seconds to wait.
+
+        Returns:
+            True if the job has ended.
+        """
         if self._in_tick:
             raise SpecError(
                 "await_termination() cannot be called from the job's own on_tick or function: the job"

@@ -1,8 +1,8 @@
-"""The vocabulary of join conditions, as plans, shapes and kernels have them: keys, bands, bounds, and which
-row an ASOF join takes.
+"""Vocabulary of join conditions in plans, shapes and kernels: keys, bands, bounds, ASOF choices.
 
-Plain frozen values over names of columns. How planning comes to them is in `plan.conditions`, what look-ups
-do with them in `kernel.match.probe`. Comparisons of times are those of `event_time`, with their arithmetic.
+Plain frozen values over column names. `plan.conditions` derives them from queries, and
+`kernel.match.probe` uses them in look-ups. Comparisons of times, with their arithmetic, are in
+`event_time`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ End = TypeVar("End", int, float)
 
 @dataclass(frozen=True)
 class IntegerSum:
-    """A sum of whole columns, each with a sign or a factor, and of something from ``low`` to ``high``, in a
-    type that holds what is from ``least`` to ``most``."""
+    """A sum of integer columns, each with a sign or factor, and a constant.
+
+    Attributes:
+        low, high: smallest and largest value of the constant part.
+        least, most: smallest and largest value of the sum's type.
+    """
 
     terms: tuple[tuple[Side, Measured, int], ...]
     low: int
@@ -89,12 +93,16 @@ class ExactBand:
 
 @dataclass(frozen=True)
 class RealBand:
-    """``lower <= right - left <= upper`` in floating point, about: by how much rounding may move an end is
-    ``error`` times the sum of ``size`` and the value looked from.
+    """Approximate band ``lower <= right - left <= upper`` in floating point.
 
-    ``falls``: the sides whose column is subtracted where it is written: there NaN makes the difference
-    greatest. ``limit``: values beyond it may overflow. ``comparison``: the conjunct as written, for the same
-    sums in floating point; None: it is decided as a residual. ``text``: the conjunct, for people.
+    Rounding may move an end by ``error`` times the sum of ``size`` and the absolute value that is looked up.
+
+    Attributes:
+        falls: sides whose column the written condition subtracts; NaN in it makes the difference greatest.
+        limit: values beyond it may overflow.
+        comparison: the conjunct as written, for the same sums in floating point. None: the residual
+            predicate decides it.
+        text: the conjunct, for people.
     """
 
     left: Measured

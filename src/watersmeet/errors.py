@@ -87,13 +87,13 @@ def without_hidden(text: str) -> str:
 
 
 class WatersmeetError(Exception):
-    """Base of all errors here.
+    """Base class of all errors of watersmeet.
 
     Args:
-        message: what is wrong, in the user's names.
+        message: the problem, in the user's names.
         code: stable short name such as ``unbounded-state``.
         hint: what the user can do.
-        location: where in the job's text.
+        location: the place in the job's text.
 
     >>> from watersmeet import WatersmeetError, parse_job
     >>> try:
@@ -200,7 +200,7 @@ class EngineError(WatersmeetError):
 
 
 class SeveralErrors(WatersmeetError):
-    """All problems of one stage. Its message and its hint are those of all problems, in one line each.
+    """All problems of one stage; its message and its hint have one line per problem.
 
     Attributes:
         errors: the problems, in the order of the user's text.
@@ -306,8 +306,15 @@ SYSTEM_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC,
 
 
 def place_error(error: BaseException, during: str | None = None) -> EngineError | None:
-    """Return an error for a file or directory that the system does not let this process use; None: it is
-    about something else. ``during`` says what was being done."""
+    """Return an error for a file or directory that the system does not let this process use.
+
+    Args:
+        error: the exception to examine.
+        during: a description of the failed action.
+
+    Returns:
+        The error; None if the exception has another cause.
+    """
     if not isinstance(error, OSError) or error.errno not in SYSTEM_ERRNOS:
         return None
     if not isinstance(error.filename, str | bytes):

@@ -1,7 +1,7 @@
-"""The names that the engine gives to columns of its own, beside those of users: all begin with `OURS`, and no
-name of a user's may. And the few names that belong to a format users see.
+"""Names of the columns that the engine adds to those of users.
 
-Which of them there are, each module says where it makes them: ``SLOT = ours("slot")``.
+All begin with `OURS`; a user's name must not. Each module defines its own: ``SLOT = ours("slot")``. A few
+other names here belong to a format that users see.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Files, and what is none. Whoever opens a FIFO, a socket or a device may wait without an end, or read
-without one."""
+"""Check that paths are regular files.
+
+Opening a FIFO, a socket or a device may block forever, and reading one may never end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
 def special_kind(mode: int) -> str | None:
-    """Return what a mode of `os.stat` says that is neither a file nor a directory, such as "a FIFO"."""
+    """Return the kind of a special file by its mode from `os.stat`, such as "a FIFO"; None for others."""
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return None
     if stat.S_ISFIFO(mode):
@@ -32,7 +34,7 @@ def special_kind(mode: int) -> str | None:
 
 
 def special_at(path: str | os.PathLike[str]) -> str | None:
-    """Return what is at a path, or behind its link, that is neither a file nor a directory."""
+    """Return the kind of a special file at a path or behind its link; None for a file or directory."""
     try:
         return special_kind(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -66,13 +68,13 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
 
 
 def matching_paths(path: str, *, recursive: bool = False) -> list[str]:
-    """Return the path if it is there, or what it stands for as a pattern, by name.
+    """Return the path if it exists, or the paths that match it as a pattern, by name.
 
     Args:
-        recursive: whether ``**`` stands for any directories.
+        recursive: whether ``**`` matches any directories.
 
     Raises:
-        SpecError: it stands for too many.
+        SpecError: the pattern has too many alternatives.
     """
     if os.path.exists(path):
         return [path]
@@ -99,7 +101,7 @@ def alternatives(path: str) -> list[str]:
 
 
 def _alternatives(tokens: Sequence[str]) -> list[str] | None:
-    """Return what the tokens of a pattern stand for; None: too many."""
+    """Return the alternatives of a tokenized pattern; None if there are too many."""
     start = next((place for place, token in enumerate(tokens) if token == "{"), len(tokens))
     depth, heads, begun = 0, list[str](), start + 1
     for place in range(start, len(tokens)):

@@ -90,8 +90,12 @@ class SourcePartition(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicState:
-    """``id``: another one of the same name has another; ``ends``: per partition its first offset that is
-    there, and the one behind its last."""
+    """Identity and offsets of a topic.
+
+    Attributes:
+        id: A topic that was created again with the same name has another id.
+        ends: Per partition, its first available offset, and the offset after its last one.
+    """
 
     id: str
     ends: Mapping[int, tuple[int, int]]
@@ -263,7 +267,13 @@ class TopicReader:
         return bool(error.code() == KafkaError._PARTITION_EOF)
 
     def _check(self, error: Any) -> None:
-        """Raises: NotRead, if an error stays. Of groups none matters: none is joined."""
+        """Check an error that the consumer reports.
+
+        Errors of consumer groups do not matter: the consumer joins none.
+
+        Raises:
+            TopicReadError: The error is permanent, or records were deleted while they were read.
+        """
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._AUTO_OFFSET_RESET:

@@ -36,8 +36,13 @@ _LAST_YEAR = 2_038
 
 @dataclass(frozen=True)
 class Zone:
-    """``starts``: ascending instants of changes; ``offsets``: one more than those, UTC offsets in µs before,
-    between and after them. From ``repeats_from`` on, instants behave like those a cycle earlier."""
+    """UTC offsets of a time zone.
+
+    Attributes:
+        starts: Instants at which the offset changes, ascending.
+        offsets: UTC offsets in µs before, between and after ``starts``: one more than those.
+        repeats_from: From this instant on, instants behave like those a cycle earlier; None: never.
+    """
 
     name: str
     starts: Times
@@ -117,7 +122,11 @@ def _fixed_zone(name: str, seconds: int) -> Zone:
 
 
 def _find_offset_changes(rules: zoneinfo.ZoneInfo, begin: datetime, end: datetime) -> list[tuple[int, int]]:
-    """Changes by the zone's rules in [begin, end): (instant, offset from then on), in seconds."""
+    """Find the offset changes of a zone's rules in [begin, end).
+
+    Returns:
+        (instant, offset from then on) of each change, in seconds.
+    """
     changes = []
     here, current = begin, _offset(rules, begin)
     while here < end:

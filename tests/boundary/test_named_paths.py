@@ -36,7 +36,7 @@ def test_paths_that_tools_are_given_exist():
         REPOSITORY,
         *build["wheel"]["packages"],
         *build["sdist"]["include"],
-        *TOOLS["ruff"]["lint"]["per-file-ignores"],
+        *(name.removeprefix("!") for name in TOOLS["ruff"]["lint"]["per-file-ignores"]),
         *TOOLS["mypy"]["files"],
         TOOLS["mypy"]["mypy_path"],
         *TOOLS["pyright"]["include"],

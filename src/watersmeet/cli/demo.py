@@ -49,9 +49,11 @@ FLIGHTS, WEATHER = 336_776, 26_115
 class DemoStream:
     """One directory of files in order of arrival.
 
-    ``query`` gives the rows, and ``due``: when a row would arrive without delay, in µs. ``order``: what makes
-    the order of rows that are due together a fixed one. ``max_delay_us``: no delay is longer; the jobs
-    declare it as the lag. ``behind``: by which part of a file the stream lags behind the others.
+    Attributes:
+        query: SQL of the rows, with ``due``: the time in µs at which a row would arrive without delay.
+        order: expressions that give rows of equal ``due`` a fixed order.
+        max_delay_us: maximum delay in µs; the jobs declare it as the lag.
+        behind: fraction of a file by which the stream lags behind the others.
     """
 
     name: str
@@ -213,9 +215,12 @@ PLACE = ".demo/"
 
 @dataclass(frozen=True)
 class Demo:
-    """``job``: the job's file and the folder of its state and result. ``batch``: the same join in DuckDB's
-    words,
-    over ``{streams}``, with the result's columns in order."""
+    """One demo: a streaming job, and the batch join in DuckDB that computes the same result.
+
+    Attributes:
+        job: name of the job's file, and of the folder with its state and result.
+        batch: DuckDB SQL of the same join over ``{streams}``, with the result's columns in order.
+    """
 
     job: str
     batch: str

@@ -1,9 +1,9 @@
-"""`init`: a project of one kind, made of the files of a template.
+"""Create a project of one kind from the files of a template (`init`).
 
-A kind is a folder of `cli/templates`. Its files are copied as they are, without the ending ``.template``,
-which keeps the tools of this package off them. Only `REQUIREMENTS` differs: it names the watersmeet that
-is installed. Adding a kind is adding a folder; the first line of its ``README.md`` says what it is, and
-the first block of ``sh`` there what to run.
+A kind is a folder of `cli/templates`. Its files are copied unchanged, without the ending ``.template``, which
+hides them from this package's own tools. Only `REQUIREMENTS` differs: it names the installed version of
+watersmeet. To add a kind, add a folder: the first line of its ``README.md`` describes it, and the first
+block of ``sh`` there is the command to run.
 """
 
 from __future__ import annotations
@@ -117,7 +117,15 @@ def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]
 
 
 def _written(wanted: dict[str, bytes], directory: Path) -> None:
-    """Raises: OSError, when all that was made is gone again."""
+    """Write files below a directory, or remove everything that was created if one cannot be written.
+
+    Args:
+        wanted: contents by relative path.
+
+    Raises:
+        OSError: a file or folder cannot be created, or exists already. Nothing that this call created
+            remains.
+    """
     made: list[Path] = []
     try:
         for path, content in wanted.items():

@@ -1,4 +1,4 @@
-"""A job's file as commands are given it: its text, the job in it, and where its state is if nobody says.
+"""Read a job's file for commands: its text, its job, and the default location of its state.
 
 A file whose name ends in .toml is a pipeline; any other, and standard input, is SQL.
 """
@@ -85,7 +85,7 @@ def read_text(path: Path) -> str:
 
 
 def _suggest_job_files(path: Path) -> str:
-    """Return a hint with the job files that are beside a path."""
+    """Return a hint with the job files in the directory of a path."""
     try:
         names = [one.name for one in path.parent.iterdir() if one.suffix in (".sql", ".toml")]
     except OSError:
@@ -95,7 +95,11 @@ def _suggest_job_files(path: Path) -> str:
 
 
 def text_of(job: Path) -> str:
-    """Raises: SpecError when it cannot be read."""
+    """Return the text of a job's file, or of standard input for "-".
+
+    Raises:
+        SpecError: the text cannot be read.
+    """
     if str(job) != "-":
         return read_text(job)
     if sys.stdin is None:

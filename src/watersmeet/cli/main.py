@@ -1,11 +1,16 @@
-"""The command ``watersmeet``. Heavy libraries are loaded by the command that needs them, never for
-``--help``.
+"""The command ``watersmeet``.
 
-Exit statuses: 0 done, or stopped cleanly by Ctrl-C, SIGTERM or SIGHUP (what was read is committed or will be
-read again: running again goes on) · 1 the answer is no (a replayed case differs or is refused, the demo's
-results differ, an output differs from the batch answer for no known reason, a reset was not agreed to) · 2
-the user's job, options or environment · 70 a bug of watersmeet, whose trace is shown with
-WATERSMEET_TRACEBACK=1 · 130 interrupted where there is nothing to stop cleanly.
+Each command imports the heavy libraries that it needs; ``--help`` imports none.
+
+Exit statuses:
+
+- 0: done, or stopped cleanly by Ctrl-C, SIGTERM or SIGHUP: rows that were read are committed, or will be
+  read again by the next run, which resumes.
+- 1: the answer is no: a replayed case differs or is rejected, the results of the demo differ, an output
+  differs from the batch answer for no known reason, or the user did not confirm a reset.
+- 2: an error in the user's job, options or environment.
+- 70: a bug of watersmeet; WATERSMEET_TRACEBACK=1 shows the traceback.
+- 130: interrupted where nothing can be stopped cleanly.
 """
 
 from __future__ import annotations

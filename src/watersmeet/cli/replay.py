@@ -1,5 +1,7 @@
-"""`replay`: case files through an engine, one JSON line per case and step (or a trace), checked against
-``expect``."""
+"""Command `replay`: run case files through an engine and check the results.
+
+The command prints one JSON line per case and step, or a trace, and compares with ``expect``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def replay_file(path: Path, *, engine: str, partitions: int, check: bool, trace:
 
 
 def _print_steps(run: Run) -> Run:
-    """Run a case and print what each step puts out."""
+    """Return a function that runs a case and prints the output of each step."""
 
     def run_and_print(case: dict[str, Any], partitions: int) -> Lines:
         lines = run(case, partitions)
@@ -62,7 +64,7 @@ def _print_steps(run: Run) -> Run:
 
 
 def _trace_steps(engine: str) -> Run:
-    """Run a case in this process and print what each step did and why."""
+    """Return a function that runs a case in this process and prints a trace of each step."""
     if engine != "local":
         raise SpecError(
             "--trace shows the state of the in-process engine",

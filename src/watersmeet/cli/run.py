@@ -46,8 +46,14 @@ class Appearance:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run that ended. ``stopped``: by a signal. ``result``: the last tick's, if there was one;
-    ``logged``: what it said went into a log."""
+    """Outcome of a run that has ended.
+
+    Attributes:
+        stopped: a signal stopped the run.
+        result: result of the last tick; None if there was no tick.
+        account: row accounting of the run; None if there was no tick.
+        logged: the run's messages went to a log.
+    """
 
     stopped: bool
     result: Any
@@ -177,8 +183,10 @@ def run_text(
     appearance: Appearance,
     settings: RunSettings,
 ) -> RunOutcome:
-    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and show it. What the text and
-    ``overrides`` set takes precedence over ``settings``."""
+    """Run a job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and display it.
+
+    What the text and ``overrides`` set takes precedence over `settings`.
+    """
     from watersmeet.cli.job_file import settings_in
 
     asked = settings_in(text, source_name, overrides)
@@ -278,8 +286,13 @@ def _run_text(
 def start_lines(
     source_name: str, directory: str, own: str | None, checkpoint: Any, before: Any
 ) -> Iterator[str]:
-    """Say what a run does first, where its state is and how it is stopped. ``directory``: of the checkpoint,
-    as it is written; ``own``: by the flag --checkpoint; ``before``: the manifest of the newest tick."""
+    """Yield the lines that a run prints first: where its state is, and how to stop it.
+
+    Args:
+        directory: directory of the checkpoint, as the user wrote it.
+        own: value of the flag --checkpoint; None if it was not given.
+        before: manifest of the newest tick; None for a new job.
+    """
     stored = "" if checkpoint.stored_job is None else f", state: {checkpoint.place}"
     since = "new" if before is None else f"resumes after tick {before.tick:,}"
     yield f"Starting Spark (takes a few seconds). Checkpoint: {directory}{stored} ({since})"
@@ -289,7 +302,7 @@ def start_lines(
 
 
 def end_lines(job: Any, plan: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[str]:
-    """Say how the run's output is read, and what became of rows that had not left the state."""
+    """Yield lines that explain how to read the output, and what happened to rows still in state."""
     from watersmeet.observe.reports import released_words
     from watersmeet.sinks.read_hints import read_hint
 

@@ -1,5 +1,8 @@
-"""Where the installed command begins. It loads nothing itself, so that Ctrl-C is quiet from the first moment,
-while all the rest is still being loaded, as it is in the last one, when the interpreter goes."""
+"""Entry point of the installed command.
+
+This module imports nothing of the package itself, so that Ctrl-C is quiet from the first moment, while all
+other modules are still loading, to the last one, when the interpreter exits.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,14 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
 
 
 def schema_text(of: str) -> str:
-    """Raises: SpecError, where no JSON schema exists for it."""
+    """Return a JSON schema as text.
+
+    Args:
+        of: One of `SCHEMAS`.
+
+    Raises:
+        SpecError: No JSON schema exists for ``of``.
+    """
     if of not in SCHEMAS:
         hint = near_names(of, SCHEMAS)
         raise SpecError(f'no JSON schema exists for "{of}"', code="wrong-option", hint=hint)

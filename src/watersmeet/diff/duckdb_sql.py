@@ -119,8 +119,12 @@ class _Value:
 
 
 class DuckDb:
-    """The dialect; see the module. ``tables``: per source, the name of its rows; ``utc``: days and hours are
-    those of UTC."""
+    """Translator of Spark expressions to DuckDB's SQL; see the module.
+
+    Args:
+        tables: Name of the rows of each source.
+        utc: Days and hours are those of UTC.
+    """
 
     def __init__(self, tables: Mapping[str, str], *, utc: bool = True) -> None:
         self._tables = tables
@@ -160,7 +164,11 @@ class _Compiler:
         self._utc = utc
 
     def value(self, expr: exp.Expr) -> _Value:
-        """Raises: Uncommon."""
+        """Translate an expression.
+
+        Raises:
+            UnsupportedInDialect: The translation would not certainly mean the same.
+        """
         if isinstance(expr, exp.Expression) and is_interval(expr):
             us = interval_us(expr)
             if us is None:
@@ -356,7 +364,11 @@ class _Compiler:
 
 
 def _flags(expr: exp.Expr, parts: Sequence[_Value]) -> None:
-    """Raises: Uncommon, unless all are BOOLEAN."""
+    """Check that all values are BOOLEAN or NULL.
+
+    Raises:
+        UnsupportedInDialect: A value has another type.
+    """
     if any(part.kind not in ("flag", "null") for part in parts):
         raise _uncommon(expr)
 

@@ -1,10 +1,13 @@
-"""What a changing table holds after all records that were read of it, in DuckDB. Where that goes by what the
-records do not say for certain, it is refused: no difference is told that may be none.
+"""Compute in DuckDB the contents of a changing table after all records that were read of it.
 
-Without a primary key a row is there as often as the diffs of its records sum up to. If more were deleted by
-then than had come, deletes of what was not there were not applied where the query could tell, which goes by
-what it keeps. With a primary key the last record counts, or the last that is not older than one before it; a
-delete that the job may have forgotten decides nothing, nor do files of which it is not known which came last.
+If the records alone do not determine the contents, the table is rejected, so that no false difference is
+reported.
+
+Without a primary key, the multiplicity of a row is the sum of the diffs of its records. If at any point more
+rows were deleted than inserted, the query may have ignored deletes of absent rows, depending on the rows that
+it retains; such a table is rejected. With a primary key, the last record counts, or, with a sequence, the
+last record that is not older than one before it. A delete that the job may have forgotten decides nothing,
+and neither do files whose order is unknown.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ _DIFF, _COUNT, _SUM, _LEAST = ours("d"), ours("n"), ours("sum"), ours("least")
 
 
 def fold_changes(db: Any, source: Source, records: str, table: str, orders: Sequence[Sequence[int]]) -> None:
-    """Make a table of what the source holds, with its columns of rows, `PART` and `AT`.
+    """Create a table of the source's contents, with its columns of rows, `PART` and `AT`.
 
     Args:
-        records: a table with its declared columns, `AT`, `FILE` and `POSITION`.
-        orders: of a table with a primary key, all in which its files may have counted: the rank of each file,
-            the same of those of which it is not known which counted first.
+        records: a table with the source's declared columns, `AT`, `FILE` and `POSITION`.
+        orders: for a table with a primary key, all orders in which its files may have counted: the rank of
+            each file; files whose order is unknown have the same rank.
 
     Raises:
-        SpecError: it cannot be decided.
+        SpecError: the records do not determine the contents.
     """
     key, change = source.primary_key, source.change_column
     given = f"(SELECT *, {'1' if change is None else _diff(change)} AS {_DIFF} FROM {records} r)"

@@ -25,7 +25,12 @@ from watersmeet.expressions.physical_types import (
 
 
 class Fails(Exception):
-    """A function raises for a row. ``row``: its place; ``condition``: as Spark names it."""
+    """Error of a function for one row.
+
+    Args:
+        row: position of the row.
+        condition: Spark's name of the error condition.
+    """
 
     def __init__(self, row: int, condition: str, what: str) -> None:
         super().__init__(row, condition, what)
@@ -113,7 +118,12 @@ def check(bad: npt.NDArray[np.bool_], condition: str, what: str, *arguments: pa.
 
 
 class _Forgiven:
-    """``conditions``: none: all. ``bad``: what would have failed."""
+    """Error conditions that give NULL, and the rows that met one of them.
+
+    Attributes:
+        conditions: names of the conditions; empty: all.
+        bad: mask of the rows that would have failed.
+    """
 
     def __init__(self, conditions: Sequence[str]) -> None:
         self.conditions = conditions
@@ -160,7 +170,11 @@ def narrow(wide: Raw, kind: pa.DataType, what: str, *arguments: pa.Array) -> pa.
 
 @dataclass(frozen=True)
 class Wrong:
-    """Result of a function of `of_distinct` where Spark raises; ``always``: in TRY_CAST, too."""
+    """Result of a function of `of_distinct` where Spark raises.
+
+    Attributes:
+        always: True if Spark raises in TRY_CAST, too.
+    """
 
     condition: str
     what: str
@@ -172,7 +186,14 @@ MOST_TEXT = (1 << 31) - 2
 
 
 def fits_in_texts(total: int) -> None:
-    """Raises: EngineError, for a result of more bytes than one array of texts has."""
+    """Check that a result fits in one array of texts.
+
+    Args:
+        total: size of the result in bytes.
+
+    Raises:
+        EngineError: the result has more bytes than one array of texts can have.
+    """
     if total > MOST_TEXT:
         raise too_long(f"{total:,} bytes, more")
 

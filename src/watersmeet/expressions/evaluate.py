@@ -132,7 +132,11 @@ class Computed:
     zoned: bool
 
     def of(self, rows: pa.Table) -> pa.Array:
-        """Raises: EngineError, with the row's values."""
+        """Compute the column for these rows, in order.
+
+        Raises:
+            EngineError: The expression fails for a row; the message has the row's values.
+        """
         return native(values(self.tree, rows, self.text), self.type, self.zoned)
 
 

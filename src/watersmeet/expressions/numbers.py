@@ -288,7 +288,7 @@ def _power(of_ten: int) -> Decimal:
 
 @arrow("sum_of")
 def sum_of(left: pa.Array, right: pa.Array, kind: pa.DataType, op: Literal["+", "-", "*"]) -> pa.Array:
-    """Sums, differences and products of more than 38 digits."""
+    """Compute sums, differences and products of DECIMALs that may need more than 38 digits."""
     a, b = (
         operand.cast(pa.decimal256(operand.type.precision, operand.type.scale)) for operand in (left, right)
     )

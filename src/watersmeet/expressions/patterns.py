@@ -1,12 +1,12 @@
-"""Rule: LIKE and regular expressions. A pattern of Java's is read here and written for RE2, or refused.
+"""Evaluate LIKE and regular expressions: translate Java patterns for RE2, or reject them.
 
-RE2 takes time in proportion to a text's length, whatever the pattern. Python tries one way after the other,
-hours of `(a+)+$` over a few dozen letters; Java remembers some of these, and on others runs out of stack.
+RE2 takes time in proportion to a text's length, whatever the pattern. Python backtracks for hours on
+`(a+)+$` over a few dozen letters; Java caches some of these attempts, and overflows its stack on others.
 
-What is read means the same to both: characters, classes of them, groups, alternatives and quantifiers.
-Refused is what does not, or might not: look-around, back references, possessive quantifiers, boundaries,
-flags other than a first ``(?i)``, classes within classes, a ``$`` before something else, and a quantified
-group that may match nothing.
+The supported subset means the same in both: characters, classes of them, groups, alternatives and
+quantifiers. Everything that differs, or might differ, is rejected: look-around, back references, possessive
+quantifiers, boundaries, flags other than a first ``(?i)``, classes within classes, a ``$`` before something
+else, and a quantified group that may match nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_like(text: pa.Array, pattern: str) -> pa.Array:
 
 @arrow("is_like_escaped")
 def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> pa.Array:
-    """Compute `LIKE` with a constant pattern and an escape; ``folded``: `ILIKE`."""
+    """Compute `LIKE` with a constant pattern and an escape, or `ILIKE` if ``folded``."""
     if folded:
         text, pattern = lower(text), lower(pa.array([pattern]))[0].as_py()
     written = _like(pattern, escape)
@@ -62,7 +62,7 @@ def is_like_escaped(text: pa.Array, pattern: str, escape: str, folded: bool) -> 
 
 @arrow("is_like_each")
 def is_like_each(text: pa.Array, pattern: pa.Array, escape: str, folded: bool) -> pa.Array:
-    """Compute `LIKE` with a pattern per row and an escape; ``folded``: `ILIKE`."""
+    """Compute `LIKE` with a pattern per row and an escape, or `ILIKE` if ``folded``."""
     if folded:
         text, pattern = lower(text), lower(pattern)
     return of_distinct(partial(_is_like, escape), pa.bool_(), text, pattern)
@@ -224,9 +224,15 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True)
 class Pattern:
-    """``text``: for RE2, with groups named g1, g2, …. ``groups``: how many. ``closed``: those that have a
-    ``$`` in them, which may be before a last line's end. ``empty``: it may match nothing. ``steady``: what
-    groups hold does not rest on how often one is repeated."""
+    """A regular expression, translated for RE2.
+
+    Attributes:
+        text: the RE2 pattern, with groups named g1, g2, ….
+        groups: number of groups.
+        closed: groups that contain a ``$``, which may match before the end of a last line.
+        empty: the pattern can match the empty text.
+        steady: the contents of groups do not depend on how often a group is repeated.
+    """
 
     text: str
     groups: int

@@ -152,7 +152,14 @@ def _split_offsets_and_values(array: pa.Array, inner: Any) -> tuple[Offsets, pa.
 
 
 def list_array(offsets: Offsets, values: pa.Array, valid: pa.Array | None = None) -> pa.Array:
-    """Lists of these elements, NULL where ``valid`` is False."""
+    """Build an array of lists from offsets and elements.
+
+    Args:
+        valid: A list is NULL where this is False; None: no list is NULL.
+
+    Raises:
+        EngineError: The lists have more than `MAX_COLUMN_BYTES` elements.
+    """
     if len(offsets) and offsets[-1] > MAX_COLUMN_BYTES:
         raise EngineError(
             f"the ARRAYs of one step have {int(offsets[-1]):,} elements, more than the possible"

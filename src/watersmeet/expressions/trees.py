@@ -24,7 +24,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Constant:
-    """``value``: as Arrow takes it, in the type in which it is computed with."""
+    """Constant of an expression.
+
+    Attributes:
+        value: the value as Arrow accepts it, in the type of the computation.
+    """
 
     value: Any
     type: pa.DataType
@@ -32,8 +36,13 @@ class Constant:
 
 @dataclass(frozen=True)
 class Call:
-    """``options``: what is constant, such as a time zone. ``null_on``: the conditions by which a row becomes
-    NULL instead of failing, as in TRY_CAST; empty: by any; None: by none. (Arguments fail as ever.)"""
+    """Call of a function.
+
+    Attributes:
+        options: constant arguments, such as a time zone.
+        null_on: the error conditions for which a row becomes NULL instead of failing, as in TRY_CAST; empty:
+            any condition; None: no condition. An error in an argument still fails.
+    """
 
     function: Callable[..., pa.Array]
     arguments: tuple[Expression, ...]
@@ -52,7 +61,11 @@ class Both:
 
 @dataclass(frozen=True)
 class Choice:
-    """CASE: the first condition that is TRUE decides; ``type``: of the values."""
+    """CASE expression: the first condition that is TRUE selects the value.
+
+    Attributes:
+        type: the type of the values.
+    """
 
     branches: tuple[tuple[Expression, Expression], ...]
     otherwise: Expression | None

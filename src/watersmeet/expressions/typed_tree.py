@@ -1,4 +1,4 @@
-"""What rules make: trees with the types that Spark gives them, of constants, calls and wider types."""
+"""Build trees of constants, calls and casts to wider types, with the types that Spark gives them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ INTERVAL_OF_MONTHS = interval("YEAR", "MONTH")
 
 
 class UnsupportedExpression(Exception):
-    """Tasks do not compute it; the text says why."""
+    """Error for an expression that tasks cannot compute; its text gives the reason."""
 
 
 def require(is_supported: object, otherwise: str) -> None:
-    """Raises: UnsupportedExpression, which says ``otherwise``."""
+    """Check a requirement of an exact translation.
+
+    Raises:
+        UnsupportedExpression: ``is_supported`` is false; its message is ``otherwise``.
+    """
     if not is_supported:
         raise UnsupportedExpression(otherwise)
 
@@ -118,7 +122,11 @@ def decimal_parts(type_: SqlType) -> tuple[int, int]:
 
 
 def decimal_type(digits: int, scale: int) -> SqlType:
-    """Raises: UnsupportedExpression."""
+    """Return a DECIMAL type.
+
+    Raises:
+        UnsupportedExpression: it would have more than 38 digits.
+    """
     require(digits <= MAX_DECIMAL_DIGITS, "a DECIMAL of more than 38 digits is cut by rules of Spark's own")
     return decimal(digits, scale)
 

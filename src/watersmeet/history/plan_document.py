@@ -1,5 +1,7 @@
-"""What is written down of a job and its plan, for who looks at a run: its drawing, its limits, and where its
-late rows are."""
+"""Documents that describe a job and its plan to observers of a run.
+
+They contain the drawing of the plan, its limits, and the places of its late rows.
+"""
 
 from __future__ import annotations
 

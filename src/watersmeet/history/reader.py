@@ -24,8 +24,12 @@ _NONE = empty()
 
 @dataclass(frozen=True)
 class Series:
-    """One figure of one subject, in order of time: the points' ticks and clocks (µs), ``last``, ``min``,
-    ``max`` and ``total`` as in `points`, NULLs among them."""
+    """One figure of one subject, in order of time.
+
+    Attributes:
+        points: the ticks and clocks (µs) of the points, and ``last``, ``min``, ``max`` and ``total`` as in
+            ``points``, which include NULLs.
+    """
 
     points: pa.Table
 
@@ -34,7 +38,7 @@ class Series:
 
     @property
     def until_us(self) -> int:
-        """When the last of its ticks ended; 0: there is none."""
+        """Time at which the last of its ticks ended, in µs; 0 if there is none."""
         return _last_clock(self.points)
 
     def values(self, name: str = "last") -> list[int | None]:
@@ -44,7 +48,12 @@ class Series:
 
 @dataclass(frozen=True)
 class JobHistory:
-    """``points``: all, in order of the clock; ``problems``: what of it cannot be read."""
+    """History of a job.
+
+    Attributes:
+        points: all points, in order of the clock.
+        problems: the parts of the history that cannot be read.
+    """
 
     points: pa.Table
     runs: Sequence[RunRecord] = ()
@@ -84,7 +93,7 @@ class JobHistory:
 
     @property
     def until_us(self) -> int:
-        """When the last tick ended that it knows of; 0: there is none."""
+        """Time at which the last known tick ended, in µs; 0 if there is none."""
         return _last_clock(self.points)
 
     def __bool__(self) -> bool:
@@ -92,8 +101,11 @@ class JobHistory:
 
     @cached_property
     def _by_figure(self) -> tuple[pa.Table, dict[tuple[str, str], tuple[int, int]]]:
-        """The points by figure and subject, in order of time, and where those of each begin and how many they
-        are; the figures as they first came."""
+        """Points sorted by figure and subject, then by time, and the range of each series.
+
+        The ranges map (subject, figure) to the start and number of its points; figures are in the order in
+        which they first occurred.
+        """
         if not self.points.num_rows:
             return self.points, {}
         points = self.points.unify_dictionaries().combine_chunks()

@@ -39,8 +39,13 @@ _SEGMENT_NAME = re.compile(rf"{FOLDER}/(\d+)-(\d{{10}})-(\d{{10}})-(\d{{6}})-([0
 
 @dataclass(frozen=True)
 class HistorySegment:
-    """``first`` to ``last``: the numbers of the segments of level 0 that it holds; ``version``: it has been
-    written so often; ``run``: who wrote it."""
+    """Name of a segment of the history.
+
+    Attributes:
+        first, last: First and last number of the segments of level 0 that this segment contains.
+        version: Number of times the segment was written.
+        run: The run that wrote the segment.
+    """
 
     level: int
     first: int
@@ -128,10 +133,17 @@ _RUN_NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.j
 
 
 class RunStart(FrozenRecord):
-    """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
-    secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers;
-    ``drawing``, ``limits``: of the plan; ``late_files``, ``broken_files``: where late rows are, and records
-    that do not parse."""
+    """Record of the start of a run.
+
+    Attributes:
+        started_us: Clock of the run, in µs since 1970.
+        settings: Settings of the run and of Spark by name, without secrets.
+        plan: EXPLAIN of the plan.
+        integer_times: Subjects whose watermarks are plain integers.
+        drawing, limits: Those of the plan.
+        late_files: Place of the late rows.
+        broken_files: Place of the records that do not parse.
+    """
 
     started_us: int
     version: str

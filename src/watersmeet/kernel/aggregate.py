@@ -40,9 +40,15 @@ MAX_NUMBERED_ROWS = 50_000
 
 @dataclass(frozen=True)
 class AggregateColumn:
-    """One aggregate: DuckDB text over columns of the rows, and the type of its result. A decimal with places
-    that DuckDB has as DECIMAL(38,0) is unscaled: its digits are those of the result. ``alone``: the text of
-    what it is of one row, over that row's columns; None: that has to be aggregated, too."""
+    """One aggregate: DuckDB SQL over columns of the rows, and the type of its result.
+
+    If ``type`` is a decimal with places and DuckDB computes it as DECIMAL(38,0), that value is unscaled: its
+    digits are the digits of the result.
+
+    Attributes:
+        alone: SQL over the columns of a single row that computes the aggregate of that row. None: a single
+            row has to be aggregated, too.
+    """
 
     name: str
     sql: str
@@ -273,7 +279,7 @@ def _run_sql(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Tabl
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Number rows by key: rows with equal keys get equal numbers; int64[n].
+    """Assign a number to each row by its key: rows with equal keys get equal numbers; int64[n].
 
     The numbers do not depend on the order of the rows. Maps are equal regardless of the order of
     their entries.
@@ -288,7 +294,7 @@ def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.i
 
 
 def numbers_by_sql(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Number rows by keys of any type in DuckDB: equal keys get equal numbers; int64[n].
+    """Compute in DuckDB a number per row by keys of any type: equal keys, equal numbers; int64[n].
 
     The numbers do not depend on the order of the rows. ``rows`` must not be empty.
     """
@@ -389,8 +395,13 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class Partials:
-    """See the module. ``make``: over rows; ``combine``: over partial rows, to such rows; ``finish``: over
-    those, to the results by their names."""
+    """The three steps of partial aggregation (see the module).
+
+    Attributes:
+        make: aggregates rows to partial rows.
+        combine: aggregates partial rows to such rows.
+        finish: aggregates partial rows to the results, by their names.
+    """
 
     make: tuple[AggregateColumn, ...]
     combine: tuple[AggregateColumn, ...]

@@ -202,8 +202,15 @@ def _bisect(hold: Callable[[Times], Mask], count: int, *, greatest: bool) -> tup
 
 @dataclass(frozen=True)
 class Askers:
-    """Rows that ask for their nearest ones: the chosen ``rows`` of a batch, their slots (of which the upper
-    halves count; best ascending), their key columns, and the times that they take, inclusive."""
+    """Chosen rows of a batch that look for their nearest rows.
+
+    Attributes:
+        rows: the chosen rows.
+        slots: the slots of the rows, of which only the upper halves count; ascending slots are fastest.
+        keys: the key columns.
+        low: the lowest time that each row accepts, inclusive.
+        high: the highest time that each row accepts, inclusive.
+    """
 
     batch: Columns
     rows: Rows
@@ -288,8 +295,14 @@ def _accept_mask(askers: Askers, sought: AsOfNeedles, asker: Rows, rows: SortedR
 
 @dataclass
 class Nearest:
-    """Per asker the nearest row of several runs: its time, when it came, the run's number (−1: there is no
-    row) and the row's position in it."""
+    """Nearest row of several runs, per asker.
+
+    Attributes:
+        time: the time of the nearest row.
+        came: when the nearest row arrived.
+        run: the number of its run; −1 if there is no row.
+        row: the position of the row in its run.
+    """
 
     time: Times
     came: npt.NDArray[np.int64]

@@ -164,7 +164,14 @@ def narrowed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def same_rows(what: str, before: int, after: int) -> None:
-    """Raises: EngineError when a step that regroups rows has another number of them."""
+    """Check that a step that regroups rows returns as many rows as it read.
+
+    Args:
+        what: Name of the step, for the message.
+
+    Raises:
+        EngineError: The numbers differ.
+    """
     if before != after:
         raise EngineError(
             f"{what}: the step read {before:,} rows but produced {after:,}; the tick was not committed",

@@ -1,5 +1,7 @@
-"""The embedded SQL engine, one of the process, whichever of its threads asks first. It is loaded when it is
-first asked for: most jobs never do, and it takes 13 MB."""
+"""The embedded SQL engine, one per process, which all threads share.
+
+It is loaded at its first use: most jobs never use it, and it takes 13 MB.
+"""
 
 from __future__ import annotations
 

@@ -138,13 +138,14 @@ class HasColumns(Protocol):
 
 
 class ChosenRows:
-    """Chosen rows of several batches, as look-ups found them: those of one after those of the one before, or
-    in an order of their own. To be gathered, or a range of them, once.
+    """Rows chosen from several batches by look-ups, for one gathering of all of them or of a range.
+
+    The rows of each batch follow those of the batch before, unless ``order`` gives another order.
 
     Args:
-        parts: (rows of it, the batch), of equal columns; at least one.
-        order: int64[n], per row that is wanted its place among the chosen ones, one part after the other;
-            None: all of them as they are.
+        parts: pairs (rows, batch) whose batches have equal columns; at least one.
+        order: int64[n], for each wanted row its position among the chosen rows, which are numbered part after
+            part; None: all of them in their own order.
     """
 
     def __init__(self, parts: Sequence[tuple[Rows, HasColumns]], order: Rows | None = None) -> None:

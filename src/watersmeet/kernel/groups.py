@@ -87,10 +87,18 @@ class RealResult:
 
 @dataclass(frozen=True)
 class GroupParts:
-    """See the module. ``values``: columns that are parts, besides the keys. ``decimals``: columns of which
-    sums are kept, without their places. ``sums``: over changes; kept columns, `ROWS` first. ``totals``:
-    results over kept rows; ``chosen``: over the different values that are there; ``counted``: those of them
-    that are 0 of nothing, not NULL; ``reals``: results that come from ``real_sums``."""
+    """Retained columns of groups whose rows may be retracted, and their results; see the module.
+
+    Attributes:
+        values: Columns that are parts, in addition to the keys.
+        decimals: Columns whose sums are retained, without their decimal places.
+        sums: Aggregates over changes, which make the retained columns; `ROWS` first.
+        totals: Results over retained rows.
+        chosen: Results over the distinct values that are present.
+        counted: Names of the ``chosen`` results that are 0, not NULL, if no value is present.
+        real_sums: Sums of floating columns.
+        reals: Results of ``real_sums``.
+    """
 
     values: tuple[str, ...]
     decimals: tuple[str, ...]
@@ -103,7 +111,7 @@ class GroupParts:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The columns beside the keys that tell kept rows of a group apart."""
+        """Columns that, with the keys, distinguish the retained rows of a group."""
         return (*self.values, *((LIMB,) if self.real_sums else ()))
 
     @property

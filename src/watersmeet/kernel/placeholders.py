@@ -1,5 +1,8 @@
-"""Values that an update leaves out: Debezium writes a placeholder where the database's log does not hold a
-large value, for the update did not touch it. It is the value of the key's row before."""
+"""Replace values that an update omits.
+
+Debezium writes a placeholder if the database's log does not contain a large value because the update did not
+change it. The placeholder stands for the value of the key's previous row.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,15 @@ among these keys."""
 
 @dataclass(frozen=True)
 class TickRecords:
-    """The tick's records in order, those of a key together. ``batch``: of the records, in no order;
-    ``order``: int64[n], their positions there; ``key``: int64[n], the number of each one's key, ascending;
-    ``first``: where each key's records begin; ``deletes``: which are deletes."""
+    """Records of a tick, sorted by key, in their order within each key.
+
+    Attributes:
+        batch: the records, in any order.
+        order: int64[n], the positions of the sorted records in ``batch``.
+        key: int64[n], the number of the key of each sorted record, ascending.
+        first: the position of the first record of each key.
+        deletes: a mask of the deletes.
+    """
 
     batch: pa.RecordBatch
     order: Rows
@@ -36,14 +45,15 @@ class TickRecords:
 
 
 class KnownValues:
-    """The values that replace placeholders in a tick's records.
+    """Values that replace placeholders in a tick's records.
 
     Args:
         columns: the columns that may contain placeholders, with the values that are placeholders.
         applies: bool[n], the records that count.
         alive: per key whether it has a row before the tick.
 
-    ``unknown``: bool[n], records of rows for which some value is not known; they cannot count.
+    Attributes:
+        unknown: bool[n], records of rows with an unknown value; these records cannot count.
     """
 
     def __init__(

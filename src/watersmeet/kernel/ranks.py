@@ -1,9 +1,8 @@
-"""Rows of partitions in their order, before a tick's changes and after: which of them are among the first.
+"""Rank rows within partitions before and after a tick's changes, and emit the difference.
 
-Equal rows are one with how often it is there, and have as many numbers, one after the other. So of each
-different row it is known which numbers it had and which it has, and what goes out is the difference of two
-stretches of numbers. The order is one in which no two different rows are equal, so nothing depends on how
-rows came or where they lie.
+Equal rows are stored once, with their multiplicity, and have that many consecutive numbers. So the old and
+the new numbers of each distinct row are known, and the output is the difference of two ranges of numbers.
+The order has no ties between different rows, so results do not depend on the order of arrival or storage.
 """
 
 from __future__ import annotations
@@ -57,8 +56,13 @@ def order_sql(keys: Iterable[tuple[str, bool, bool]]) -> str:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of numbers that rows take (``diffs`` 1) or leave (−1): each of a row of the table, the first
-    number and how many."""
+    """Ranges of rank numbers that rows occupy (``diffs`` 1) or leave (``diffs`` −1).
+
+    Attributes:
+        rows: for each range, its row of the table.
+        firsts: first number of each range.
+        lengths: count of numbers in each range.
+    """
 
     rows: Numbers
     firsts: Numbers

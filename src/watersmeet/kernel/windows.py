@@ -104,7 +104,7 @@ def _products(numbers: Numbers, slide: int, more: int) -> Times:
 
 
 def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
-    """Number each row's session: rows of one key at most ``gap`` apart share a session.
+    """Assign a session number to each row: rows of one key at most ``gap`` apart share a session.
 
     Args:
         times: sorted within each key; the rows of a key are contiguous.
@@ -121,8 +121,14 @@ def sessions(times: Times, same_key: Mask, gap: int) -> Numbers:
 
 @dataclass(frozen=True)
 class LiveSessions:
-    """Sessions of what adds up. ``numbers``: of each row its session's, -1 where nothing is left at its time.
-    Per session ``firsts``: one of its rows; ``starts`` and ``lasts``: its least and greatest time."""
+    """Sessions over the times at which the added and removed rows leave at least one row.
+
+    Attributes:
+        numbers: session of each row; −1 if no row is left at its time.
+        firsts: one row of each session.
+        starts: smallest time of each session.
+        lasts: greatest time of each session.
+    """
 
     numbers: Numbers
     firsts: Rows

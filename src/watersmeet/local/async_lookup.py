@@ -217,7 +217,11 @@ class Asking:
         )
 
     def _table(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Raises: EngineError for a value that is none of its column's type."""
+        """Build a table of answers.
+
+        Raises:
+            EngineError: A value does not have the type of its column.
+        """
         return add_utc_zone(build_table(self.asked.columns, answers), self.asked.columns)
 
     def _load_answers(self, tick: int) -> dict[str, pa.Table]:

@@ -267,10 +267,13 @@ def run(
 
 
 class Run:
-    """The ticks of a job, once. As a context (``with``, ``async with``) it is closed at its end for certain;
-    a loop that is left earlier closes it as soon as nobody holds it.
+    """Ticks of a job, which can be iterated once.
 
-    ``job``: the job; not to be ticked by anybody else.
+    As a context (``with``, ``async with``), a run is closed when the block ends. A run whose loop ends early
+    is otherwise closed when no reference to it remains.
+
+    Attributes:
+        job: the job; only this run may execute its ticks.
 
     >>> from watersmeet import local
     >>> text = '''
@@ -337,13 +340,16 @@ class Run:
         await self.aclose()
 
     def close(self) -> None:
-        """Ends a ``for``: sources are closed, nothing more is read."""
+        """End a ``for`` loop: close the sources and read nothing more."""
         if self._sync is not None:
             self._sync.close()
         self._close_job()
 
     async def aclose(self) -> None:
-        """Ends an ``async for``, likewise: when it returns no task of it is there."""
+        """End an ``async for`` loop: close the sources and read nothing more.
+
+        When the call returns, no asynchronous task of the run remains.
+        """
         if self._async is not None:
             await self._async.aclose()  # type: ignore[attr-defined]
         self._close_job()

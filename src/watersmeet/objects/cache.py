@@ -1,12 +1,12 @@
-"""A directory of this machine with what was read from an object store, or written to it: shared by processes.
+"""Cache contents of an object store in a local directory that several processes share.
 
-What has a name never changes, so a file is either whole or not there: it is made under another name and
-renamed. Each ends with a checksum of its name and content, which a process compares when it first reads it;
-whatever is wrong with one, and whatever somebody deletes, is fetched again. Nothing here is needed, and no
-error of this directory is an error of the job.
+A named object never changes, so a file is either complete or absent: it is written under another name and
+renamed. Each file ends with a checksum of its name and content, which a process verifies when it first
+reads the file; damaged and deleted files are fetched again. The cache is optional: its errors are no
+errors of the job.
 
-Above its size the files go that nobody has read for the longest time. Each process counts what it adds, and
-looks at the directory after a sixteenth of the size.
+When the cache exceeds its size, the least recently read files are deleted. Each process counts the bytes
+that it adds, and checks the directory after a sixteenth of the size.
 """
 
 from __future__ import annotations
@@ -46,8 +46,13 @@ deleted file to the next one."""
 
 @dataclass
 class Cache:
-    """See the module. ``place``: of which store. ``limit``: bytes. ``root``: None: of this user, among the
-    machine's temporary files."""
+    """Local cache of objects of a store (see the module).
+
+    Attributes:
+        place: the store whose objects are cached.
+        limit: maximum size in bytes.
+        root: directory of the cache. None: a directory of this user among the machine's temporary files.
+    """
 
     place: str
     limit: int = DEFAULT_BYTES
@@ -111,7 +116,7 @@ class Cache:
         return None
 
     def add(self, name: str, content: pa.Buffer) -> None:
-        """Keep what is stored under ``name``, if there is room."""
+        """Add the content stored under ``name`` to the cache, if there is room."""
         if content.size > self.limit // 2:
             return
         path = self._path(name)
@@ -142,7 +147,7 @@ class Cache:
         verified_files.pop(path, None)
 
     def drop_tick_files(self, names: Iterable[str]) -> None:
-        """Drop those among ``names`` that nobody reads after their tick. Others go when room is needed."""
+        """Delete those of ``names`` that nobody reads after their tick; others are evicted by age."""
         for name in names:
             if name.startswith(_TICK_PREFIX):
                 self.drop(name)
@@ -171,7 +176,7 @@ class Cache:
             self.evict()
 
     def evict(self) -> None:
-        """Delete what was not read for the longest time, until no more is there than there may be."""
+        """Delete the least recently read files until the cache is within its limit."""
         entries = []
         with suppress(OSError), os.scandir(self.folder) as scanned:
             for entry in scanned:
@@ -199,7 +204,7 @@ def is_cacheable(name: str) -> bool:
 
 
 def checksum(path: str, content: pa.Buffer) -> bytes:
-    """Return what follows a cached file's content: the CRC of its name and content, and its size."""
+    """Return the trailer of a cached file: the CRC of its name and content, and its size."""
     return b"%08x%012x" % (zlib.crc32(content, zlib.crc32(os.path.basename(path).encode())), content.size)
 
 

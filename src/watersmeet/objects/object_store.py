@@ -364,7 +364,11 @@ class _Uploads:
         self._bytes = 0
 
     def add(self, name: str, content: pa.Buffer, upload: Future[None]) -> None:
-        """Raises: StateError for an earlier one that did not get there."""
+        """Add an upload; while too many or too large ones are in progress, wait for the oldest.
+
+        Raises:
+            StateError: An earlier upload failed.
+        """
         self.waiting[name] = content, upload
         self._bytes += content.size
         while len(self.waiting) > MOST_WAITING or (
@@ -377,7 +381,11 @@ class _Uploads:
             self._bytes -= content.size
 
     def end(self) -> None:
-        """Raises: StateError for one that did not get there."""
+        """Wait for all uploads.
+
+        Raises:
+            StateError: An upload failed.
+        """
         for _, upload in self.waiting.values():
             upload.result()
 

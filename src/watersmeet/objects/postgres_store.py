@@ -56,8 +56,12 @@ _isolated: set[str] = set()
 
 
 def begin_writing(cursor: Cursor, url: str) -> None:
-    """Begin a transaction that writes at a place. Raises: the client's Error with `OTHER_ISOLATION`, once for
-    a place: it is begun again."""
+    """Begin a transaction that writes at a place.
+
+    Raises:
+        Error: the client's error with the state `OTHER_ISOLATION`, once per place; the caller begins the
+            transaction again.
+    """
     if url in _isolated:
         cursor.execute(ISOLATION)
     try:
@@ -142,11 +146,12 @@ def _batch(rows: Sequence[tuple[str, str, int, int, bytes]]) -> pa.RecordBatch:
 
 
 class BulkRead:
-    """Several names, objects and sections, that are read together: by one statement, or as many as their
-    bytes need.
+    """Read several names, objects and sections, together.
+
+    One statement reads them, or as many statements as their bytes need.
 
     Args:
-        names: each once.
+        names: Names to read, without duplicates.
     """
 
     def __init__(self, place: TablesPlace, names: Sequence[str]) -> None:
@@ -626,12 +631,17 @@ class TransactionStore(TablesStore):
         wait_s: float | None = None,
         writes: bool = False,
     ) -> Answer:
-        """Raises: the client's errors, and `_ConcurrentWrite`."""
+        """Run ``work`` with a cursor and return its answer.
+
+        Raises:
+            Error: the database client's errors.
+            _ConcurrentWrite: something that existed was removed in the meantime.
+        """
         return work(self._cursor)
 
 
 class _ConcurrentWrite(Exception):
-    """Something was there, and is gone again."""
+    """Error for something that existed and was removed in the meantime."""
 
 
 class _StateServer(Server):

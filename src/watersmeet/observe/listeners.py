@@ -1,9 +1,11 @@
-"""Who watches a run: a terminal, a log, metrics, spans. Each is told the same, in the same order, by the
-thread that runs the job, which waits for it:
+"""Listeners of a run: a terminal, a log, metrics, spans.
+
+Each listener receives the same calls in the same order. The thread that runs the job makes the calls, and
+waits for each one:
 
     (shown_at) ── started ── tick_begins, tick ── tick_begins, tick ── … ── ended
 
-A notice may come at any time, from other threads too.
+A notice may arrive at any time, also from other threads.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ Ended = TypeVar("Ended")
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """The run that is watched. ``job``: its name, that of its checkpoint directory; ``trigger_s``: seconds
-    between ticks, 0: as soon as there are rows."""
+    """Run that listeners observe.
+
+    Attributes:
+        job: the job's name, which is the name of its checkpoint directory.
+        trigger_s: seconds between ticks; 0: a tick begins as soon as there are rows.
+    """
 
     job: str
     plan: JobPlan
@@ -31,7 +37,7 @@ class WatchedRun:
 
 
 class Listener:
-    """One that watches a run; it overrides what it wants to be told."""
+    """Base class of listeners of a run; a subclass overrides the calls that it needs."""
 
     def announce_page(self, url: str, access: str) -> None:
         """Report the address at which a browser shows the run, from before its start to its end.

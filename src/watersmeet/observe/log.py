@@ -1,8 +1,8 @@
-"""A run in the log: its start, a record per query and tick, notices, its end or what it failed with.
+"""Log a run: its start, a record per query and tick, notices, and its end or error.
 
-The records go to the logger ``watersmeet.run`` of Python's logging, with what they tell as fields of their
-own (``job``, ``query``, ``tick``, …). A program that has set up logging has them there; `LogToStream` sets
-it up for one that has not, as text or as an object of JSON per line.
+The records go to the logger ``watersmeet.run`` of Python's logging, with their data as fields (``job``,
+``query``, ``tick``, …). A program that has configured logging receives them there; for others, `LogToStream`
+configures it, as text or as one JSON object per line.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A record as a line for people: when, how grave, whose, what."""
+    """Format a record as a line for people: time, level, subject and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, _FIELDS, {})
@@ -169,8 +169,10 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class LogToStream:
-    """A context in which all that the package logs goes to a stream, and nowhere else. Several may be open at
-    once, as of jobs in one process: then the first one's stream has it all, once.
+    """Context in which everything that the package logs goes to one stream only.
+
+    Several contexts may be open at once, as for several jobs in one process: then the stream of the first one
+    receives everything, once.
 
     Args:
         form: a `LogFormat`'s value.

@@ -33,7 +33,12 @@ REFRESH_S = 1.0
 
 
 class Displays:
-    """The outputs that show one thing. ``html`` and ``text``: what it looks like at the moment."""
+    """Notebook outputs that show one thing.
+
+    Attributes:
+        html: returns its current form in HTML.
+        text: returns its current form as text.
+    """
 
     def __init__(self, html: Callable[[], str], text: Callable[[], str]) -> None:
         self._html, self._text = html, text
@@ -182,8 +187,7 @@ _WITH_NULL = {
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """All rows that a memory sink has got until it was asked, in the order of ticks. Made by
-    `StartedJob.result`.
+    """Rows that a memory sink had received when `StartedJob.result` was called, in the order of ticks.
 
     >>> result = Result("n", pa.table({"n": [1, 2]}))
     >>> len(result), result.arrow().column_names
@@ -283,8 +287,10 @@ def table_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Tabl
 
 
 class JsonPrinter:
-    """``{"query", "tick", "columns", "rows", "more_rows"}`` per tick; numbers are numbers, NULL is null, and
-    others as `watersmeet.types.json_values` has them."""
+    """Printer of one JSON object per tick: ``{"query", "tick", "columns", "rows", "more_rows"}``.
+
+    Numbers are numbers and NULL is null; other values are as in `watersmeet.types.json_values`.
+    """
 
     values = True
 

@@ -44,20 +44,22 @@ DROPPED = {"broken": "broken", "ahead": "ahead", "null_time": "without time"}
 
 @dataclass(frozen=True)
 class InputReport:
-    """One input alias of one insert. Counters are since the job's first tick but for ``rows_in``,
-    ``late_in_tick`` and ``dropped``, which are of this tick.
+    """Report of one input alias of one insert.
+
+    Counters count since the job's first tick, but ``rows_in``, ``late_in_tick`` and ``dropped`` count this
+    tick.
 
     Attributes:
-        total_rows_in: all rows that came in.
-        dropped: rows that are in no result, though they are not late: ``broken``, ``ahead``, ``null_time``.
-        watermarks: per event-time column.
-        late_by: how late the late rows were, likewise.
-        watermark_holders: the silent partitions that hold a watermark back.
-        idle: all partitions of the input are idle.
-        missing_delete_examples: some of the rows that this tick was to delete and that were not there, as
+        total_rows_in: All rows that arrived.
+        dropped: Rows that are in no result though they are not late: ``broken``, ``ahead``, ``null_time``.
+        watermarks: Watermark per event-time column.
+        late_by: Lateness of the late rows per event-time column.
+        watermark_holders: The silent partitions that hold a watermark back.
+        idle: All partitions of the input are idle.
+        missing_delete_examples: Some of the rows that this tick had to delete and that did not exist, as
             JSON.
-        hot_keys: keys with many of the retained rows, the heaviest first.
-        split_keys: see `SplitKeyProgress`.
+        hot_keys: Keys with many of the retained rows, the heaviest first.
+        split_keys: See `SplitKeyProgress`.
     """
 
     input: str
@@ -193,8 +195,12 @@ class ProgressNotices:
 
 
 class RecentTicks:
-    """The last ticks of a run, and how many rows all of its ticks had. ``rows_in``: read from sources;
-    ``rows_out``: to sinks."""
+    """Reports of the last ticks of a run, and row counts of all its ticks.
+
+    Attributes:
+        rows_in: Rows read from sources in all ticks.
+        rows_out: Rows written to sinks in all ticks.
+    """
 
     def __init__(self) -> None:
         self._reports: deque[TickReport] = deque(maxlen=RECENT_TICKS)

@@ -1,4 +1,4 @@
-"""An engine's tick results as what is shown of them. The one place that knows both."""
+"""Convert an engine's tick results to displayable reports; no other module knows both."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ObservedQuery(Protocol):
 
 
 class ObservedKeyShare(Protocol):
-    """A key with many of the rows that are kept."""
+    """A key with many of the retained rows."""
 
     @property
     def key(self) -> str: ...
@@ -111,8 +111,13 @@ class ObservedHolder(Protocol):
 
 
 class ObservedPartition(Protocol):
-    """A partition of a source: the greatest times it had, per event time, the clock of its last row, and
-    whether it is idle."""
+    """Observed state of a partition of a source.
+
+    Attributes:
+        greatest: greatest time so far, per event time.
+        heard_at_us: clock of the partition's last row.
+        idle: True if the partition is idle.
+    """
 
     @property
     def greatest(self) -> Mapping[str, Watermark]: ...
@@ -132,7 +137,7 @@ class ObservedDrift(Protocol):
 
 
 class ObservedTraffic(Protocol):
-    """Bytes that came from the store of the state, from a cache, and went there; and requests."""
+    """Bytes read from the state's store, read from a cache, and written to the store; and requests."""
 
     @property
     def fetched(self) -> int: ...
@@ -405,7 +410,7 @@ def input_name(alias: str) -> str:
 
 
 def released_words(last: ObservedTick, plan: JobPlan) -> str:
-    """Say what the last tick, which closed the input, did with rows in state."""
+    """Describe the rows in state that the last tick, which closed the input, padded or dropped."""
     parts, padded = list[str](), 0
     for query in plan.queries:
         counts = last.queries[query.name].counts if query.name in last.queries else {}

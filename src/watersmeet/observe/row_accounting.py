@@ -34,7 +34,12 @@ from watersmeet.plan.explain.wording import rounded_up
 
 @dataclass(frozen=True)
 class LatenessCounts:
-    """``counts``: rows per bucket, in order; ``max``: of the latest row, µs, or plain where ``integer``."""
+    """Lateness of rows, by buckets.
+
+    Attributes:
+        counts: the number of rows per bucket, in order.
+        max: the lateness of the latest row, in µs, or a plain number if ``integer``.
+    """
 
     counts: Mapping[str, int]
     max: int
@@ -47,11 +52,17 @@ class LatenessCounts:
 
 @dataclass(frozen=True)
 class InputAccount:
-    """One input of one insert. Every field but ``input``, ``rows_in`` and ``late_by`` is a place where rows
-    ended; ``late_by``: how late the late rows were, per event-time column. Of changes, ``deleted``: rows that
-    went, and the deletes that took them; ``missing_deletes``: deletes of rows that were not there; ``stale``:
-    changes older than the last one of their primary key, by their sequence. ``released``: rows that left by
-    their time, of joins that do not count who had a partner."""
+    """Row accounting of one input of one insert.
+
+    Every field except ``input``, ``rows_in`` and ``late_by`` is an outcome of rows.
+
+    Attributes:
+        late_by: the lateness of the late rows, per event-time column.
+        released: rows released by their time from joins that do not record which rows had a match.
+        deleted: deleted rows and the deletes that removed them, for changes.
+        missing_deletes: deletes of rows that did not exist.
+        stale: changes that are older, by their sequence, than the last change of their primary key.
+    """
 
     input: str
     rows_in: int
@@ -131,10 +142,14 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Account:
-    """All inputs of a job. ``changed_files``: per source, how many files are not in the result as they are
-    now, and the first of their names; of how many rows that is, nobody knows. ``shed_joined``: how many rows
-    that joins made for others were shed, by the inputs that are joined in them: the rows of which they were
-    made are each in a place of their own."""
+    """Row accounting of all inputs of a job.
+
+    Attributes:
+        changed_files: per source, the number of files whose current content is not in the result, and the
+            first of their names. The number of their rows is unknown.
+        shed_joined: the number of shed rows that joins produced for other nodes, by the joined inputs. The
+            rows from which a join produced them have their own outcomes.
+    """
 
     inputs: tuple[InputAccount, ...]
     changed_files: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)

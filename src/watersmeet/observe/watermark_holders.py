@@ -1,4 +1,4 @@
-"""Who holds a watermark back, and which sources wait for others, in words."""
+"""Describe the partitions that hold watermarks back, and the sources that wait for others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ MAX_NAMES = 3
 
 @dataclass(frozen=True)
 class SilentPartition:
-    """A silent partition of a source ("" where it has none). ``since_us``: the clock of its last row; None:
-    it has had none."""
+    """A silent partition of a source.
+
+    Attributes:
+        partition: name of the partition; "" if the source has none.
+        since_us: clock of its last row, in µs; None if it has had none.
+        idle_timeout_us: idle timeout in µs; None if there is none.
+    """
 
     source: str
     partition: str
@@ -23,7 +28,8 @@ class SilentPartition:
 
     @property
     def name(self) -> str:
-        """
+        """Name of the partition for people.
+
         >>> SilentPartition("orders", "2").name, SilentPartition("orders", "").name
         ('orders/2', 'orders')
         """
@@ -89,8 +95,12 @@ class WaitingInput:
 
 @dataclass(frozen=True)
 class PausedSource:
-    """A source is not read (max_drift): it is ``ahead_by`` ahead of ``ahead_of``; None: no row
-    of that has come."""
+    """A source that is not read because it is too far ahead of another one (max_drift).
+
+    Attributes:
+        ahead_of: name of the other source.
+        ahead_by: distance between the two; None if the other source has had no row.
+    """
 
     ahead_of: str
     ahead_by: int | None
@@ -137,8 +147,15 @@ class StepUse:
 
 @dataclass(frozen=True)
 class StoreUse:
-    """``fetched_bytes``: that came from the store; ``cached_bytes``: that were read from a cache instead;
-    ``written_bytes``: that went to it; ``requests``: each once, however often it was repeated."""
+    """Bytes and requests of a tick's use of the store.
+
+    Attributes:
+        fetched_bytes: bytes read from the store.
+        cached_bytes: bytes read from a cache instead.
+        written_bytes: bytes written to the store.
+        requests: number of requests; one that is retried counts once.
+        steps: use by each step of the tick.
+    """
 
     fetched_bytes: int
     cached_bytes: int

@@ -1,8 +1,7 @@
-"""Where the nodes and edges of a plan's drawing lie: in layers from left to right, each query a tree of what
-feeds it, above the next one.
+"""Positions of the nodes and edges of a plan's drawing.
 
-Positions and sizes are pixels. An edge ends at a place of its own, with room above it for what is written
-there.
+Layers run from left to right. Each query is a tree of the nodes that feed it, above the next query.
+Positions and sizes are pixels. Each edge ends at a place of its own, with room above it for its label.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def _question_of(request: Request) -> dict[str, Any]:
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Ends when the browser has gone."""
+    """Wait until the browser disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

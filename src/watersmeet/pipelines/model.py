@@ -102,7 +102,12 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
 
     def __init__(self, **values: Any) -> None:
-        """Raises: SpecError, or SeveralErrors with all that is wrong."""
+        """Check and set the values.
+
+        Raises:
+            SpecError: One value is wrong.
+            SeveralErrors: Several values are wrong; it has all of them.
+        """
         try:
             super().__init__(**values)
         except ValidationError as error:

@@ -101,10 +101,10 @@ class Pipeline(Description):
         return warnings_of(self, self.job().plan)
 
     def start(self, *, on_tick: Callable[[TickReport], None] | None = None) -> StartedJob:
-        """Run it in a thread of its own; what a person should know, `StartedJob.notices` has.
+        """Start the pipeline in a thread of its own; `StartedJob.notices` has the notices for people.
 
         Raises:
-            WatersmeetError: what is wrong with it. What fails later, `StartedJob` has.
+            WatersmeetError: the pipeline is wrong. `StartedJob` reports errors of the running job.
         """
         return self._build_job({}).start(on_tick=on_tick)
 
@@ -115,15 +115,15 @@ class Pipeline(Description):
         on_tick: OnTick | None = None,
         on_notice: Notice | None = None,
     ) -> RunResult:
-        """Run it until it ends or is stopped, as `watersmeet.run` runs a text.
+        """Run the pipeline until it ends or is stopped, as `watersmeet.run` runs a text.
 
         Args:
             settings: as with SET in SQL; they take precedence over the pipeline's.
             on_tick: called after every tick.
-            on_notice: called with what a person should know; None: that goes to standard error.
+            on_notice: called with each notice for people; None: notices are printed to standard error.
 
         Raises:
-            WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
+            WatersmeetError: the run failed; nothing is lost, and the pipeline can be run again.
         """
         asked = {name: as_text(value) for name, value in (settings or {}).items()}
         return self._build_job(asked).run(on_tick=on_tick, on_notice=on_notice)
@@ -222,14 +222,18 @@ def pipeline(
     checkpoint: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Pipeline]:
-    """Makes a pipeline of a function, which is called once with the sources that its parameters name, and
-    gives a `Join`, a `Window`, a `Transform`, or a list of these, one for each step.
+    """Make a pipeline from a function that returns its steps.
+
+    The function is called once, with the sources that its parameters name. It returns a `Join`, a `Window`, a
+    `Transform`, or a list of these, one for each step.
 
     Args:
-        name: of the pipeline; None: the function's, whose first line of documentation is its description.
+        name: name of the pipeline. None: the name of the function. In both cases the first line of the
+            function's docstring is the pipeline's description.
 
     Raises:
-        SpecError, SeveralErrors: what is wrong with it.
+        SpecError: the pipeline has an error.
+        SeveralErrors: the pipeline has several errors; it contains all of them.
 
     >>> from watersmeet import pipeline, pipelines as p
     >>> columns = {"ad": "BIGINT", "at": "TIMESTAMP"}

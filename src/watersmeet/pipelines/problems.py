@@ -216,7 +216,12 @@ class ProblemCollector:
             self.errors.append(type(one)(message, code=one.code, hint=one.hint, location=self._place(key)))
 
     def raise_now(self) -> None:
-        """Raises: WatersmeetError, SeveralErrors, if anything is wrong, in the order of the file."""
+        """Raise the collected problems, if any, in the order of the file.
+
+        Raises:
+            WatersmeetError: There is one problem.
+            SeveralErrors: There are several problems.
+        """
         raise_all(in_order(self.errors))
 
 

@@ -136,7 +136,7 @@ def _join_key_names(key: Key) -> str:
 
 
 def _number_only_transform(key: Key) -> Key:
-    """Number the only transform, which the file may write in a list."""
+    """Insert the index 0 into keys of a single transform, which the file may also write as a list."""
     return ("transform", 0, *key[1:]) if key[:1] == ("transform",) else key
 
 

@@ -1,27 +1,31 @@
-"""Rule: what several queries of a job make or keep in the same way, the first of them in the job's order does
-for all. There are three kinds, in this order:
+"""Share rows, runs and arrangements that several queries of a job have in common.
 
-**Rows** (`share_rows`) of two queries, of their stages, or those that they group. They are the same if the
-queries are the same but for aliases: sources and how they are read, conditions, kinds of join, keys and
-aggregates of groups. Which columns are asked of them may differ: the producer has those that any needs. Where
-only tables are beneath, that may be any part of a query. Where streams are, it is what all joins of a query
-come to, for what a stream's rows come to depends on the watermarks of all that they are joined with; or the
-rows of a stream of changes that is joined with nothing. Rows that come and go are never those that are final.
+The first such query in the job's order is the producer: it makes or retains them for all others, the
+consumers. Sharing runs in three steps, in this order:
 
-**Runs** (`share_runs`) of sides of joins. What decides is the source (each branch of it), the lags, the flag,
-event times, keys, indexes and by which times rows are released, each by what it is made of; so aliases may
-differ, and which columns a query keeps. Rows of a source that follows others when it is idle are late by
-these: they are the same within a query. The producer's ingest writes the runs, with the columns of all. What
-each query has released and matched of them stays its own.
+**Rows** (`share_rows`) of two queries, of their stages, or the rows that the queries group. Rows are the
+same if the queries are the same but for aliases: sources and how they are read, conditions, kinds of join,
+keys and aggregates of groups. The columns that consumers need may differ: the producer has those that any
+of them needs. Over tables only, any part of a query can be shared. Over streams, only the result of all
+joins of a query can be, because the result of a stream's rows depends on the watermarks of all streams
+that they are joined with; or the rows of a changelog stream that is joined with nothing. Rows that can be
+retracted are never the same as final rows.
 
-**Arrangements** (`share_arrangements`) of inputs of delta joins, whatever they are joined with: tables of the
-same source, or of stages that one query makes for both, with the same conditions on them. Aliases may differ,
-and by which keys they are looked up, and which columns a query needs. The producer keeps the columns of all,
-lets its rows be found by the keys of all (by its own they are held), and tells the others what a tick changes
-of it; they look its rows up as their own. A producer may go: then rows are held by another key
-(`runtime.coordinator.restore.state_transfer`). Rows that are sorted within a key are for those alone that
-want them
-so. A row with a NULL in a key of one of them is kept if it is none of another's: look-ups find no NULL.
+**Runs** (`share_runs`) of sides of joins. They are the same if these are the same: the source (of each
+branch), the lags, the flag, event times, keys, indexes and the times by which rows are released, each
+compared by the expressions behind it. So aliases, and the columns that a query retains, may differ. If a
+source follows other sources while it is idle, these determine which of its rows are late; its runs are
+the same within one query only. The producer's ingest writes the runs, with the columns of all consumers.
+Each query still records for itself which rows it has released and matched.
+
+**Arrangements** (`share_arrangements`) of inputs of delta joins, whatever the inputs are joined with:
+tables of the same source, or of stages that one query makes for both, with the same conditions. Aliases,
+the keys by which rows are looked up, and the columns that a query needs may differ. The producer retains
+the columns of all, partitions its rows by its own key, indexes them by the keys of all, and passes each
+tick's changes to the consumers, which look up its rows as their own. If a producer is removed, its rows are
+partitioned by another key (`runtime.coordinator.restore.state_transfer`). Only consumers that need rows
+sorted within a key share rows that are sorted so. A row with NULL in a key of one consumer is retained
+unless all consumers exclude it, because look-ups never find NULL.
 """
 
 from __future__ import annotations
@@ -244,8 +248,12 @@ def _is_table_only(query: Query) -> bool:
 
 
 def _is_of_streams(query: Query, *, final: bool) -> bool:
-    """Joins of sources; where rows come and go of tables, too, or one stream of changes. (Rows of stages of
-    streams may be late, and each query says so of those that it keeps.)"""
+    """Return True if a query's rows come from a join of sources, so that they can be shared.
+
+    If the rows are not ``final``, tables may take part in the join, and one changelog stream may stand alone.
+    Rows of stages of streams are excluded, because they may be late, and each query reports late rows that it
+    retains.
+    """
     if any(i.as_of for i in query.inputs):
         return False
     if not all(_is_table_only(part) for i in query.inputs for stage in i.stages for part in stage.every):
@@ -648,9 +656,17 @@ _Columns = Mapping[str, object]
 
 @dataclass(frozen=True)
 class _ArrangedInput:
-    """An input of a delta join. ``path``: its number among the inputs; ``ways``: how its rows are found, and
-    where; ``keys``: what is called so here; ``origins``: of its columns, for the state; ``has_bands``: some
-    look-ups go by ranges of values, too."""
+    """An input of a delta join whose arrangement may be shared.
+
+    Attributes:
+        place: number of the query.
+        node: number of the node that arranges the inputs.
+        path: number of the input among the inputs.
+        ways: how the input's rows are found: side, and number of the further key (None: the side's own key).
+        keys: the look-up key of each way, with this query's column names.
+        origins: origins of its columns, for the state.
+        has_bands: some look-ups also search ranges of values.
+    """
 
     place: int
     node: int
@@ -664,7 +680,7 @@ class _ArrangedInput:
 
     @property
     def by_side(self) -> dict[str, list[_How]]:
-        """Per side the ways in which its rows are found, its own key's first."""
+        """The look-up methods of each side, with its own key first."""
         sides: dict[str, list[_How]] = {}
         for how, (name, _) in sorted(self.ways.items(), key=lambda way: way[1][1] is not None):
             sides.setdefault(name, []).append(how)
@@ -777,7 +793,7 @@ def _rename_columns(expr: Expr, there: Mapping[str, str]) -> Expr:
 
 
 def _arrangement_key(query: QueryPlan, own: _ArrangedInput) -> object:
-    """Return a key that is equal for inputs of which the same rows are retained."""
+    """Return a key that is equal for inputs with the same retained rows."""
     side, columns = own.side, own.columns
     branches: list[object] = []
     for branch in side.branches:

@@ -1,7 +1,7 @@
-"""The passes by which a query becomes a plan: each has one job, takes what is known of the query so far, and
-returns it with what the pass works out, and what is wrong.
+"""Passes that turn a query into a plan.
 
-`PASSES` says in which order they run, `run` runs them.
+Each pass has one task: it takes what is known of the query so far, and returns that together with its own
+results and the problems that it found. `PASSES` lists the passes in order; `run` runs them.
 """
 
 from __future__ import annotations
@@ -63,12 +63,16 @@ _LATER: Any = None
 
 @dataclass(frozen=True, kw_only=True)
 class Planning(FoldedQuery):
-    """A query on its way to a plan.
+    """A query during planning.
 
-    ``sql``: its text, for people; ``for_others``: what other queries need of its rows; ``counts``: what a run
-    has counted of what it keeps; ``is_in_order``: its joins are what they are by a decision that stands, and
-    no pass changes them; ``fallback``: what to plan if this query is refused. The fields below are there when
-    the pass has run that works them out.
+    The fields after ``fallback`` are set by the passes that compute them.
+
+    Attributes:
+        sql: text of the query, for people.
+        for_others: parts of its rows that other queries need.
+        counts: row counts of the state, from a run.
+        is_in_order: an earlier decision fixes the order of its joins, and no pass changes it.
+        fallback: the query to plan if this one is rejected.
     """
 
     name: str
@@ -184,7 +188,7 @@ def fold_single_stage(query: Planning) -> Result:
 
 
 def build_tree(query: Planning) -> Result:
-    """Build nodes from relations, each after the nodes whose rows it takes.
+    """Build nodes from relations, each after the nodes whose rows it receives.
 
     Stages have trees of their own.
     """
@@ -256,7 +260,7 @@ def _classify_tree(tree: Tree) -> tuple[ClassifiedQuery, list[PlanError]]:
 
 
 def choose_delta(query: Planning) -> Result:
-    """Joins are run as a delta join, or each keeps what it joins."""
+    """Choose between a delta join and a chain of joins that each retain their inputs."""
     understood, problems = _with_delta(query.understood, query.options, query.counts)
     return replace(query, understood=understood), problems
 
@@ -377,7 +381,7 @@ def _no_delta(query: Planning) -> tuple[str, ...]:
 
 
 def may_be_reordered(query: Planning) -> bool:
-    """Return True if nobody says in which order inner joins are made."""
+    """Return True if the query does not fix the order of its inner joins."""
     if query.is_in_order or query.options.plan is not PlanChoice.AUTO:
         return False
     relations = [part.relation for part in query.query.every]
@@ -421,10 +425,10 @@ _PLACES = {own.name: place for place, own in enumerate(PASSES)}
 
 
 def run(query: Planning, start: str = PASSES[0].name, until: str | None = None) -> Result:
-    """Run the passes from ``start`` to the last one before ``until``, or to the first that refuses the query.
+    """Run the passes from ``start`` to the last before ``until``, or the first that rejects the query.
 
     Returns:
-        What is known of the query then, without a plan where it is refused, and what is wrong with it.
+        The query as far as it was planned, without a plan if it was rejected, and the problems found.
     """
     query, problems = replace(query, plan=None), list[PlanError]()
     with flat_enough():

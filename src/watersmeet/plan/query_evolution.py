@@ -122,8 +122,13 @@ Ends = Sequence[int | None]
 
 @dataclass(frozen=True)
 class End:
-    """An end of a band that has moved outwards: ``right - left`` could not be beyond ``old``, and now it may
-    be as far as ``new``. ``upper``: which one."""
+    """An end of a band of ``right - left`` that has moved outwards.
+
+    Attributes:
+        upper: True: the upper end; False: the lower end.
+        old: The end before: the difference could not be beyond it.
+        new: The end now.
+    """
 
     left: Measured
     right: Measured
@@ -482,7 +487,11 @@ def _in_orders(query: Query, orders: Mapping[frozenset[str], Order]) -> Query:
 
 
 def _in_order(relation: Relation, order: Order) -> Relation:
-    """Raises: _OtherJoinsError."""
+    """Return the relation with its joins in this order.
+
+    Raises:
+        _OtherJoinsError: The joins of the relation do not allow the order.
+    """
     if isinstance(relation, Input):
         if order != relation.alias:
             raise _OtherJoinsError

@@ -77,9 +77,13 @@ def unit_of_type(type_: SqlType) -> Unit:
 
 @dataclass(frozen=True)
 class JoinInputs:
-    """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
-    left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
-    join. ``time_zone``: the job's."""
+    """Inputs that a condition may mention, in the query's order.
+
+    Attributes:
+        split: the number of inputs on the left side of the current join; the others are on its right side.
+        joined: the sides that are rows of a join.
+        time_zone: the job's time zone.
+    """
 
     in_order: tuple[Input, ...]
     split: int = 1
@@ -201,8 +205,7 @@ def mentioned_columns(branch: BranchPlan) -> frozenset[str]:
 
 
 def needed_source_columns(source: Source, branches: Iterable[BranchPlan]) -> frozenset[str]:
-    """Return the columns of a source that its branches take anything from, and those of which it is computed
-    which change a record is."""
+    """Return the columns of a source that its branches use, or that determine the change of a record."""
     of_changes = (columns_in(own.expr) for own in computed_of_changes(source))
     return frozenset[str]().union(*map(mentioned_columns, branches), *of_changes)
 

@@ -218,8 +218,13 @@ def _stretch(length: int) -> int:
 
 @dataclass(frozen=True)
 class Fragment:
-    """One text. ``label``: the argument that it is, for messages (``on``, ``select, item 2``); empty: whoever
-    tells them says it."""
+    """SQL text of one argument.
+
+    Attributes:
+        label: The argument, for messages (``on``, ``select, item 2``); empty if the caller that reports
+            the message names it.
+        first: The first of the fragment's offsets.
+    """
 
     label: str
     text: str

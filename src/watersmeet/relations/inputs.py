@@ -299,14 +299,16 @@ def table(
 
 
 def declared(text: str) -> dict[str, Relation]:
-    """Streams and tables that SQL declares, by their names: of files, Kafka, databases, with what the
-    connectors of ours know (records that are broken, changes, tables as of a row's tick).
+    """Return the streams and tables that SQL declares, by their names.
+
+    They can be files, Kafka topics and databases, with the features of the built-in connectors: broken
+    records, changes, tables as of a row's tick.
 
     Args:
         text: CREATE TABLE, SOURCE or MAPPING statements.
 
     Raises:
-        SqlError, SeveralErrors: what is wrong with it.
+        SqlError, SeveralErrors: the text has errors.
 
     >>> items = declared('''CREATE TABLE items (id BIGINT, name STRING)
     ...     WITH ('connector' = 'file', 'path' = 'items', 'format' = 'csv')''')["items"]

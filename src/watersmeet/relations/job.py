@@ -1,4 +1,4 @@
-"""Outputs of relations as one job: its description, its plan, and what is said of them."""
+"""Combine outputs of relations into one job: its description, its plan, and its problems."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ class Job:
 
     @property
     def frames(self) -> Mapping[str, Any]:
-        """The DataFrame of every stream that has one, by its name; of tables what makes it."""
+        """DataFrames of streams by name; for tables, the functions that build them."""
         return {given.source.name: given.frame for given in self._given.values() if given.frame is not None}
 
     def start(self, *, on_tick: Callable[[TickReport], None] | None = None) -> StartedJob:
-        """Run it in a thread of its own, in a session beside that of its DataFrames.
+        """Start the job in a thread and a Spark session of its own, next to that of its DataFrames.
 
         Args:
-            on_tick: called after every tick, which waits for it, in another thread than this one. What it
-                raises ends the job.
+            on_tick: called after every tick, in another thread than this one; the tick waits for it. An error
+                that it raises ends the job.
 
         Raises:
-            WatersmeetError: it has no checkpoint, or its files and topics are not as declared, as far as that
-                is known before Spark starts. What a run fails with later is printed to stderr, or raised by
-                `StartedJob.await_termination`.
+            WatersmeetError: the job has no checkpoint, or its files and topics do not match their
+                declarations, as far as this is known before Spark starts. Later errors are printed to
+                stderr, or raised by `StartedJob.await_termination`.
         """
         from watersmeet.background_job import StartedJob
 
@@ -90,14 +90,14 @@ class Job:
     def run(
         self, *, on_tick: OnTick | None = None, on_notice: Callable[[str], None] | None = None
     ) -> RunResult:
-        """Run it until it ends or is stopped, as `watersmeet.run` runs a text.
+        """Run the job until it ends or is stopped, as `watersmeet.run` runs a text.
 
         Args:
             on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
-            on_notice: called with what a person should know; None: that goes to standard error.
+            on_notice: called with each notice for people; None: notices are printed to standard error.
 
         Raises:
-            WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
+            WatersmeetError: the run failed; nothing is lost, and the job can be run again.
         """
         from watersmeet.running import run_planned
 
@@ -111,7 +111,11 @@ class Job:
         return self.plan.warnings if self._notices is None else self._notices
 
     def _settings(self) -> RunSettings:
-        """Raises: SpecError, if it has no checkpoint."""
+        """Build the run settings of the job.
+
+        Raises:
+            SpecError: the job has no checkpoint.
+        """
         from watersmeet.running import RunSettings, no_checkpoint
 
         checkpoint = self.description.run.get("checkpoint")
@@ -222,7 +226,11 @@ def _to_stderr(notice: str) -> None:
 
 
 def _check_sources(description: Description) -> None:
-    """Raises: SpecError, where a text declares what a relation reads by the same name."""
+    """Check that the job declares each source name once.
+
+    Raises:
+        SpecError: the SQL text declares a source of the same name as a relation's source.
+    """
     by_name: dict[str, Source] = {}
     for insert in description.inserts:
         for source in (s for query in insert.query.every for i in query.inputs for s in i.sources):
@@ -258,7 +266,12 @@ def _collect_settings(checkpoint: Place | None, settings: Mapping[str, Any] | No
 
 
 def description_of(outputs: Sequence[Output], said: Mapping[str, Any]) -> Description:
-    """Raises: SqlError, SeveralErrors, with all that is wrong."""
+    """Build the description of a job from its outputs and settings.
+
+    Raises:
+        SqlError: the description has an error.
+        SeveralErrors: the description has several errors; it contains all of them.
+    """
     settings = Settings()
     problems = settings.set_all(said)
     inserts: list[Insert] = []

@@ -217,8 +217,10 @@ class Relation:
         return self._build_relation(_set_alias(tree, alias) if alias else tree, self._given, [], False)
 
     def group_by(self, *keys: Written | Window) -> Grouped:
-        """Groups by a window (`tumble`, `hop`, `session`) and columns, or by columns alone; `Grouped.agg`
-        says what is made of each."""
+        """Group rows by a window (`tumble`, `hop`, `session`) and columns, or by columns alone.
+
+        `Grouped.agg` then defines the row of each group.
+        """
         windows = [key for key in keys if isinstance(key, Window)]
         if len(windows) > 1:
             raise whole_error("group_by", "accepts only one window", "remove one of them")
@@ -493,13 +495,17 @@ class Relation:
 
 @dataclass(frozen=True)
 class Output:
-    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink` and
-    the like. ``function``: the sink is one of this process.
+    """A relation whose rows are written to a sink, like INSERT in SQL.
+
+    `Relation.to_sink` and similar methods create it.
 
     >>> from watersmeet import files, stream
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
     >>> clicks.to_sink(files("out/clicks")).sink.options["path"]
     'out/clicks'
+
+    Attributes:
+        function: The function of this process that is the sink, if it is one.
     """
 
     relation: Relation

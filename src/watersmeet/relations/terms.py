@@ -103,15 +103,16 @@ class Between:
 
 
 def between(column: str, reference: str, lower: Length | None, upper: Length | None) -> Between:
-    """Bounds of the time between two rows, for `Relation.join`: ``column`` lies between ``reference + lower``
-    and ``reference + upper``, ends included.
+    """Bound the time between two rows, for `Relation.join`.
+
+    ``column`` lies between ``reference + lower`` and ``reference + upper``, both inclusive.
 
     Args:
-        column: a column, ``d.delivery_time``.
-        reference: one of the other side, ``o.order_time``.
-        lower: a text (``0s``, ``-5 minutes``), a timedelta, or of integer times a number; None: none, so that
-            only ``upper`` bounds.
-        upper: the same.
+        column: a column, such as ``d.delivery_time``.
+        reference: a column of the other side, such as ``o.order_time``.
+        lower: a text (``0s``, ``-5 minutes``), a timedelta, or a number for integer times; None: no lower
+            bound.
+        upper: a text, a timedelta, or a number for integer times; None: no upper bound.
 
     >>> from watersmeet import between, stream
     >>> a = stream({"t": "BIGINT"}, time="t", lag=10, name="a")

@@ -101,7 +101,12 @@ def _struct(parts: Mapping[str, Callable[[Any], Any]], value: Any) -> dict[str, 
 
 
 def _read_integer(value: Any) -> int:
-    """Raises: ValueError for what has a fraction, TypeError for what is no number."""
+    """Return a value as an integer.
+
+    Raises:
+        ValueError: the value has a fraction.
+        TypeError: the value is not a number.
+    """
     if isinstance(value, float | Decimal) and value == value.__trunc__():
         return int(value)
     if isinstance(value, bool):

@@ -1,16 +1,16 @@
-"""The protocol of sinks, and what they share.
+"""Define the protocol of sinks, and their common parts.
 
 A tick reaches a sink in two steps. ``write`` evaluates the frame and *stages* its rows: nobody can see them,
 and they may be staged any number of times. ``publish`` makes the staged rows of one attempt visible, in one
-step, on the driver. Killed in between, the tick is repeated by a new attempt, whose rows are the same.
+step, on the driver. If the process is killed in between, a new attempt repeats the tick with the same rows.
 
 * ``idempotent`` True: publishing (insert, tick) a second time changes nothing, and a part of this name that
-  was made from something else is refused (`part_mark`). With the engine's repeatable ticks this is exactly
+  was made from something else is rejected (`part_mark`). With the engine's repeatable ticks this is exactly
   once.
-* ``idempotent`` False: a repeated tick puts its rows out again: at least once. They leave with ``write``
-  already, unless the sink ``stages`` them.
+* ``idempotent`` False: a repeated tick emits its rows again: at least once. ``write`` already publishes
+  them, unless the sink ``stages`` them.
 
-This package imports no PySpark; a frame is only ever asked to write itself.
+This package does not import PySpark; a frame is only asked to write itself.
 """
 
 from __future__ import annotations
@@ -65,7 +65,12 @@ def text_options_sql(wanted: str) -> str:
 
 @dataclass(frozen=True)
 class Omission:
-    """Rows that a target cannot represent (``what``, as text), with a hint what to do about it."""
+    """Rows that a target cannot represent.
+
+    Attributes:
+        what: description of the rows.
+        hint: how to resolve it.
+    """
 
     what: str
     hint: str
@@ -131,8 +136,12 @@ class RowPrinter(Protocol):
 
 @runtime_checkable
 class ShowsRows(Protocol):
-    """A sink that shows the first rows of a tick, and takes those that the driver has without a frame.
-    ``most_shown``: how many; ``shows_values``: as `json_values.rows_of` gives them, and not as text."""
+    """A sink that shows the first rows of a tick, and accepts rows from the driver without a frame.
+
+    Attributes:
+        most_shown: maximum number of rows that it shows.
+        shows_values: it shows rows as `json_values.rows_of` returns them, and not as text.
+    """
 
     @property
     def most_shown(self) -> int: ...
@@ -182,10 +191,13 @@ class Files(Protocol):
 
 @runtime_checkable
 class StagesInState(Protocol):
-    """A sink whose target has no place for staged rows: they wait beside the job's state."""
+    """A sink whose target cannot stage rows, so that they are stored with the job's state."""
 
     def stage_in(self, files: Files) -> None:
-        """Stage rows there; called before `Sink.prepare`. Names begin as `staged_folder` says."""
+        """Set the storage for staged rows; called before `Sink.prepare`.
+
+        Names must begin as `staged_folder` returns.
+        """
 
 
 @runtime_checkable
@@ -213,7 +225,7 @@ class ChecksTarget(Protocol):
 
 @runtime_checkable
 class NeedsSession(Protocol):
-    """A sink that asks Spark for more than the frames that it is given tell."""
+    """A sink that needs the Spark session, in addition to its frames."""
 
     def use(self, session: Session) -> None:
         """Set the Spark session that runs the job; called before `Sink.prepare`."""
@@ -269,7 +281,7 @@ class Sink(Protocol):
 
     @property
     def appends_to(self) -> Topic | None:
-        """The topic that rows are appended to, where its brokers tell how many came."""
+        """The topic that rows are appended to, if its brokers report how many arrived."""
         return None
 
     @property
@@ -286,10 +298,12 @@ class Sink(Protocol):
         return None
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
-        """Check, before the first tick, all that can be checked; drop what a dead attempt left.
+        """Check, before the first tick, everything that can be checked; drop the rows of a dead attempt.
 
-        ``owner`` identifies the job's state: rows of another owner must not be taken for this job's own. May
-        be called once per insert that goes here.
+        May be called once per insert that writes to this sink.
+
+        Args:
+            owner: identifies the job's state: rows of another owner must not be mistaken for this job's rows.
 
         Raises:
             SpecError: an option is missing or wrong, or the columns do not fit.
@@ -351,23 +365,27 @@ class Sink(Protocol):
         return False
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
-        """Raise what `publish` would, before any sink has published anything of the tick.
+        """Raise the errors of `publish` before any sink has published anything of the tick.
 
         Raises:
-            EngineError: a part of another identity is there, or the target is another job's by now.
+            EngineError: a part of another identity is there, or the target now belongs to another job.
         """
         return
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
-        """Make what ``attempt`` staged visible, with what it was made from; a part of this tick and identity
-        that is there already stays as it is. Whether there is a part of the tick now: it had rows.
+        """Make the rows that ``attempt`` staged visible, together with their identity.
+
+        A part of this tick and identity that is already visible stays as it is.
+
+        Returns:
+            True if the tick now has a visible part, that is, if it had rows.
 
         Raises:
-            EngineError: as `check`.
+            EngineError: a part of another identity is there, or the target now belongs to another job.
         """
 
     def discard(self, attempt: str) -> None:
-        """Drop what ``attempt`` staged, if anything. Never fails for an attempt that is gone."""
+        """Drop the rows that ``attempt`` staged, if any; never fail for an attempt that has none."""
 
     def close(self) -> None:
         """Release the target at the end of the run, so that other runs may use it."""
@@ -391,7 +409,7 @@ def columns_of(schema: Schema) -> tuple[Column, ...]:
 
 
 def check_unique_names(columns: Sequence[Column], sink: SinkSpec) -> None:
-    """Raise if two columns have one name; Spark does not tell ``a`` from ``A``."""
+    """Raise if two columns have the same name; Spark does not distinguish ``a`` from ``A``."""
     seen: set[str] = set()
     for column in columns:
         if column.name.lower() in seen:
@@ -404,7 +422,7 @@ def check_unique_names(columns: Sequence[Column], sink: SinkSpec) -> None:
 
 
 def check_key_is_there(columns: Sequence[Column], sink: SinkSpec) -> None:
-    """Raise if the result has not all columns of the sink's PRIMARY KEY."""
+    """Raise if the result lacks a column of the sink's PRIMARY KEY."""
     names = [column.name for column in columns]
     for name in sink.primary_key:
         if name not in names:

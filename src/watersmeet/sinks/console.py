@@ -115,8 +115,10 @@ def _row_limit(spec: SinkSpec) -> int:
 
 @dataclass(frozen=True)
 class _FirstRows:
-    """The function given to `mapInArrow`. Per task: its first ``limit`` rows, then one row of NULLs with the
-    number of all its rows."""
+    """The function given to `mapInArrow`.
+
+    Each task yields its first ``limit`` rows, then one row of NULLs with the number of all its rows.
+    """
 
     limit: int
 

@@ -66,15 +66,16 @@ class Ownership:
 
     @classmethod
     def take(cls, folder: Path, owner: str, sink: str, *, has_parts: Callable[[], bool]) -> Ownership:
-        """Hold ``folder`` for the job of this id.
+        """Take ownership of ``folder`` for the job with this id.
 
         Args:
-            sink: its name, for messages.
-            has_parts: whether there are published rows: then it does not change hands. Asked under the lock.
+            sink: the sink's name, for messages.
+            has_parts: returns whether there are published rows; their directory does not change its owner.
+                Called under the lock.
 
         Raises:
-            EngineError: another job's, or another run is writing there.
-            OSError: as the file system has it.
+            EngineError: the directory belongs to another job, or another run is writing there.
+            OSError: the file system reports an error.
         """
         mark = folder / OWNER
         while True:
@@ -116,7 +117,11 @@ class Ownership:
                     os.close(handle)
 
     def check(self, sink: str) -> None:
-        """Raises: EngineError when the directory is no longer this job's."""
+        """Check that the directory still belongs to this job.
+
+        Raises:
+            EngineError: the directory no longer belongs to this job.
+        """
         try:
             stored_owner = self._mark.read_text(errors="replace").strip()
         except FileNotFoundError:
@@ -130,7 +135,7 @@ class Ownership:
             )
 
     def release(self) -> None:
-        """Let others in, once all that share it have released it."""
+        """Release the lock when all users of this ownership have released it."""
         self._holders -= 1
         if self._holders == 0:
             self._held.pop(_identity(self._handle), None)
@@ -175,7 +180,11 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _try_lock(handle: int) -> bool:
-    """Lock the file; False where that is not to be had. Raises: BlockingIOError when another has it."""
+    """Lock the file; return False where the file system has no locks.
+
+    Raises:
+        BlockingIOError: another process has the lock.
+    """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

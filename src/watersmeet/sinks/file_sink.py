@@ -316,8 +316,10 @@ class FileSink(Sink):
         return files
 
     def _finish_publishing(self) -> None:
-        """Move up the files of each insert's last part, which a killed run may have left, and the parts of
-        versions that kept files in directories."""
+        """Publish the files of each insert's last part, which a killed run may have left.
+
+        Also publish the parts of old versions, which stored files in directories.
+        """
         last: dict[str, Path] = {}
         for folder in self.part_folders():
             if folder.parent.name == TICKS:

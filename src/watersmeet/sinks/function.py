@@ -238,16 +238,18 @@ _AGAIN = "; then run the job again: the tick is repeated, with the same parts"
 
 @dataclass
 class Part:
-    """One part of a tick, as a function gets it beside its rows. ``job``, ``insert``, ``tick`` and ``number``
-    name it: whenever it comes again, all of this and its rows are the same.
+    """Part of a tick, which a function receives with its rows.
+
+    ``job``, ``insert``, ``tick`` and ``number`` identify the part: when it is repeated, these and its rows
+    are the same.
 
     Args:
-        job: identifies the job's state: another one has other ticks.
+        job: identifies the job's state; another state has other ticks.
         insert: the name of the INSERT.
-        tick: from 1.
-        number: from 0, among ``parts`` of this INSERT and tick.
-        rows: how many there are, one at least.
-        schema: their columns.
+        tick: the number of the tick, from 1.
+        number: the number of the part, from 0, among ``parts`` of this INSERT and tick.
+        rows: the number of rows, at least one.
+        schema: the columns of the rows.
 
     >>> seen = set()
     >>> def put(part, rows):
@@ -284,11 +286,12 @@ class Part:
 
 @dataclass(frozen=True)
 class FunctionCalls:
-    """Calls a function with parts, whose numbers come as rows; an `ArrowPart`. A part whose call fails fails
-    the tick; it is not tried again here, as a task would be.
+    """Calls of a function with parts, whose numbers arrive as rows; an `ArrowPart`.
+
+    A part whose call fails makes the tick fail; the call is not retried here, as a task would be.
 
     Args:
-        written: the function, as the option has it.
+        written: the function, as the option names it.
         staged: the files of all parts, in order.
     """
 

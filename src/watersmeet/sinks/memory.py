@@ -1,4 +1,4 @@
-"""Rows kept in this process, by the sink's name: for tests, notebooks and trying things out.
+"""Store rows in this process, by sink name: for tests, notebooks and experiments.
 
 >>> MemorySink.rows("nothing-yet")
 []
@@ -34,8 +34,11 @@ Row = dict[str, Any]
 
 
 class MemorySink(StagingSink[list[Row]]):
-    """Exactly once as long as the process lives: the same (insert, tick) again is dropped if it is of the
-    same identity, and refused if it is not, as files do it."""
+    """Sink that keeps rows in this process: exactly once as long as the process lives.
+
+    A repeated (insert, tick) is dropped if it has the same identity, and rejected if it has not, as in file
+    sinks.
+    """
 
     sets_aside = True
     _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}

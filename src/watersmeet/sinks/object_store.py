@@ -105,8 +105,15 @@ def upload_file(place: ObjectLocation, name: str, file: Path) -> None:
 
 
 def create(place: ObjectLocation, name: str, file: Path) -> bool:
-    """Put a file unless there is an object of that name: whether there was none. After an answer that was
-    lost nobody can say: then it is False. Raises: StateError."""
+    """Put a file unless an object of that name exists.
+
+    Returns:
+        True if there was no object. False if there was one, or if the answer of the store was lost: then
+        nobody knows.
+
+    Raises:
+        StateError: The store does not accept the request.
+    """
     from obstore.exceptions import AlreadyExistsError
 
     def create_object(client: Any) -> bool:
@@ -152,8 +159,13 @@ def _get(place: ObjectLocation, name: str, file: Path) -> None:
 
 
 def move(place: ObjectLocation, name: str, to: str) -> None:
-    """Copy an object and remove it; what was done of that by a call that was killed is no error. Raises:
-    StateError."""
+    """Copy an object and delete the original.
+
+    A step that a killed call has already done is no error.
+
+    Raises:
+        StateError: The store does not accept a request.
+    """
     try:
         size = send_request(
             place, f'say how large "{name}" is', lambda client: int(client.head(name)["size"])
@@ -175,7 +187,11 @@ def remove(place: ObjectLocation, names: Sequence[str], patience_s: float | None
 
 
 def exists(place: ObjectLocation, name: str) -> bool:
-    """Raises: StateError."""
+    """Return True if an object of that name exists.
+
+    Raises:
+        StateError: The store does not answer the request.
+    """
     return send_request(
         place,
         f'say whether there is "{name}"',
@@ -547,7 +563,11 @@ class StoredFileSink(PartsSink):
             raise
 
     def _take(self, owner: str) -> None:
-        """Raises: EngineError when these are another job's parts, or nobody's."""
+        """Take ownership of the place.
+
+        Raises:
+            EngineError: The parts there belong to another job, or to none.
+        """
         content = owner.encode()
         store = ObjectStore(self._place)
         if not store.has(OWNER):

@@ -1,8 +1,10 @@
-"""What Spark's own writers write: any of its data sources, and tables of its catalogs. At least once: rows
-leave when a tick is written, and those of a tick that is repeated leave again.
+"""Write with Spark's own writers: to any of its data sources, and to tables of its catalogs.
 
-Rows go into a table by the names of its columns, which have to be those of the result, of the same types:
-Spark would take them by their places, and make other values of them (3.7 in a column of integers is 3).
+Delivery is at least once: rows are published when a tick is written, and a repeated tick publishes its
+rows again.
+
+Rows are inserted into a table by column name. The names and types have to be those of the result, because
+Spark would insert by position and convert values (3.7 becomes 3 in an integer column).
 """
 
 from __future__ import annotations
@@ -65,7 +67,11 @@ class SparkSink(Sink):
         """Do nothing: published rows cannot be withdrawn."""
 
     def _check_format(self) -> None:
-        """Raises: EngineError, if the session has no such data source."""
+        """Check that the session has the data source.
+
+        Raises:
+            EngineError: the session has no such data source.
+        """
         java: Any = self._session._jvm.org.apache.spark.sql.execution.datasources.DataSource
         state: Any = self._session._jsparkSession.sessionState()
         try:

@@ -86,9 +86,15 @@ _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One call. ``function``: Spark's name, of several for one the plainest; ``arguments``: none for
-    ``count(*)``; ``filter``: of FILTER (WHERE …). ``plain`` False: it has more to it (an order within the
-    group, NULLs ignored), or is no function that is known here: ``arguments`` says nothing then."""
+    """One call of an aggregate function.
+
+    Attributes:
+        function: Spark's name; of several names for one function the plainest.
+        arguments: Empty for ``count(*)``.
+        filter: The condition of FILTER (WHERE …).
+        plain: False if the call has more to it (an order within the group, NULLs ignored), or its function
+            is unknown here; ``arguments`` means nothing then.
+    """
 
     function: str
     arguments: tuple[exp.Expr, ...]

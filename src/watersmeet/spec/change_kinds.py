@@ -1,4 +1,4 @@
-"""How the records of a source change what it holds: by what they say of themselves, and by their key."""
+"""Determine how the records of a source change its contents: by their own columns, and by their key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """A column of a source's records that says what becomes of their rows: one of ``inserts`` or of
-    ``deletes``; where there are none of these, how often a row comes (below zero: goes)."""
+    """Column of a source's records that determines the change of their rows.
+
+    Its values are among ``inserts`` or ``deletes``. If both are empty, its value is the multiplicity of a
+    row; a negative one deletes.
+    """
 
     column: str
     inserts: tuple[str, ...] = ()
@@ -16,7 +19,7 @@ class ChangeColumn:
 
     @property
     def is_diff(self) -> bool:
-        """It holds a number."""
+        """True if the column contains a number."""
         return not self.inserts
 
 
@@ -31,13 +34,14 @@ TOMBSTONES_US = 24 * 60 * 60 * 1_000_000
 class PrimaryKey:
     """Primary key of a table with at most one row per key.
 
-    An upsert record replaces the row of its key; a delete record deletes that row, whatever its other
-    columns contain.
+    An upsert record replaces the row of its key; a delete record deletes that row, whatever its other columns
+    contain.
 
-    ``columns``: the columns of the key, which are not NULL. ``sequence``: the column that orders the
-    changes of a key; None: arrival order. ``tombstones_us``: how long a delete is remembered, in µs
-    by the clock of the ticks, so that an older change that arrives after it is recognized as older;
-    None: not at all.
+    Attributes:
+        columns: the columns of the key, which are not NULL.
+        sequence: the column that orders the changes of a key; None: arrival order.
+        tombstones_us: how long a delete is remembered, in µs by the clock of the ticks, so that an older
+            change that arrives after it is recognized as older; None: not at all.
     """
 
     columns: tuple[str, ...]

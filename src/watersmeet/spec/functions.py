@@ -1,7 +1,7 @@
-"""The functions and operators of Spark SQL, as far as their names, numbers and families of arguments go.
+"""Look up functions and operators of Spark SQL: names, argument counts and type families.
 
-The table beside this module was made from the catalog of the Spark version that it names
-(``scripts/spark-functions``). It says what Spark certainly refuses; what it does not say, Spark decides.
+The table next to this module was generated from the catalog of the Spark version that it names
+(``scripts/spark-functions``). It lists what Spark certainly rejects; Spark decides everything else.
 """
 
 from __future__ import annotations
@@ -112,10 +112,17 @@ _FAMILY_OF = {"TINYINT": "INT", "SMALLINT": "INT", "FLOAT": "DOUBLE"}
 
 @dataclass(frozen=True)
 class Signature:
-    """``counts``: numbers of arguments; ``more``: and any greater one. ``refused``: per number, per position
-    the families that are not taken. ``result``: its type, or the rule of `types.results` that tells it; None:
-    Spark alone does. ``kind``: scalar, aggregate, window, generator or table; ``deterministic``: the same
-    again for the same rows."""
+    """Signature of one function.
+
+    Attributes:
+        counts: possible numbers of arguments.
+        more: True if any greater number is possible, too.
+        refused: by number of arguments, the type families that each position rejects.
+        result: type of the result, or the name of a rule of `types.results` that computes it; None if only
+            Spark knows it.
+        kind: scalar, aggregate, window, generator or table.
+        deterministic: True if the same rows always give the same result.
+    """
 
     counts: tuple[int, ...]
     more: bool

@@ -68,7 +68,11 @@ _INSTANTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.Dat
 
 class GrammarParser(SparkParser):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Raises: SpecError where sqlglot's parser is compiled: such a class takes no other grammar."""
+        """Create a parser.
+
+        Raises:
+            SpecError: sqlglot's parser is compiled: such a class accepts no other grammar.
+        """
         if not str(sqlglot.parser.__file__).endswith(".py"):
             raise SpecError(
                 "the package sqlglotc is installed, the compiled form of sqlglot, whose parser"

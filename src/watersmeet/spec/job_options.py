@@ -128,17 +128,29 @@ SHEDDING_OF_JOB = ("max_job_rows", "max_job_bytes")
 
 @dataclass(frozen=True)
 class Options:
-    """The semantics' options. ``lateness``: what makes a row late. ``allowed_lateness``, ``max_drift``: µs
-    for queries over TIMESTAMP or DATE times, plain units for integer times. ``max_rows``, ``max_bytes``:
-    retained rows, and bytes in files, allowed per join, ``max_rows_per_key``: per key of a side,
-    ``max_output_rows_per_tick``: rows out in a tick, ``max_job_rows``, ``max_job_bytes``: retained rows and
-    bytes of all queries together, ``max_drift``: how far a source is read ahead of others; None: no limit.
-    ``max_broken``: how many records of an input may not parse, or which share of them; None: as many as do.
-    ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
-    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
-    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
-    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
-    sources allow. Of a planned query it is its own."""
+    """Options that affect the results of queries, and limits.
+
+    A limit of None means no limit. The options of a planned query are its own.
+
+    Attributes:
+        lateness: the rule that makes a row late.
+        allowed_lateness: µs for queries over TIMESTAMP or DATE times, plain units for integer times.
+        output_mode: the mode of queries that set none themselves; None: the mode that their sources allow.
+        max_rows: the maximum number of retained rows per join.
+        max_bytes: the maximum number of bytes in files per join.
+        max_rows_per_key: the maximum number of retained rows per key of a side.
+        max_output_rows_per_tick: the maximum number of rows that a tick emits.
+        max_job_rows: the maximum number of retained rows of all queries together.
+        max_job_bytes: the maximum number of retained bytes of all queries together.
+        max_drift: how far a source is read ahead of others; µs for queries over TIMESTAMP or DATE times,
+            plain units for integer times.
+        max_broken: the maximum number, or share, of an input's records that do not parse.
+        max_task_memory: the maximum number of bytes that one task may use at once.
+        time_zone: the zone in which expressions read and write days, hours and texts of TIMESTAMPs (see
+            `spec.time_zones`); windows and intervals of fixed length do not depend on it.
+        lenient: True if an explicit advance below the watermark is ignored and reported; otherwise it makes
+            the tick fail.
+    """
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     lateness: Lateness = Lateness.COLUMN

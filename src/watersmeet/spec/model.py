@@ -41,8 +41,12 @@ _BARE = "bare"
 
 @dataclass(frozen=True)
 class Column:
-    """A named column; ``type``: Spark's, or UNKNOWN for an expression of a view whose type Spark alone can
-    tell. ``stored_type``: that by which stored rows know it, where that is another (`identity_type`)."""
+    """A named column.
+
+    Attributes:
+        type: Spark type; UNKNOWN for an expression of a view whose type only Spark knows.
+        stored_type: type in the identity of stored rows, if that differs from ``type`` (`identity_type`).
+    """
 
     name: str
     type: SqlType
@@ -58,8 +62,9 @@ class Column:
 class EventTime:
     """An event-time column and its lag.
 
-    ``lag``: how far the watermark stays behind the largest time seen: µs for TIMESTAMP and DATE columns,
-    plain units for integers. None: the watermark moves only by explicit advances (replayed cases, tests).
+    Attributes:
+        lag: how far the watermark stays behind the largest time seen, in µs for TIMESTAMP and DATE columns,
+            in plain units for integers. None: the watermark advances only explicitly (replayed cases, tests).
     """
 
     column: str
@@ -67,8 +72,12 @@ class EventTime:
 
 
 class ComputedColumn(NamedTuple):
-    """A column that a declaration computes of those of the records. ``expr`` mentions these, unqualified;
-    ``place``: the number of columns of rows that stand before it."""
+    """A column that a declaration computes from the columns of the records.
+
+    Attributes:
+        expr: expression over the record's columns, unqualified.
+        place: number of row columns that precede it.
+    """
 
     column: Column
     expr: Expr
@@ -77,19 +86,26 @@ class ComputedColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A declared stream (or table), before any view: where its rows come from and what they look like.
+    """A declared stream or table, before any view: the origin and the columns of its rows.
 
-    ``connector``: as in `spec.connectors`. ``options`` are the user's, keys as written. ``event_times`` are
-    those declared on the source itself (WATERMARK FOR). A table (``is_table``) has none and keeps its rows
-    until they are deleted. ``computed``: columns beside those of the records, which all that follows may
-    name. ``changes``: rows carry diffs (+1, −1); ``change_column``: which column says it, and is none of the
-    rows' (None: they come with their diffs). ``primary_key``: changes go by it, and records are no rows of
-    the table yet (`plan.nodes.input_side`). ``compared``: it is read as a whole, again and again, and
-    changes by
-    what it held before and holds now. ``partitions`` are the declared ones (see `first_partitions`).
-    ``rows_per_second``: how many are expected, for forecasts alone. ``max_rows``, ``max_bytes``: of its rows,
-    how many all queries together may retain, and bytes of their files. ``refresh_us``: read as a table, it is
-    looked at no more often; None: as its connector has it.
+    Attributes:
+        connector: name from `spec.connectors`.
+        options: the user's options, with keys as written.
+        event_times: event times declared on the source itself (WATERMARK FOR); a table has none.
+        partitions: declared partitions (see `first_partitions`).
+        is_table: True for a table, which retains its rows until they are deleted.
+        changes: rows carry diffs (+1, −1).
+        rows_per_second: expected rate, for forecasts only.
+        max_rows, max_bytes: maximum number of its rows that all queries together may retain, and maximum
+            bytes of their files.
+        refresh_us: minimum µs between two readings of a looked-up table; None: the connector's default.
+        change_column: column with the kind of change, which is not part of the rows. None: rows arrive with
+            their diffs.
+        primary_key: key by which changes apply; records are not yet rows of the table
+            (`plan.nodes.input_side`).
+        compared: it is read repeatedly as a whole; its changes are the differences from its previous
+            contents.
+        computed: columns computed in addition to those of the records; later parts of the job may name them.
     """
 
     name: str
@@ -115,7 +131,7 @@ class Source:
 
     @property
     def row_columns(self) -> tuple[Column, ...]:
-        """The columns of its rows: those of its records that do not say what becomes of them."""
+        """Columns of its rows: those of its records without the ones that describe the kind of change."""
         unseen = set() if self.change_column is None else {self.change_column.column}
         if self.primary_key is None:  # a row that goes equals the row that came
             exprs = [own.expr for own in self.computed if own.column.name in unseen]
@@ -151,7 +167,7 @@ def with_bare(expr: Expr, stored: Expr) -> Expr:
 
 
 def bare(expr: Expr) -> Expr:
-    """Return a branch's column as it is stored: what is computed of it is computed of ``expr``."""
+    """Return a branch's column as stored: other computed columns are computed from ``expr`` itself."""
     stored: Expr = expr.meta.get(_BARE, expr)
     return stored
 
@@ -160,11 +176,15 @@ def bare(expr: Expr) -> Expr:
 class Branch:
     """One source that feeds an input: views flattened to expressions over the source's columns.
 
-    ``columns`` is aligned with `Input.columns`; ``lags`` with `Input.event_times`. ``beneath``
-    filters before IMPOSE_ORDER: rows that fail it do not belong to the stream. ``above`` filters
-    after it: rows that fail it may still be late and still advance the watermark. None: no filter.
     Branches of one input have the input's types in common: `bare` is a column as stored, without a
     cast to that type.
+
+    Attributes:
+        columns: aligned with `Input.columns`.
+        lags: aligned with `Input.event_times`.
+        beneath: filter before IMPOSE_ORDER: rows that fail it do not belong to the stream. None: no filter.
+        above: filter after IMPOSE_ORDER: rows that fail it may still be late and still advance the watermark.
+            None: no filter.
     """
 
     source: Source
@@ -176,12 +196,16 @@ class Branch:
 
 @dataclass(frozen=True)
 class StageBranch:
-    """The way of a stage's rows into an input. A stage is a query that is run for itself, because what
-    follows takes its rows as a stream: one branch of a UNION ALL that joins, or an aggregation over windows.
+    """Path of a stage's rows into an input.
 
-    ``columns`` are aligned with `Input.columns` and mention the stage's outputs by name, unqualified; they
-    have no say in its watermarks: an event time of the input is, here, a plain output of the stage that is an
-    event time there. ``above``: a filter of the stage's rows; those that fail have moved the watermark.
+    A stage is a query that runs separately, because the next step reads its rows as a stream: one branch of a
+    UNION ALL that joins, or an aggregation over windows.
+
+    Attributes:
+        columns: expressions over the stage's outputs by name, unqualified, aligned with `Input.columns`. They
+            do not determine watermarks: an event time of the input is here a plain output of the stage that
+            is an event time there.
+        above: filter of the stage's rows; rows that fail it have already advanced the watermark.
     """
 
     stage: Query
@@ -191,12 +215,14 @@ class StageBranch:
 
 @dataclass(frozen=True)
 class Input:
-    """One alias of a query: a UNION ALL of branches (most often one), its columns and event times.
+    """One alias of a query: a UNION ALL of branches (usually one), its columns and event times.
 
-    ``event_times`` names those columns that every branch orders: a source's by a lag, a stage's because they
-    are event times there. ``as_of``: its one source is read as a table, and a row that is joined with it
-    meets it as it is in the row's tick (FOR SYSTEM_TIME AS OF); such an input is the right side of a join.
-    ``broadcast``: every task of the join of which it is a side is to have all its rows (BROADCAST).
+    Attributes:
+        event_times: columns that are event times in every branch: of a source by a lag, of a stage because
+            they are event times there.
+        as_of: its only source is read as a table, and a row joins with the table as of the row's tick (FOR
+            SYSTEM_TIME AS OF); such an input is the right side of a join.
+        broadcast: every task of its join receives all its rows (BROADCAST).
     """
 
     alias: str
@@ -227,7 +253,7 @@ class Input:
 
     @property
     def is_compared(self) -> bool:
-        """It is a source that is read as a whole, and changes by what it held before and holds now."""
+        """True if a source is read repeatedly as a whole, and compared with its previous contents."""
         return not self.as_of and any(source.compared for source in self.sources)
 
     @property
@@ -246,7 +272,7 @@ class Input:
 
     @property
     def is_table(self) -> bool:
-        """Its rows are kept until they are deleted: those of tables, and of joins of tables."""
+        """True if its rows are retained until they are deleted: tables, and joins of tables."""
         beneath = (i.is_table for stage in self.stages for i in stage.inputs)
         return self.as_of or (all(source.is_table for source in self.sources) and all(beneath))
 
@@ -306,13 +332,17 @@ class Clause(Enum):
 
 @dataclass(frozen=True)
 class Join:
-    """``left kind JOIN right ON on``; ``on`` None is TRUE (comma join, CROSS JOIN).
+    """``left kind JOIN right ON on``.
 
-    The parser converts USING to equalities in ``on``; `Query.outputs` defines its columns. ``where``:
-    a filter of the rows that leave the join, including padded rows (WHERE of a view or subquery).
-    ``match``: the MATCH_CONDITION of an ASOF join, whose first comparison defines the nearest row;
-    None: the one inequality of times in ``on`` defines it. ``clause``: for messages. ``plan``: the
-    plan that a hint requests for the joins of its SELECT.
+    The parser converts USING to equalities in ``on``; `Query.outputs` defines its columns.
+
+    Attributes:
+        on: condition; None is TRUE (comma join, CROSS JOIN).
+        where: filter of the rows that leave the join, including padded rows (WHERE of a view or subquery).
+        match: MATCH_CONDITION of an ASOF join, whose first comparison defines the nearest row; None: the only
+            inequality of times in ``on`` defines it.
+        clause: SQL clause of the condition, for messages.
+        plan: the plan that a hint requests for the joins of its SELECT.
     """
 
     left: Relation
@@ -326,7 +356,7 @@ class Join:
 
     @property
     def is_lookup(self) -> bool:
-        """Rows of the left side meet a table as it is in their tick; neither is kept for the other."""
+        """True if rows of the left side join with a table as of their tick; neither side is retained."""
         return isinstance(self.right, Input) and self.right.as_of
 
 
@@ -379,7 +409,11 @@ def visible_inputs(relation: Relation) -> Iterator[Input]:
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """One column of the result; ``origin``: where it comes from, for messages (``l.t``, ``expression 3``)."""
+    """One column of the result.
+
+    Attributes:
+        origin: description of its origin, for messages (``l.t``, ``expression 3``).
+    """
 
     name: str
     expr: Expr
@@ -394,9 +428,15 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class Window:
-    """Windows over one event time. ``time``: ``alias.column``. ``size`` and ``slide``: µs, or plain units of
-    an integer time; windows begin at multiples of ``slide`` (TUMBLE: equal to ``size``). SESSION: ``size`` is
-    the gap at which a session ends, ``slide`` is 0."""
+    """Windows over one event time.
+
+    Attributes:
+        time: the event time, as ``alias.column``.
+        size: length of a window, in µs, or in plain units of an integer time. SESSION: the gap that ends a
+            session.
+        slide: distance between the starts of windows, in the same unit; windows begin at its multiples.
+            TUMBLE: equal to ``size``. SESSION: 0.
+    """
 
     kind: WindowKind
     time: Expr
@@ -406,11 +446,19 @@ class Window:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """GROUP BY a window and keys. ``window`` None: groups over all rows, which change as rows come and go;
-    without ``keys`` there is one, even of no row. ``keys``: any expressions; ``aggregates``: one function
-    each; both mention ``alias.column`` of the inputs. ``columns`` of a group's result, which ``having`` and
-    `Query.outputs` mention: window, keys, aggregates. ``ranking``: rows are numbered, not grouped; ``keys``
-    are all columns. ``clause``, ``location``: what groups rows as written, and where, for messages."""
+    """GROUP BY a window and keys.
+
+    Attributes:
+        window: the window. None: groups over all rows, which change as rows are inserted and deleted.
+        keys: any expressions over ``alias.column`` of the inputs. Without keys there is one group, even if
+            there are no rows. With ``ranking``: all columns.
+        aggregates: one function each, over ``alias.column`` of the inputs.
+        columns: columns of a group's result, which ``having`` and `Query.outputs` mention: window, keys,
+            aggregates.
+        ranking: rows are numbered instead of grouped.
+        clause: the text that groups rows, as written, for messages.
+        location: location of the clause, for messages.
+    """
 
     window: Window | None
     keys: tuple[OutputColumn, ...]
@@ -436,9 +484,12 @@ class Query:
     """Rows of a relation that pass ``where``, as ``outputs``.
 
     With an ``aggregation`` the rows that pass are grouped, and ``outputs`` mention, unqualified, its keys and
-    aggregates by name, and of windows ``window_start`` and ``window_end``, the query's event times.
-    ``mode``: what EMIT asks for; None: it says nothing. ``indexed_by``: of an index (CREATE INDEX), whose
-    rows are kept for others and go nowhere, the keys by which they are found: columns of its one input.
+    aggregates by name and, with windows, ``window_start`` and ``window_end``, the query's event times.
+
+    Attributes:
+        mode: mode that EMIT requests; None without EMIT.
+        indexed_by: for an index (CREATE INDEX), whose rows are retained for other queries and not emitted,
+            the look-up keys: columns of its only input.
     """
 
     relation: Relation
@@ -463,8 +514,10 @@ class Query:
 class Sink:
     """Destination of an INSERT.
 
-    ``columns`` None: the columns of the query. ``connector``: a name from `spec.connectors`.
-    ``primary_key``: the columns by which a row replaces another in the sink.
+    Attributes:
+        connector: name from `spec.connectors`.
+        columns: declared columns; None: the columns of the query.
+        primary_key: columns by which a row replaces another in the sink.
     """
 
     name: str
@@ -485,14 +538,17 @@ class Sink:
 
     @property
     def needs_unique_names(self) -> bool:
-        """Its format cannot hold two columns of one name."""
+        """True if its format cannot have two columns with the same name."""
         return self.traits.unique_names
 
 
 @dataclass(frozen=True)
 class Insert:
-    """One INSERT (or bare SELECT, whose sink is the console), or an index. ``name`` is unique in the job and
-    stable: it names the insert's state and its parts."""
+    """One INSERT, a bare SELECT, whose sink is the console, or an index.
+
+    Attributes:
+        name: unique in the job, and stable: it names the insert's state and its parts.
+    """
 
     name: str
     sink: Sink
@@ -500,15 +556,19 @@ class Insert:
 
     @property
     def is_index(self) -> bool:
-        """Its rows are kept for other queries and go nowhere (CREATE INDEX)."""
+        """True if its rows are retained for other queries and not emitted (CREATE INDEX)."""
         return self.sink.is_nowhere
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that one file asks for. ``settings``: the SETs that are neither options nor known to watersmeet, as
-    Spark configuration. ``run``: settings of the run itself (checkpoint, partitions, trigger, late_output,
-    broken_output, …), as strings. ``explains``: the queries of EXPLAIN statements."""
+    """Everything that one file requests.
+
+    Attributes:
+        settings: Spark configuration: all SETs that are neither options nor known to watersmeet.
+        run: settings of the run (checkpoint, partitions, trigger, late_output, broken_output, …), as strings.
+        explains: queries of EXPLAIN statements.
+    """
 
     inserts: tuple[Insert, ...]
     options: Options = field(default_factory=Options)

@@ -182,7 +182,12 @@ def _make(file: Path) -> None:
 
 
 def _read(file: Path) -> Secret:
-    """Raises: OSError, or EngineError when others may know the token, or there is none."""
+    """Read the token from its file.
+
+    Raises:
+        OSError: The file cannot be read.
+        EngineError: Others may know the token, or the file has none.
+    """
     with open(file, "rb", opener=_open_unblocked) as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):

@@ -1,7 +1,6 @@
-"""What people call that by which records say what becomes of rows: options of SQL, or arguments of Python.
+"""Names of the options that describe change records: options of SQL, or arguments of Python.
 
-What may be said, and what goes with what, is the same for both; problems are told in the words of whoever
-said it.
+Both have the same values and rules; an error uses the names of the user's language.
 """
 
 from __future__ import annotations
@@ -11,9 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Words:
-    """``op``, ``insert``, ``delete``, ``diff``, ``key``, ``sequence``, ``tombstones``: as in messages, in
-    quotes if need be. ``time``: what says event times. ``option``: stands before what is an option.
-    ``equals``: between a name and its value. ``make``: what to do with a column of another type.
+    """Words of messages in the user's language, quoted if necessary.
+
+    Attributes:
+        op, insert, delete, diff, key, sequence, tombstones: the names of the options.
+        time: the declaration of event times.
+        option: the text before the name of an option.
+        equals: the text between a name and its value.
+        make: what to do with a column of another type.
     """
 
     op: str

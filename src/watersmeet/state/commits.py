@@ -88,12 +88,14 @@ class Commits:
 
 
 def commit(store: Store, manifest: Manifest) -> Manifest:
-    """Create the manifest; everything that it names must be durable. What was stored: it has a writer, one
-    of its own if it had none.
+    """Create the manifest of a tick; everything that it names must be durable.
+
+    Returns:
+        The manifest as stored: with a writer, a new one if it had none.
 
     Raises:
-        StateError: another process has committed this tick, or the one before is not the one that this
-            manifest follows: this process must stop.
+        StateError: Another process has committed this tick, or the previous manifest is not the one that
+            this manifest follows: this process must stop.
     """
     stored = _create_manifest(store, manifest)
     _check_not_fenced(store, stored)
@@ -109,7 +111,11 @@ def _create_manifest(store: Store, manifest: Manifest) -> Manifest:
 
 
 def _check_not_fenced(store: Store, manifest: Manifest) -> None:
-    """Raises: StateError where it may not; it is gone then."""
+    """Check that the manifest may stay.
+
+    Raises:
+        StateError: It may not. It is deleted before, if nothing relies on it.
+    """
     if _was_fenced(store, manifest):
         if _is_removable(store, manifest):
             store.delete(manifest_name(manifest.tick))

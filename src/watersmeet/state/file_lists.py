@@ -26,12 +26,16 @@ GONE_ELSEWHERE = (-2, -2)
 
 
 class FileRead(NamedTuple):
-    """A file as it was when it was read.
+    """File as it was when the job read it.
 
-    ``source``: the number of the source in the job; ``batch``: its place in Spark's log of the source;
-    ``path``: as Spark writes it (a URL); ``time_ms``: its time there; ``size`` (bytes) and ``changed_ns``: of
-    its last change, as the file system has them; -1 where it was not asked, -2
-    where it was gone from another file system.
+    Attributes:
+        source: the number of the source in the job.
+        batch: the file's batch in Spark's log of the source.
+        path: the path as Spark writes it (a URL).
+        time_ms: the file's time in Spark's log, in ms.
+        size: the size in bytes; -1 if it was not queried, -2 if the file was missing from another file
+            system.
+        changed_ns: the time of the last change in the file system, in ns; -1 and -2 as for ``size``.
     """
 
     source: int
@@ -43,9 +47,10 @@ class FileRead(NamedTuple):
 
 
 class FileList(FrozenRecord):
-    """A stored list of files.
+    """Stored list of files.
 
-    ``level``: 0 for the list of one tick; otherwise a list of `FAN_IN` lists of the next lower level.
+    Attributes:
+        level: 0 for the list of one tick; otherwise the list combines `FAN_IN` lists of the next lower level.
     """
 
     name: str
@@ -59,7 +64,11 @@ def lists_of(host: Mapping[str, Any]) -> list[FileList]:
 
 
 def verify_file_list(store: Store, file_list: FileList) -> None:
-    """Raises: StateError when the list is missing, or not what was written."""
+    """Check that a list exists and has its original content.
+
+    Raises:
+        StateError: the list is missing, or its content differs.
+    """
     _content(store, file_list)
 
 

@@ -124,14 +124,15 @@ class DeleteQueue:
 
 
 def delete_garbage(store: Store, due: list[str], newest: Manifest, search: RetainedNames | None) -> int:
-    """Delete ``due``, what a search finds besides what is kept, too: manifests first, oldest first,
-    and nothing more once one could not be.
+    """Delete ``due`` and the other garbage that a search finds: manifests first, oldest first.
+
+    After the first file that cannot be deleted, no more files are deleted.
 
     Args:
         newest: the manifest that this driver committed last.
 
     Returns:
-        How many were not deleted.
+        The number of files that were not deleted.
 
     Raises:
         StateError: the store does not answer.
@@ -199,19 +200,22 @@ class TickRetention:
         self._left = 0
 
     def commit(self, manifest: Manifest, check: Callable[[], None] = no_check) -> int:
-        """Count the manifest that was created just now, and delete all that no kept one names: older
-        manifests, runs, marks; files of attempts that never committed go too. Call it between ticks.
+        """Count the manifest that was just created, and delete all files that no retained manifest names.
 
-        What cannot be deleted now (such as what another machine holds open) is no reason to fail: it is tried
-        again after the next tick. An older manifest that is damaged, or of another format, is not kept. Where
-        each call to the store takes a request's time the next tick does not wait for that (`behind`).
+        These are older manifests, runs, marks, and files of attempts that never committed. Call it between
+        ticks.
+
+        A file that cannot be deleted now (for example, because another machine has it open) is no error: the
+        next tick tries again. An older manifest that is damaged, or of another format, is not retained. Where
+        each call to the store takes the time of a request, the next tick does not wait for the deletion
+        (`behind`).
 
         Args:
-            manifest: as `state.commits` gave it back.
-            check: raises where it may not stay: then nothing is deleted.
+            manifest: the manifest that `state.commits` returned.
+            check: raises if the manifest is not valid; then nothing is deleted.
 
         Returns:
-            How many files could not be deleted, as far as that is known by now.
+            The number of files that could not be deleted, as far as known.
         """
         begins = self._ticks is None
         if self._ticks is None:
@@ -230,8 +234,10 @@ class TickRetention:
         return 0
 
     def _garbage(self, gone: list[str], *, search: bool) -> list[str]:
-        """Return what no kept manifest names: ``gone``, and of what this process wrote. By a search, or where
-        others write, of all that there is."""
+        """Return the files that no retained manifest names: ``gone``, and such files of this process.
+
+        With ``search``, or if other processes write to the store, all files of the store are examined.
+        """
         written: set[str] | None = getattr(self._store, "written_names", None)
         if search or written is None:
             return garbage_in(self._store, *self._collect_retained_names())

@@ -26,10 +26,11 @@ from watersmeet.watermark.tracker import InputState
 class Pace(StoredRecord):
     """The arrival rate of one event time of one side of a node.
 
-    ``mark``: its watermark as of the last counted tick. ``rows``, ``span``: the number of rows that
-    arrived, and the event time that they cover. ``rows_before``, ``span_before``: the number of rows
-    and the event time of the preceding stretch. ``first``: least and greatest time of the rows that
-    arrived before the first watermark; it covers them.
+    Attributes:
+        mark: watermark as of the last counted tick.
+        rows, span: number of rows that arrived, and the event time that they cover.
+        rows_before, span_before: number of rows and event time of the preceding stretch.
+        first: smallest and greatest time of the rows that arrived before the first watermark.
     """
 
     mark: Watermark = NEVER
@@ -67,7 +68,7 @@ class Pace(StoredRecord):
 
     @property
     def measured(self) -> tuple[int, int]:
-        """Rows, and the event time that they cover; a span of 0: nothing can be said yet."""
+        """Number of rows, and the event time that they cover; a span of 0 means that the rate is unknown."""
         return self.rows_before + self.rows, self.span_before + self.span
 
 
@@ -158,10 +159,17 @@ FOLDERS = (
 
 
 class LiveRun(StoredRecord):
-    """A run, how many of its rows were released, and the marks of its rows. ``released_rows``: how many rows
-    of the side the released ones stood for, where they are partial aggregates. ``cursors``: per event time
-    how many rows from its least on are released or gone, where some leave before they are released.
-    ``merged_from``: of a run that was merged in this tick, for others that keep the same rows."""
+    """A run with its release progress and the marks of its rows.
+
+    Attributes:
+        released: number of rows that were released.
+        released_rows: number of the side's rows that the released ones stood for, if they are partial
+            aggregates.
+        cursors: per event time, how many rows from its smallest value on are released or gone, if rows of the
+            side may leave before they are released.
+        merged_from: source runs of a run that was merged in this tick, for other sides that retain the same
+            rows.
+    """
 
     run: Run
     released: int = 0
@@ -177,14 +185,16 @@ class LiveRun(StoredRecord):
 
     @property
     def heavy(self) -> Iterator[HeavyKey]:
-        """The heaviest keys, each with about how many rows that are not released: as if of each as great a
-        share were."""
+        """The heaviest keys, each with its approximate number of rows that are not released.
+
+        The estimate assumes that an equal share of each key was released.
+        """
         for told in self.run.heavy:
             yield told.model_copy(update={"rows": told.rows * self.stored // self.run.rows})
 
     @property
     def retained(self) -> int:
-        """Rows of the side that it holds, or stands for."""
+        """Number of the side's rows that the run stores or stands for."""
         if self.run.stands_for is None:
             return self.stored
         return self.run.stands_for - self.released_rows
@@ -224,16 +234,18 @@ class Arrangement(StoredRecord):
 
     @property
     def stored(self) -> int:
-        """Rows kept: themselves, or partial aggregates."""
+        """Number of stored entries: rows, or partial aggregates."""
         return sum(live.stored for live in self.runs)
 
 
 class AsofState(StoredRecord):
     """The state of an ASOF join between ticks.
 
-    ``settled``: W of the right time, up to which rows are known. ``asked``: as of the tick, the least
-    left time that may still need a match. ``waiting``: the least retained left time. ``shed``: the
-    right time up to which right rows were shed, so that the nearest row is unknown.
+    Attributes:
+        settled: watermark of the right time, up to which rows are known.
+        asked: as of the tick, the smallest left time that may still need a match.
+        waiting: the smallest retained left time.
+        shed: right time up to which right rows were shed, so that the nearest row is unknown.
     """
 
     settled: Watermark = NEVER
@@ -245,8 +257,9 @@ class AsofState(StoredRecord):
 class TableCopy(StoredRecord):
     """A copy of a table as read, in runs.
 
-    ``version``: detects whether the table has changed since. ``looked_us``: the clock of the tick that
-    last read it.
+    Attributes:
+        version: detects whether the table has changed since.
+        looked_us: clock of the tick that last read it.
     """
 
     version: str
@@ -261,8 +274,9 @@ class TableCopy(StoredRecord):
 class ReusedNodeState(StoredRecord):
     """Reference to the state of a reused node: ``node`` of ``query``.
 
-    ``sides``: the node's side names, mapped to those of the producer. ``aliases``: likewise for the
-    inputs below it.
+    Attributes:
+        sides: the node's side names, mapped to those of the producer.
+        aliases: the inputs below the node, mapped to those of the producer.
     """
 
     query: str
@@ -274,7 +288,8 @@ class ReusedNodeState(StoredRecord):
 class SharedSideState(StoredRecord):
     """Reference to the arrangement that a side shares: ``side`` of ``node`` of ``query``.
 
-    ``held``: a digest of the key by which the producer stores rows.
+    Attributes:
+        held: digest of the key by which the producer stores rows.
     """
 
     query: str
@@ -286,11 +301,13 @@ class SharedSideState(StoredRecord):
 class NodeState(StoredRecord):
     """The state of one node: the arrangements of its sides, by name, and its output watermarks.
 
-    ``emitted``: the output watermarks as last emitted. ``table``: the copy of the table that its rows
-    last matched against. ``elsewhere``: a reference to another query's node that stores all of this
-    state; ``kept_by``: references per side. ``missing``: rows that may be missing from its output,
-    because the query was different when they would have been emitted
-    (`plan.identity.completeness.Missing`).
+    Attributes:
+        emitted: output watermarks as last emitted.
+        table: copy of the table that its rows last matched against.
+        elsewhere: reference to another query's node that stores all of this state.
+        kept_by: references to other queries' sides, by side.
+        missing: rows that may be missing from its output, because the query was different when they would
+            have been emitted (`plan.identity.completeness.Missing`).
     """
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
@@ -303,19 +320,25 @@ class NodeState(StoredRecord):
 
     @property
     def producers(self) -> list[str]:
-        """The queries that keep the node, or sides of it."""
+        """Queries that store the node, or sides of it."""
         of_node = [] if self.elsewhere is None else [self.elsewhere.query]
         return [*of_node, *(kept.query for kept in self.kept_by.values())]
 
 
 class QueryState(StoredRecord):
-    """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never
-    going back,
-    not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
-    start, per alias; ``late``: how late those counted there as late were, per alias and column.
-    ``complete_from``: per key, results with lesser times may be missing, for the query was another one when
-    their rows came; ``unknown``: how many rows of padded sides left without a pad for that, joined ones too.
-    ``shed_joined``: how many rows that joins made for others were shed, by the inputs joined in them.
+    """State of one query.
+
+    Attributes:
+        nodes: states of the nodes, by node number.
+        late_below: late threshold by watermark key: lesser times are late. It never decreases, not even if a
+            later run allows more lateness, because partners may have been released.
+        account: row counters since the start, by alias.
+        late: lateness of the rows counted as late, by alias and column.
+        complete_from: by watermark key, results with lesser times may be missing, because the query was a
+            different one when their rows arrived.
+        unknown: number of rows of padded sides that left without a pad for that reason, joined rows included.
+        shed_joined: number of rows that joins produced for other nodes and that were shed, by the inputs that
+            they join.
     """
 
     inputs: dict[str, InputState] = Field(default_factory=dict)
@@ -336,7 +359,7 @@ class QueryState(StoredRecord):
 
 
 class KnownPart(StoredRecord):
-    """The last part with rows that was published for an insert: its tick, and from what it was made."""
+    """The last part with rows published for an insert: its tick, and the identity of its inputs."""
 
     tick: int
     identity: dict[str, str]
@@ -546,8 +569,14 @@ def _read_field(store: Store, tick: int, field: str) -> str | None:
 
 
 def _check_history(store: Store, newest: Manifest) -> None:
-    """Raises: StateError when the manifest before is there, and is of another history: a driver slept, others
-    went back and on, and it died when it had created its manifest, or its put came late."""
+    """Check that a manifest follows the manifest before it.
+
+    This is not so if a driver was suspended while others restored an earlier tick and continued, and it died
+    after it had created its manifest, or its put arrived late.
+
+    Raises:
+        StateError: the previous manifest exists, and belongs to another history.
+    """
     if not newest.follows:
         return
     try:

@@ -111,11 +111,13 @@ def unite(
     tick: int,
     segments_by_run: Mapping[tuple[str, MarkKind], tuple[int, Sequence[Segment], Sequence[Segment]]],
 ) -> dict[str, Marks]:
-    """Marks of runs of which several tasks marked rows in between each other's: bool ones where any of them
-    set them, or they were set before; counts changed by all of them. One segment each, in one new file.
+    """Unite the marks of runs of which several tasks marked interleaved rows.
+
+    Bool marks are set if they were set before or any task set them; counts are changed by all tasks. Each run
+    gets one segment, all in one new file.
 
     Args:
-        segments_by_run: per run and kind how many rows it has, its segments so far, and those of the tasks.
+        segments_by_run: Per run and kind, the number of rows, the segments so far, and those of the tasks.
     """
     writer = MarkWriter()
     for (run, kind), (rows, old, new) in segments_by_run.items():
@@ -265,7 +267,11 @@ def places_among(values: npt.NDArray[Any], ascending: npt.NDArray[Any]) -> npt.N
 def sum_count_changes(
     rows: npt.NDArray[np.int64], changes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Changes of counts, added up per row: rows ascending, each once."""
+    """Sum the changes of counts per row.
+
+    Returns:
+        The distinct rows, ascending, and the change of each.
+    """
     distinct, of = np.unique(rows, return_inverse=True)
     total = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(total, of, changes)

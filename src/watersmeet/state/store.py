@@ -105,7 +105,7 @@ class Section(NamedTuple):
         return self.offset + self.length
 
     def of(self, content: pa.Buffer) -> pa.Buffer:
-        """Return the section's bytes from the whole object; a shorter object gives what it has."""
+        """Return the section's bytes from the whole object; fewer if the object is shorter."""
         first = min(self.offset, content.size)
         return content.slice(first, min(self.length, content.size - first))
 
@@ -182,9 +182,12 @@ next tick (``opened``)."""
 
 
 class Store(Protocol):
-    """See the module's contract. ``is_remote``: each call costs a request's time, so that a tick lists
-    nothing and deletes nothing itself. ``traffic``: what came and went since it was asked last, where that is
-    counted."""
+    """Flat space of names for manifests, runs and marks (contract: see the comment in this module).
+
+    Attributes:
+        is_remote: each call costs the time of a request, so ticks neither list nor delete names themselves.
+        traffic: counts traffic since it was last read; None if nothing counts it.
+    """
 
     is_remote: bool
 
@@ -194,8 +197,12 @@ class Store(Protocol):
     def write(
         self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
     ) -> None:
-        """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too;
-        ``sections``: the names by which parts of it are going to be read, if it is not read as a whole."""
+        """Store ``data`` under a name that has never been used.
+
+        Args:
+            lasting: True if the data is read after this tick, too.
+            sections: names by which parts of the data are read, if it is not read as a whole.
+        """
 
     def together(self) -> AbstractContextManager[None]:
         """Return a context in which writes need not be durable before its end.
@@ -233,23 +240,38 @@ class Store(Protocol):
         """Remove a name; nothing happens when it is not there."""
 
     def delete_all(self, names: Sequence[str]) -> int:
-        """Remove names: first the manifests among them (`state.commits` counts on it), one after the other
-        as they come. Returns how many could not be removed."""
+        """Remove names, in order, but manifests first, one after the other (`state.commits` relies on it).
+
+        Returns:
+            The number of names that could not be removed.
+        """
 
     def sweep(self) -> None:
-        """Remove what writers that were killed left half written. Only whoever runs the job may call it: a
-        task of a dead run that is still at it fails by that."""
+        """Remove incomplete files of writers that were killed.
+
+        Only the process that runs the job may call it: tasks of a dead run that are still writing fail.
+        """
 
     def check(self) -> None:
-        """Try what commits rest on. Raises: StateError where the place cannot do it."""
+        """Test the operations that commits rely on.
+
+        Raises:
+            StateError: the place does not support them.
+        """
 
 
 class LocalStore:
-    """A directory of the local (or a mounted, shared) file system; reads are memory-mapped, but for those of
-    small files. Directories have the mode 0700, files 0600. Names that begin with a dot are the file system's
-    (``.nfs…``), not ours. ``opened``: as of a `MemoryStore`, of small files alone; whoever looks there asks
-    whether the file is still the one that was read (`state.checksums.is_verified`). ``written_names``: those
-    that this process wrote since garbage was collected; None: other processes have the store, too."""
+    """A directory of the local (or a mounted, shared) file system.
+
+    Reads are memory-mapped, except for small files. Directories have the mode 0700, files 0600. Names that
+    begin with a dot belong to the file system (``.nfs…``).
+
+    Attributes:
+        opened: parsed contents of small files by name, for reuse. Readers check that the file is still the
+            one that was read (`state.checksums.is_verified`).
+        written_names: names that this process has written since the last garbage collection; None if other
+            processes have the store, too.
+    """
 
     is_remote = False
     traffic = None
@@ -415,8 +437,10 @@ class LocalStore:
 
 
 def make_private(folder: str | os.PathLike[str]) -> None:
-    """Make a directory with all that is missing above it, for the owner's eyes alone, and synced; one that is
-    there is closed to others as well."""
+    """Create a directory and its missing parents, synced, with access for the owner only.
+
+    An existing directory is also closed to others.
+    """
     make_folders(folder, FOLDER_MODE)
     if os.stat(folder).st_mode & 0o777 != FOLDER_MODE:
         try:
@@ -428,8 +452,9 @@ def make_private(folder: str | os.PathLike[str]) -> None:
 class MemoryStore:
     """A store inside of this process: for replayed cases and tests.
 
-    ``opened``: by name, what was made of the data as it is, to be used again. ``written_names``: as of a
-    `LocalStore`.
+    Attributes:
+        opened: parsed contents by name, for reuse.
+        written_names: names written since the last garbage collection, as in `LocalStore`.
 
     >>> from watersmeet import MemoryStore, local
     >>> text = '''

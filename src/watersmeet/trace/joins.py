@@ -69,8 +69,10 @@ def again(plan: MatchPlan, task: NodeTask) -> Joined:
 
 
 def closed(task: NodeTask) -> list[Row]:
-    """Return the results of the windows that an aggregation's task closed: the task once more, merging
-    nothing."""
+    """Return the results of the windows that an aggregation's task closed.
+
+    The function runs the task once more, without merging runs.
+    """
     batches, _ = replace(_merging_nothing(task), shape=replace(task.shape, feed=None)).collect(0, 1)
     return [
         {name: to_json(value) for name, value in row.items()}
@@ -202,8 +204,10 @@ def _had_match(store: Store, live: LiveRun) -> Mask:
 def retained_rows(
     join: MatchPlan, side: Side, task: SideShape, arrangement: Arrangement, store: Store
 ) -> list[tuple[Row, bool]]:
-    """Return the rows of an arrangement that are neither released nor deleted, and whether each has had a
-    match (changelog mode: has one now)."""
+    """Return the rows of an arrangement that are neither released nor deleted, with match flags.
+
+    The flag is True if the row has had a match; in changelog mode, if it has a match now.
+    """
     retained: list[tuple[Row, bool]] = []
     for live in arrangement.runs:
         run = OpenRun.open(store, live.run, task.layout)

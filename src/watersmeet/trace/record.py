@@ -33,8 +33,12 @@ class Pair(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """A row that came in, once per input that takes it. ``fate``: ``kept`` (it may match), a reason of
-    ingest, or ``dropped``; ``text``: a line with the reason."""
+    """A row that arrived, once per input that takes it.
+
+    Attributes:
+        fate: ``kept`` (it may match), a reason of ingest, or ``dropped``.
+        text: A line with the reason.
+    """
 
     alias: str
     row: Mapping[str, Any]
@@ -51,8 +55,12 @@ class Mark(NamedTuple):
 
 
 class Released(NamedTuple):
-    """A row that left a side because its ``key`` was below the limit; ``matched``: it had a match.
-    ``superseded``: because an ASOF join will take a later row of its key instead."""
+    """A row that left a side because its ``key`` was below the limit.
+
+    Attributes:
+        matched: The row had a match.
+        superseded: The row left because an ASOF join will take a later row of its key instead.
+    """
 
     side: Side
     row: Row
@@ -93,9 +101,14 @@ class JoinStep:
 
 @dataclass(frozen=True)
 class WindowStep:
-    """One aggregation in one step. ``watermark``: the one that closes its windows; ``results``: of those that
-    closed, before HAVING; ``kept``: how many rows are in open windows; ``outputs``: the output watermarks
-    that rose."""
+    """One aggregation in one step.
+
+    Attributes:
+        watermark: The watermark that closes its windows.
+        results: Results of the windows that closed, before HAVING.
+        kept: Number of rows in open windows.
+        outputs: The output watermarks that rose.
+    """
 
     node: AggregatePlan
     watermark: str

@@ -231,8 +231,10 @@ class Tracer:
                 yield Mark(key, own[key], f"{text}: {reason}" if reason else text)
 
     def _reason(self, state: QueryState, side: SidePlan, place: int, value: Watermark) -> str:
-        """Say by which newest times W of an input moved; nothing where it moves by explicit advances
-        alone."""
+        """Describe the newest times by which the watermark of an input advanced.
+
+        The text is empty if only explicit advances move the watermark.
+        """
         trace, column, branches = self._trace, side.event_times[place], state.inputs[side.name].branches
         key, late = side.watermark_key(column), self._query.options.allowed_lateness if side.stages else 0
         parts: list[tuple[str, str, Watermark, bool, int]] = []

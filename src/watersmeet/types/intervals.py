@@ -78,8 +78,13 @@ _HINT = "write it as INTERVAL '10' SECONDS, '1 hour 30 minutes' or INTERVAL '1 0
 
 @dataclass(frozen=True)
 class _Part:
-    """``amount``: as Spark reads it, with its sign; ``unit``: in the singular; ``written``: the unit by a
-    name that Spark knows, as it was written if that is one."""
+    """Part of an interval.
+
+    Attributes:
+        amount: the number as Spark reads it, with its sign.
+        unit: the unit in the singular.
+        written: the unit as written, if Spark knows that name; otherwise a name that Spark knows.
+    """
 
     amount: str
     unit: str

@@ -1,9 +1,8 @@
-"""The one grammar of types, as people and Spark write them: ``varchar(10)`` is STRING, ``row(a int)`` is
-``STRUCT<a: INT>``.
+"""Parse types as users and Spark write them: ``varchar(10)`` is STRING, ``row(a int)`` is a STRUCT.
 
-CHAR and VARCHAR are STRING, with a length that records are compared with. TIMESTAMP and TIMESTAMP WITH
-[LOCAL] TIME ZONE are the instant type (TIMESTAMP), WITHOUT TIME ZONE is TIMESTAMP_NTZ; precisions are
-Spark's (µs).
+CHAR and VARCHAR are STRING, with a length that is compared with records. TIMESTAMP and TIMESTAMP WITH [LOCAL]
+TIME ZONE are the instant type (TIMESTAMP), WITHOUT TIME ZONE is TIMESTAMP_NTZ; precisions are Spark's (µs).
+``row(a int)`` is ``STRUCT<a: INT>``.
 """
 
 from __future__ import annotations
@@ -101,7 +100,11 @@ def sql_type(text: str) -> SqlType:
 
 
 def parse_type(cursor: TypeCursor) -> SqlType:
-    """Reads one type that a column can be declared with. Raises: SqlError for what is none."""
+    """Parse a type that a column can be declared with.
+
+    Raises:
+        SqlError: the text is not such a type.
+    """
     return _type(cursor, declared=True)
 
 

@@ -78,8 +78,13 @@ SILENT_US = 10_000_000
 
 @dataclass(frozen=True)
 class WatermarkHolder:
-    """A partition without rows. ``partition`` is "" for a source that has none. ``since_us``: the clock of
-    its last row; None: it has had none. ``idle_timeout_us``: of its source."""
+    """A partition without rows that holds a watermark back.
+
+    Attributes:
+        partition: Name of the partition; "" if the source has none.
+        since_us: Clock of its last row, in µs; None: it has had none.
+        idle_timeout_us: Idle timeout of the source, in µs.
+    """
 
     source: str
     partition: str

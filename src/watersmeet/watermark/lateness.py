@@ -1,7 +1,7 @@
-"""How late late rows were: counts in fixed buckets, per event-time column.
+"""Count late rows by their lateness, in fixed buckets per event-time column.
 
-A row that missed the watermarks of several columns counts for the one that it missed by most (by the first of
-them where the columns' units differ). Its lateness is in the unit of the column: µs for times, else a number.
+A row that is late by several columns counts for the one by which it is late the most (for the first of
+them if the columns' units differ). Its lateness is in the unit of the column: µs for times, else a number.
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ INTEGER_BUCKETS = (*(f"<{border}" for border in INTEGER_BORDERS), "more")
 
 @dataclass
 class LateBy:
-    """The late rows of one column. ``counts``: per bucket that has some, in order; ``most``: the latest row's
-    lateness; ``integer``: plain units, not µs."""
+    """Late rows of one column.
+
+    Attributes:
+        counts: number of rows per non-empty bucket, in order.
+        most: lateness of the latest row.
+        integer: lateness is in plain units instead of µs.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     most: int = 0
     integer: bool = False
 
     def add(self, late_by: Times, times: npt.NDArray[np.int64] | None = None) -> None:
-        """Count rows by their lateness (all above 0). ``times``: how many rows each stands for; None: one."""
+        """Count rows by their lateness (all above 0).
+
+        Args:
+            times: number of rows that each row stands for; None: one.
+        """
         borders, names = _buckets(self.integer)
         counts = np.zeros(len(names), dtype=np.int64)
         np.add.at(counts, np.searchsorted(borders, late_by, side="right"), 1 if times is None else times)
@@ -78,7 +87,11 @@ class MissedWatermarks:
         self.late_by[rows[chosen]] = by[chosen]
 
     def count(self, total: dict[str, LateBy], times: npt.NDArray[np.int64] | None = None) -> None:
-        """Add the rows to the columns' totals. ``times``: as `LateBy.add`, per row of the batch."""
+        """Add the rows to the columns' totals.
+
+        Args:
+            times: number of rows that each row of the batch stands for; None: one.
+        """
         for number, column in enumerate(self.columns):
             chosen = self.column == number
             if chosen.any():

@@ -27,8 +27,13 @@ from watersmeet.event_time import ENDED, NEVER, Watermark, shift
 
 @dataclass
 class PartitionState:
-    """``greatest``: per event-time column the greatest time seen. ``heard_at_us``: the clock of its last row;
-    None: it has had none. ``active_at_us``: from when on its silence counts, that or later."""
+    """State of one partition.
+
+    Attributes:
+        greatest: Greatest time seen per event-time column.
+        active_at_us: Its silence counts from this clock on, or later.
+        heard_at_us: Clock of its last row, in µs; None: it has had none.
+    """
 
     greatest: dict[str, Watermark] = field(default_factory=dict)
     idle: bool = False

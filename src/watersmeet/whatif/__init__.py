@@ -1,2 +1,4 @@
-"""What would become of a sample of a job's rows under other lags, intervals and idle timeouts: late rows,
-lost matches, and what would be retained. `tried` tells the whole of it."""
+"""Evaluate other lags, intervals and idle timeouts on a sample of a job's rows.
+
+The result is the late rows, the lost matches and the retained rows of each setting; see `trial`.
+"""

@@ -84,7 +84,7 @@ class TextOptions:
 
     @property
     def null_value(self) -> str:
-        """The text that stands for NULL in CSV."""
+        """The text that means NULL in CSV."""
         return self.given.get("nullvalue", "")
 
     def json_arguments(self, schema: pa.Schema) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class TextOptions:
         return {"parse_options": options}
 
     def time_reader(self, type_: SqlType) -> Callable[[pa.Array], pa.Array] | None:
-        """Return what reads texts by the pattern of a type, as clocks showed it in µs; None: it has none."""
+        """Return a parser of texts by a type's pattern, to clock times in µs; None without a pattern."""
         pattern = self.given.get(_TIMES.get(type_.name, ""))
         if pattern is None:
             return None
@@ -106,10 +106,10 @@ class TextOptions:
 
 
 def text_options(source: Source, wanted: str) -> TextOptions:
-    """Return the options by which a source reads files of a format; none, where its own format is another.
+    """Return the options by which a source reads files of a format; none if its own format differs.
 
     Raises:
-        SpecError: what one of them means, only Spark knows.
+        SpecError: only Spark can interpret one of the options.
     """
     given = _source_options(source, wanted)
     for name, value in given.items():
@@ -403,7 +403,10 @@ _READERS: Mapping[str, Callable[[FileRequest, str, Mapping[str, str]], pa.Table]
 
 
 def _types_of_texts(asked: FileRequest, names: Mapping[str, str]) -> dict[str, Any]:
-    """Times are read as texts first; partitions are texts. By names in the file."""
+    """Return the types in which columns of a file are read, by their names in the file.
+
+    Times are read as texts first, and partitions are texts.
+    """
     types = {}
     for in_file, name in names.items():
         column = asked.source.column(name)

@@ -33,11 +33,18 @@ from watersmeet.whatif.sample import ArrivedRows, Numbers, Sample
 
 @dataclass(frozen=True)
 class BranchRows:
-    """The rows of one branch of an input. ``arrived``: of the source. ``part``: that are part of the stream;
-    ``judged``: of them those that are not ahead of the clock. ``times``, ``present``: per event time (present
-    None: everywhere). ``flags``: what each is worth to the node. ``greatest``: per tick, what
-    `tracker.BranchProgress`
-    has of it. ``row_bytes``: of the columns that are kept, per row, as Arrow has them."""
+    """The rows of one branch of an input.
+
+    Attributes:
+        arrived: Rows of the source.
+        part: Mask of the rows that are part of the stream.
+        judged: Mask of the rows of ``part`` that are not ahead of the clock.
+        times: Times per event time.
+        present: Per event time, a mask of the rows that have it; None: all have it.
+        flags: Flags of each row for the node.
+        greatest: Per tick, the greatest times as in `tracker.BranchProgress`.
+        row_bytes: Mean Arrow bytes per row of the retained columns.
+    """
 
     side: SidePlan
     number: int

@@ -1,8 +1,8 @@
-"""The matches of a batch join over a sample, as pairs of row numbers: which of them a setting loses is then a
-look at which rows are late in it.
+"""Compute the matches of a batch join over a sample, as pairs of row numbers.
 
-A row that is on time meets every row on time that the condition pairs it with, whatever the lag (semantics:
-released rows can match nothing that is still to come). So a match is lost where one of its two rows is late.
+A setting loses a match if one of the two rows is late under it. A row that is on time matches every row on
+time that the condition pairs it with, whatever the lag, because released rows can match nothing that is still
+to arrive (see the semantics).
 """
 
 from __future__ import annotations

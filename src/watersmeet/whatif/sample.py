@@ -42,8 +42,12 @@ class SampleSource:
 
 @dataclass(frozen=True)
 class ArrivedRows:
-    """The rows of one source, in order of arrival, with `PARTITION` and `DIFF`. ``ticks``: which tick took
-    each, never going back. ``clocks``: when each came."""
+    """Rows of one source in order of arrival, with `PARTITION` and `DIFF`.
+
+    Attributes:
+        ticks: tick that read each row; never decreases.
+        clocks: arrival time of each row.
+    """
 
     source: Source
     rows: pa.Table
@@ -57,8 +61,13 @@ class ArrivedRows:
 
 @dataclass(frozen=True)
 class Sample:
-    """``clocks``: of every tick. ``by_arrival``: clocks are those of columns, not event times. ``in_time``:
-    clocks are µs; else plain units of integer times."""
+    """Sample of all sources, divided into ticks.
+
+    Attributes:
+        clocks: clock of every tick.
+        by_arrival: clocks are values of arrival columns instead of event times.
+        in_time: clocks are in µs; otherwise in plain units of integer times.
+    """
 
     sources: Mapping[str, ArrivedRows]
     clocks: Times

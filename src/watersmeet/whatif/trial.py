@@ -200,7 +200,11 @@ class Trials:
     _pairs: dict[tuple[str, Fraction], Pairs | None] = field(default_factory=dict)
 
     def run(self, setting: Setting) -> TrialOutcome:
-        """Raises: WatersmeetError, when the job with the setting cannot be planned or an expression fails."""
+        """Try the job with a setting.
+
+        Raises:
+            WatersmeetError: The job cannot be planned with the setting, or an expression fails.
+        """
         job = apply_setting(self.job, setting)
         plan = plan_job(job)
         replays: dict[str, Played] = {}

@@ -50,7 +50,11 @@ Told = tuple[What, str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Tick:
-    """A tick. ``exact`` False: that one, or one before it: the history does not have them all one by one."""
+    """A tick of the history.
+
+    Attributes:
+        exact: False: this tick or an earlier one, because the history does not have all ticks one by one.
+    """
 
     number: int
     exact: bool = True
@@ -61,10 +65,15 @@ class Tick:
 
 @dataclass(frozen=True)
 class Met:
-    """A row of the other input that it met; in a chain of joins, and of inputs that change, ``row`` has those
-    of all other inputs by alias, None where there are NULLs in the place of one, and ``place`` all their
-    places. ``left_out``: the condition by which the joined row went no further (WHERE of an outer join);
-    ``until``: the tick in which it was taken back."""
+    """A row of the other input that the row matched.
+
+    Attributes:
+        row: The row. In a chain of joins, and for inputs that change, the rows of all other inputs by alias;
+            None for an input that NULLs replace.
+        place: The place of the row, or all places.
+        left_out: The condition that stopped the joined row (WHERE of an outer join).
+        until: The tick in which the match was retracted.
+    """
 
     row: Row
     place: str
@@ -75,7 +84,11 @@ class Met:
 
 @dataclass(frozen=True)
 class Record:
-    """Another record of the same source. ``place``: where it stands in it."""
+    """Another record of the same source.
+
+    Attributes:
+        place: Position of the record in the source.
+    """
 
     row: Row
     place: str
@@ -83,8 +96,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Near:
-    """A row of the other input that it did not meet, and why: conditions that failed, or what became of the
-    row itself."""
+    """A row of the other input that the row did not match, and the reasons.
+
+    Attributes:
+        failed: Conditions that failed, or the outcome of the other row itself.
+    """
 
     row: Row
     place: str

@@ -1,7 +1,8 @@
-"""Expressions of a query over rows that were read again: columns of its inputs, values, and the conjuncts of
-its conditions, each evaluated by itself: which of them kept two rows from meeting.
+"""Evaluate expressions of a query over rows that were read again.
 
-The same few are evaluated for row after row: what they are compiled to and their text are cached.
+The expressions are columns of its inputs, values, and the single conjuncts of its conditions, to find the one
+that prevented a match of two rows. The same few expressions are evaluated for many rows, so their compiled
+form and their text are cached.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ def _compile(
 
 
 def inputs_of(source: Source, zone: str) -> JoinInputs:
-    """See `plan.query_inputs.source_inputs`; the same for the same source, so that what is compiled
-    over them is found again."""
+    """Return the cached inputs of a source; see `plan.query_inputs.source_inputs`.
+
+    Equal sources have the same inputs, so expressions compiled over these are found in the cache.
+    """
     return _inputs(Same(source), zone)
 
 

@@ -1,5 +1,7 @@
-"""The rows that came nearest to meeting a row that met none, and what kept them from it; and the conditions
-of WHERE by which a joined row goes no further."""
+"""Find near misses of a row that matched nothing, and the reason why each did not match.
+
+Also find the WHERE conditions that filtered out a joined row.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,7 @@ def failing_where(rows: QueryRows, own: JoinedRow) -> str | None:
 
 
 def joined_columns(rows: QueryRows, own: JoinedRow, exprs: Sequence[Expr]) -> pa.Table:
-    """Compute what expressions mention of one joined row."""
+    """Compute the columns that expressions mention, for one joined row."""
     table = pa.table({"": pa.nulls(1)})
     for side in rows.query.sides:
         if side.name in own:

@@ -1,6 +1,8 @@
-"""The fate of each row that is asked for: what ingest did; of a join of two inputs which rows it met, and
-when it left, by times and watermarks; of other queries what the replay of their ticks says
-(`why.results`)."""
+"""Determine the fate of each requested row.
+
+Ingest outcomes come from the engine's rules. In a join of two inputs, times and watermarks tell which rows a
+row matched, and when it left; in other queries, a replay of the ticks does (`why.results`).
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ from watersmeet.why.ticks import TickHistory
 
 
 class Fates:
-    """Tells fates of rows of one input; ``joined``: the rows that met, by their numbers, of a join of two
-    inputs; ``results``: of a chain of joins, and where rows go, too."""
+    """Determine the fates of rows of one input.
+
+    Args:
+        joined: matched rows by number, for a join of two inputs.
+        results: results of a chain of joins, and of queries that report where their rows end up.
+    """
 
     def __init__(
         self, rows: QueryRows, alias: str, joined: Joined | None = None, results: Results | None = None
@@ -228,18 +234,20 @@ class Fates:
         return "padded", text, more | {"left_out": left_out}
 
     def _left_out(self, number: int, other: int) -> str | None:
-        """Return the conditions of WHERE by which what was emitted went no further; None: it went."""
+        """Return the WHERE conditions that filtered out an emitted row; None if it passed."""
         if self.rows.query.where is None or self.other is None:
             return None
         return failing_where(self.rows, {self.alias: number, self.other: other})
 
     def _departure(self, spot: Spot) -> Literal["matched", "unmatched"] | None:
-        """Return as what a row left the join, whoever it may have met; None: it has not left, or that is not
-        known.
+        """Return how a row left the join, whatever it matched.
 
-        Rows of an input that leave in a tick are counted as matched, or not. Where one of these counts has
-        not grown from the last tick of which it is known that the row had not left, to the first in which it
-        had, the row is of the other.
+        Rows of an input that leave in a tick are counted as matched or as unmatched. If one of these counts
+        did not grow between the last tick in which the row is known to be present and the first in which it
+        had left, the row belongs to the other count.
+
+        Returns:
+            None if the row has not left, or if this is unknown.
         """
         slot, history = spot.released, self.rows.history
         if self.kind in (JoinKind.SEMI, JoinKind.ANTI):  # a row may leave before its time there
@@ -275,8 +283,10 @@ class Fates:
         return sorted(sure, key=lambda partner: partner.slot), maybe
 
     def _first_met(self, spot: Spot, partners: list[Spot]) -> list[Spot]:
-        """Choose of a SEMI join: a left row meets those that are there in the tick of its first match, and is
-        gone then."""
+        """Return the partners that a row has in a SEMI join.
+
+        A left row matches the rows present in the tick of its first match, and is released then.
+        """
         if self.is_left:
             first = min((max(spot.slot, own.slot) for own in partners), default=0)
             return [own for own in partners if max(spot.slot, own.slot) == first]
@@ -341,8 +351,11 @@ class Fates:
         return f"stays until {' or '.join(texts)}" if texts else "stays until the input ends"
 
     def _bounds(self, spot: Spot, slot: int) -> list[tuple[str, Watermark, int]]:
-        """Return what releases a row: watermark keys, their watermarks after a tick, and what these have to
-        be above."""
+        """Return the watermarks that release a row.
+
+        Returns:
+            Watermark keys, their watermarks after a tick, and the value that each must exceed.
+        """
         join, query = self.rows.join, self.rows.query
         assert join is not None
         sides = {
@@ -362,7 +375,7 @@ class Fates:
         return passing
 
     def _why_not(self, spot: Spot, near: Spot) -> list[str]:
-        """Say what of the row itself kept it from meeting another."""
+        """Return reasons, other than the condition, why a row did not match another."""
         other = Fates(self.rows, near.branch.side.name, self.joined)
         if near.came_to == UNMATCHABLE and other.rows.join is None:
             return [f"it can match nothing: {other._failed_conditions(near)}"]

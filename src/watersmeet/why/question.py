@@ -1,8 +1,7 @@
-"""What is asked: which rows of which input of which queries; and which inputs of a job have rows that can be
-asked about.
+"""Questions about rows of one input, and the inputs of a job whose rows can be asked about.
 
-Queries are planned over records: a table with a primary key gives its records as they come, and not the rows
-that are made of them.
+Queries are planned over records: a table with a primary key gives its records as they arrive, and not the
+rows that are made of them.
 """
 
 from __future__ import annotations
@@ -61,8 +60,11 @@ class Question:
 
 @dataclass(frozen=True)
 class QuestionPlan:
-    """A question, and the queries that it is about, over records (`record_queries`). ``declared``: all
-    sources of the job, as they are."""
+    """A question, and the queries that it is about, planned over records (`record_queries`).
+
+    Attributes:
+        declared: All sources of the job, as they are declared.
+    """
 
     question: Question
     queries: tuple[QueryPlan, ...]
@@ -71,7 +73,11 @@ class QuestionPlan:
 
     @classmethod
     def of(cls, question: Question, job: Job, plan: JobPlan) -> QuestionPlan:
-        """Raises: SpecError, if no query has such an input, or a key is none of it."""
+        """Plan the queries that a question is about.
+
+        Raises:
+            SpecError: No query has such an input, or a key is not a column of it.
+        """
         queries = record_queries(job, plan)
         if question.query is not None:
             names = [query.name for query in queries]

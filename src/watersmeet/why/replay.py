@@ -1,7 +1,9 @@
-"""The ticks of a query, run once more in this process: over the rows that were read again, with the
-watermarks that the history has. So each joined row leaves in the tick in which it did, pads included.
+"""Run the ticks of a query again in this process, over rows that were read again.
 
-Rows are numbered by input, branch after branch; the rows of a replay's output have these numbers.
+The watermarks come from the history, so each joined row leaves in its original tick, and so do rows padded
+with NULLs.
+
+Rows are numbered by input, branch after branch; the output rows of a replay have these numbers.
 """
 
 from __future__ import annotations
@@ -63,8 +65,13 @@ KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL, JoinKind.
 
 @dataclass(frozen=True)
 class Joined:
-    """The rows that left a join or a query. ``slots``: that of the tick; ``rows``: per alias the number of
-    its row, or `NOBODY`; ``diffs``: how often each came, below zero: went."""
+    """Rows that left a join or a query.
+
+    Attributes:
+        slots: the slot of each row's tick.
+        rows: per alias, the number of its row, or `NOBODY`.
+        diffs: the multiplicity of each row; negative: it was deleted.
+    """
 
     slots: Numbers
     rows: Mapping[str, Numbers]
@@ -137,8 +144,10 @@ def is_chain(query: QueryPlan, insert: Insert) -> bool:
 
 
 def shape_of(query: QueryPlan) -> list[tuple[str, list[str]]]:
-    """Return how its joins are run: joins release the rows of streams. Records of a primary key are called by
-    their source, too, which is left out."""
+    """Return the joins of a query and the names of their sides; joins release the rows of streams.
+
+    The records of a table with a primary key have a name that ends with their source, which is omitted.
+    """
 
     def name_of(side: SidePlan) -> str:
         return side.name if side.feed is not None else side.name.partition(".")[0]
@@ -231,8 +240,14 @@ class Replay:
         return pa.concat_tables([table for _, table in tables])
 
     def plan(self, query: Query | None = None, outputs: Sequence[OutputColumn] | None = None) -> JobPlan:
-        """Plan the query alone. ``outputs``: None: the numbers of its rows. Raises: PlanError,
-        SeveralErrors."""
+        """Plan the query alone.
+
+        Args:
+            outputs: the output columns; None: the numbers of the query's rows.
+
+        Raises:
+            PlanError, SeveralErrors: the query cannot be planned.
+        """
         query = query or self._insert.query
         if outputs is None:
             outputs = [
@@ -298,8 +313,10 @@ class Replay:
         return tables
 
     def _moving(self, engine: LocalJob, plan: JobPlan, ticks: TickWise) -> Iterator[int]:
-        """Give what came in with each tick to the engine, and yield the slots in which that changes
-        something: others are not run."""
+        """Push the input of each tick to the engine, and yield the slots in which it changes something.
+
+        The caller does not run the other ticks.
+        """
         keys = {
             side.watermark_key(column)
             for query in plan.queries
@@ -335,8 +352,11 @@ class Replay:
 
 
 class _Retained:
-    """Looks after every tick at what is retained of rows of an input. ``released``: the slot of the tick
-    after which nothing is, per row."""
+    """Observer of the retained rows of an input after every tick.
+
+    Attributes:
+        released: per row, the slot of the tick after which none of it is retained.
+    """
 
     def __init__(self, alias: str, came: Mapping[int, int]) -> None:
         self._alias, self._came = alias, dict(came)

@@ -1,10 +1,12 @@
-"""The fates of rows by the replay of their query's ticks (`why.replay`): of chains of joins with which rows
-each went through the joins, and where it stopped; of inputs that change from when until when the row of a
-record was there, which record replaced or deleted it, and what of the output was made of it, and was
-retracted.
+"""The outcomes of rows, from a replay of their query's ticks (`why.replay`).
 
-Where not all is there to run the ticks again, less is known: of a chain that rows of all inputs that meet
-each other leave it, for whatever else there was; of a table with a primary key what `Remains` says."""
+Of chains of joins: the rows that each row matched on its way through the joins, and where it stopped. Of
+inputs that change: from when until when the row of a record existed, which record replaced or deleted it, and
+which rows of the output were made of it and retracted.
+
+Without everything that a replay of the ticks needs, less is known: of a chain, that matching rows of all
+inputs leave it, whatever other rows exist; of a table with a primary key, the answer of `Remains`.
+"""
 
 from __future__ import annotations
 
@@ -249,8 +251,7 @@ class Results:
         return self._versions_of(self._alias, self._linked[self._alias])
 
     def _versions_of(self, alias: str, linked: Mask) -> Versions:
-        """Replay what an input held, by itself and without its filters: the rows that came into it, and those
-        that went."""
+        """Replay the changes of one input, by itself and without its filters."""
         given = next(own for own in self._query.inputs if own.alias == alias)
         alone = Query(without_filters(given), None, (), "", mode=OutputMode.CHANGELOG)
         return Versions(
@@ -467,8 +468,10 @@ class Results:
         return what, f"{words}{released}", more
 
     def _of_complete(self, number: int) -> Told | None:
-        """Tell of a row of a chain with which rows of all inputs met: they left it, whatever else is not
-        known."""
+        """Describe a row of a chain that matched rows of all inputs; None if it did not.
+
+        Such rows left the chain, whatever else is unknown.
+        """
         joined = self._at_once.with_row(self._alias, number)
         complete = [own for _, own in joined if NOBODY not in own.values()]
         if self._hides_some or not complete:
@@ -640,8 +643,10 @@ class Results:
         return near_misses(self.rows, join, other, own, spot, reasons, brings)
 
     def _of_hidden(self, tick: str, number: int) -> Told:
-        """Tell of a row that a SEMI or ANTI join only looks at: the rows for which it was the first, or one
-        of the first, that they met."""
+        """Describe a row that a SEMI or ANTI join only tests for existence.
+
+        The answer has the rows of the other side for which it was the first match, or one of the first.
+        """
         if self._meetings is None:
             return "on_time", f"{tick}; which rows a SEMI or ANTI join released by it is not known", {}
         left = aliases_of(self._hiding.left)

@@ -1,8 +1,9 @@
-"""The rows of a query's inputs, read once more from their sources: the tick that read each, and what ingest
-and the watermarks made of it, by the rules of the engine.
+"""Read the rows of a query's inputs again from their sources, and apply the engine's rules.
 
-Rows of which the tick is not known exactly, and that were late if it was the last that it can have been, are
-``unsure``: nobody can tell.
+For each row, this yields the tick that read it and the outcome of ingest and watermarks.
+
+Rows whose tick is not known exactly, and that would be late in the last possible one, are ``unsure``: their
+outcome cannot be determined.
 """
 
 from __future__ import annotations
@@ -85,11 +86,16 @@ class Portion:
 
 @dataclass(frozen=True)
 class Missing:
-    """Rows that could not be read again, in ``words``. ``part``, ``position``: where they stood, as of a
-    `Portion`; ``position`` None: it may be anywhere; ``until``: where they stood from the position on to
-    before another one. ``why``: they are ``gone``; they were ``compacted``, by the keys of the table; the job
-    has not read them, for it began behind them (``before``); or they are there, and in no order
-    (``unordered``)."""
+    """Rows that could not be read again.
+
+    Attributes:
+        words: description of the rows, for people.
+        part: part of the source, as in `Portion`.
+        position: position in the part, as in `Portion`; None if the rows may be anywhere.
+        until: end of the range that starts at ``position``, exclusive; None for a single position.
+        why: ``gone``: they no longer exist. ``compacted``: the table's keys removed them. ``before``: the job
+            never read them, because it began at a later position. ``unordered``: they exist, but in no order.
+    """
 
     words: str
     part: str = ""
@@ -109,9 +115,14 @@ class Reread:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A record that was not read here. ``slot``: of the tick that read it, or of a later one if not
-    ``exact``; ``is_read``: some tick has read it, be it which. ``certain``: it is broken, for its tick
-    counted as many broken records as were left out of what that tick read, and all of that was read again."""
+    """A record that was not read again.
+
+    Attributes:
+        slot: slot of the tick that read it, or of a later tick unless ``exact``; None if it is unknown.
+        is_read: some tick has read the record, even if it is unknown which.
+        certain: the record is broken, because its tick counted as many broken records as were left out here
+            of the records that it read, and all of these were read again.
+    """
 
     record: str
     place: str
@@ -128,10 +139,16 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """All rows of a source that were read again. ``slot``: that of the tick that read each, as far as
-    ``exact`` says, or of a later one; the number of slots where none did. ``read``: some tick did;
-    ``untold``: and it may have been any; ``later``: the tick of the slot before had not read it, for certain.
-    ``portion``: which of `Reread.portions` each is of."""
+    """All rows of a source that were read again.
+
+    Attributes:
+        slot: slot of the tick that read each row if ``exact``, else of a later tick; the number of slots if
+            no known tick read it.
+        read: some tick has read the row.
+        untold: some tick has read the row, and it may be any.
+        later: the tick of the previous slot had certainly not read the row.
+        portion: index in `Reread.portions` of each row's portion.
+    """
 
     reread: Reread
     rows: pa.Table
@@ -170,8 +187,12 @@ class SourceRows:
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of one branch of an input. ``late_after``: see `TickHistory`; ``released``: per row that may
-    match the slot in which it left, ``never`` where it has not."""
+    """Rows of one branch of an input.
+
+    Attributes:
+        late_after: late thresholds, see `TickHistory`.
+        released: slot in which each row that may match was released; ``never`` if it was not.
+    """
 
     side: SidePlan
     of: SourceRows
@@ -188,7 +209,7 @@ class InputRows:
 
     @cached_property
     def came_to(self) -> Numbers:
-        """Per row what it came to, by the order in which ingest judges."""
+        """Outcome of each row, by the order in which ingest judges."""
         own, flags = self.own, self.own.flags
         came = np.full(len(flags), UNMATCHABLE, dtype=np.int64)
         came[flags == FLAG_CANDIDATE] = MAY_MATCH
@@ -210,7 +231,7 @@ class InputRows:
 
     @cached_property
     def was_late_before(self) -> Mask:
-        """Per row whether it was late whichever tick read it: by the watermark of one before them all."""
+        """Mask of rows that were late whichever tick read them: by a watermark before all of these."""
         late: Mask = np.zeros(len(self.of.slot), dtype=np.bool_)
         rows = np.flatnonzero(self.of.later)
         for column, times in self.own.times.items():
@@ -221,14 +242,17 @@ class InputRows:
 
     @cached_property
     def released(self) -> Numbers:
-        """Per row the slot in which it left the state; ``never``: none."""
+        """Slot in which each row left the state; ``never`` if it has not."""
         released = np.full(len(self.of.slot), self.never, dtype=np.int64)
         released[self.kept.rows] = self.kept.released
         return released
 
     def late_key(self, row: int) -> tuple[str, int, int]:
-        """Return of a late row the watermark key by which it was late most, its time, and the least time that
-        was not late."""
+        """Return by which event time a late row was late the most.
+
+        Returns:
+            The watermark key, the row's time, and the smallest time that was not late.
+        """
         slot, marks = int(self.of.slot[row]), self.marks.late_below
         if not self.of.exact[row] and self.was_late_before[row]:
             slot, marks = slot - 1, self.late_after  # which tick read it is not known
@@ -243,7 +267,7 @@ class InputRows:
 
 @dataclass(frozen=True)
 class Spot:
-    """A row: of which branch of an input, and which of its rows."""
+    """A row: a branch of an input, and the row's number in it."""
 
     branch: InputRows
     row: int
@@ -298,9 +322,15 @@ class Certainty:
 
 @dataclass(frozen=True)
 class QueryRows:
-    """A query, and all rows of its inputs that were read again. ``unseen``: per alias the slots of
-    the ticks that read rows which could not be; None: it may have been any; ``shed``: whether rows of the
-    query were shed; ``certainty``, ``left_out``: per source."""
+    """A query with all rows of its inputs that were read again.
+
+    Attributes:
+        unseen: by alias, slots of the ticks that read rows which could not be read again; None for an unknown
+            tick.
+        shed: True if rows of the query were shed.
+        certainty: by source.
+        left_out: by source.
+    """
 
     query: QueryPlan
     insert: Insert
@@ -373,7 +403,7 @@ class QueryRows:
 
     @property
     def join(self) -> JoinPlan | None:
-        """The join of which the fates follow from times; None: it is another query."""
+        """The join whose times determine the fates; None for other queries."""
         join = plain_join_of(self.query)
         return join if len(self.inputs) == 2 else None
 
@@ -409,8 +439,12 @@ class QueryRows:
         return pa.table([pa.nulls(1, field.type) for field in empty.schema], names=empty.column_names)
 
     def lacks(self, aliases: Iterable[str], sources: Iterable[Source]) -> str | None:
-        """Say what is not there that would have to be for ticks to be run again, with the rows of these
-        inputs, as they ran. ``sources``: as they are declared."""
+        """Return why ticks cannot be replayed exactly with the rows of some inputs; None if they can be.
+
+        Args:
+            aliases: the inputs.
+            sources: the sources as declared.
+        """
         history, named = self.history, list(aliases)
         if any(history.follows_gap(slot) for slot in range(len(history))):
             return "the history does not have each tick"
@@ -429,21 +463,30 @@ class QueryRows:
         return None
 
     def were_there(self, one: Spot, other: Spot) -> bool | None:
-        """Return whether the earlier of two rows was kept when the later one came; None: that is not known.
-        Rows that meet a condition always were, but where rows are released although they may still meet
-        it."""
+        """Return True if the earlier of two rows was still retained when the later one arrived.
+
+        Rows that match are always retained, unless rows are released that may still match.
+
+        Returns:
+            None if it is unknown.
+        """
         if self.join is None or not self.join.hides_released:
             return True
         early, late = sorted((one, other), key=lambda own: own.slot)
         return early.released >= late.slot if early.exact and late.exact else None
 
     def find_linked_rows(self, alias: str, asked: Numbers, groups: Mapping[str, Numbers]) -> dict[str, Mask]:
-        """Return which rows bear on what is emitted with some rows of an input: those that can be in one
-        joined row with them, by the equalities of the joins. It may be more, and is never fewer.
+        """Return the rows that may be joined with some rows of an input, by the equalities of the joins.
+
+        The result may contain more rows than needed, and never fewer.
 
         Args:
-            asked: the numbers of the rows that it is about.
-            groups: per input that changes, of each record which others it bears on.
+            asked: numbers of the rows of the input ``alias``.
+            groups: by input that changes, the group number of each record; the records of a group belong
+                together.
+
+        Returns:
+            By input, a mask of the rows.
         """
         counts = {name: sum(len(own.came_to) for own in branches) for name, branches in self.inputs.items()}
         every: dict[str, Mask] = {name: np.ones(count, dtype=np.bool_) for name, count in counts.items()}
@@ -495,8 +538,13 @@ class QueryRows:
         return links
 
     def _equal(self, alias: str, expr: Expr, mask: Mask, other: str, other_expr: Expr) -> Mask | None:
-        """Return the rows of the other input whose value some row of the mask has; None: it cannot be
-        computed. NULL is equal to NULL here, and stands for padded rows."""
+        """Return the rows of the other input whose value occurs in some row of the mask.
+
+        NULL equals NULL here, and stands for padded rows.
+
+        Returns:
+            A mask; None if it cannot be computed.
+        """
         try:
             own, others = self._values(alias, expr), self._values(other, other_expr)
         except EngineError:
@@ -522,8 +570,10 @@ class QueryRows:
 
 
 def goes_by_clock(sources: Iterable[Source]) -> bool:
-    """Return whether what some of them hold does: deletes of keys with a sequence are remembered for a
-    while."""
+    """Return True if the contents of some of the sources depend on the clock.
+
+    Tables with keys with a sequence do, because deletes are remembered for a limited time.
+    """
     keys = [source.primary_key for source in sources]
     return any(key is not None and key.sequence is not None for key in keys)
 
@@ -569,8 +619,11 @@ def _inputs_of(
 
 
 def _unseen(reread: Reread, history: TickHistory, left_out: Sequence[LeftOut]) -> list[int | None]:
-    """Return of rows of a source that are not seen here, though a tick may have read them, the slot of that
-    tick; None: it may have been any."""
+    """Return the slots of ticks that may have read rows of a source that were not read again.
+
+    Returns:
+        A slot per such group of rows; None if any tick may have read them.
+    """
     places = [
         None if own.position is None else history.slot_of(reread.source.name, own.part, own.position)
         for own in reread.missing
@@ -599,7 +652,7 @@ def _left_out(query: QueryPlan, reread: Reread, history: TickHistory) -> list[Le
 
 
 def _whole(reread: Reread, history: TickHistory) -> set[int]:
-    """Return the slots of ticks of whose rows of a source none is missing."""
+    """Return the slots of ticks from whose rows of a source none is missing."""
     name, slots = reread.source.name, set(range(len(history)))
     for own in reread.missing:
         if own.position == UNREAD:

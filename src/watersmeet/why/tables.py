@@ -1,15 +1,18 @@
-"""The versions of the rows of an input that changes: which record brought each, from which tick on it was
-there, and which record replaced or deleted it.
+"""Determine the versions of the rows of an input that changes.
 
-What an input held says the replay of its records (`why.replay`). Records of one *group* bear on each other:
-those of a primary key, or of rows that are equal in all that the query keeps of them.
+For each version: the record that inserted it, the tick from which on it was present, and the record that
+replaced or deleted it.
 
-`Remains`: of a table with a primary key of which not all records can be read again, for they were compacted,
-have expired, or their files have gone. Two things are certain all the same. Of a tick of which no record is
-missing it is known what it did to a key, and so it is from a record on up to the next one of its key if none
-is missing of the ticks between them. And where Kafka has compacted a topic, the last record of a key is there
-unless it was a delete: if the table has as many rows as there are keys whose last record brings one, then it
-has these rows, and no others.
+The replay of an input's records (`why.replay`) determines its contents. Records of one *group* affect each
+other: the records of a primary key, or of rows that are equal in all columns that the query retains.
+
+`Remains` is about a table with a primary key whose records cannot all be read again, because they were
+compacted or have expired, or because their files were deleted. Two things are still certain:
+
+* If no record of a tick is missing, its effect on a key is known. The effect lasts from that record to the
+  next record of the key, if no record is missing of the ticks between them.
+* If Kafka has compacted a topic, the last record of a key exists unless it was a delete. If the table has as
+  many rows as there are keys whose last record inserts one, then it has exactly these rows.
 """
 
 from __future__ import annotations
@@ -69,8 +72,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Span:
-    """``since``: the slot of the tick in which a row came; ``until``: that of the one in which it went, None:
-    it is there."""
+    """Span of ticks in which a row was present.
+
+    Attributes:
+        since: the slot of the tick that inserted the row.
+        until: the slot of the tick that deleted the row; None: the row is still present.
+    """
 
     since: int
     until: int | None
@@ -84,10 +91,17 @@ class Span:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of one input, numbered over its branches. ``group``: see the module; ``numbers``: by what
-    each is known in a replay; ``slots``, ``diffs``: the tick of each, and how often its row comes;
-    ``whole``: per record a number that those have alone that are equal in all columns of their source;
-    ``taken``: which records bear on what the input holds."""
+    """Records of one input, numbered over its branches.
+
+    Attributes:
+        group: the group of each record; see the module.
+        numbers: the number of each record in a replay.
+        slots: the tick of each record.
+        diffs: the multiplicity of each record's row.
+        whole: a number per record that is equal only for records that are equal in all columns of their
+            source.
+        taken: a mask of the records that affect the input's contents.
+    """
 
     kind: Kind
     group: Numbers
@@ -211,8 +225,11 @@ class KeyChange:
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions of the rows of an input. ``held``: what came into it and went, by the numbers of
-    ``records``."""
+    """Versions of the rows of an input.
+
+    Attributes:
+        held: the rows that were inserted and deleted, by the numbers of ``records``.
+    """
 
     records: Records
     held: Joined
@@ -378,8 +395,7 @@ def spans_of(changes: Iterable[tuple[int, int]]) -> list[Span]:
 
 
 class Remains:
-    """Knows what of records of an input that is a table with a primary key is certain, where not all are
-    there."""
+    """Certain facts about a table with a primary key, some of whose records are missing."""
 
     def __init__(self, rows: QueryRows, records: Records, alias: str, source: str) -> None:
         self._rows, self._records, self._alias, self._source = rows, records, alias, source
@@ -395,7 +411,7 @@ class Remains:
         return is_keyed and self._certainty.is_ordered and not self._rows.shed
 
     def change(self, number: int) -> KeyChange | None:
-        """Return what a record that some tick read did; None: that is not known."""
+        """Return the change that a record of some tick made; None if it is unknown."""
         if not self._can_tell:
             return None
         slots, slot = self._records.slots, int(self._records.slots[number])
@@ -418,8 +434,10 @@ class Remains:
         return KeyChange(took, until, [one for one in after if slots[one] == until][-1])
 
     def _before(self, slot: int, before: list[int]) -> int | None:
-        """Return the record of its key whose row was there before those of a tick; `NOTHING`: there was none;
-        None: that is not known."""
+        """Return the record whose row the key had before the records of a tick.
+
+        The result is `NOTHING` if there was no row, and None if it is unknown.
+        """
         if before:
             last = before[-1]
             is_known = self._is_whole(int(self._records.slots[last]), slot)
@@ -447,8 +465,7 @@ class Remains:
 
     @cached_property
     def _may_be_earlier(self) -> Mask:
-        """The records that a tick has read, or may have, that is maybe not the one of their slot, but one
-        before."""
+        """Mask of the records that were read, or may have been, and perhaps before the tick of their slot."""
         exact, count = self._exact, len(self._rows.history)
         untold = np.concatenate([own.of.untold for own in self._rows.inputs[self._alias]])
         earlier: Mask = untold | (~exact & (self._records.slots < count))
@@ -460,8 +477,10 @@ class Remains:
 
     @cached_property
     def rows_there(self) -> frozenset[int] | None:
-        """The records whose rows the table has after the last tick, but for those of keys that have records
-        which came later; None: that is not known."""
+        """Records whose rows the table has after the last tick, except for keys with later records.
+
+        None if it is unknown.
+        """
         history, records = self._rows.history, self._records
         if not (self._can_tell and self._certainty.is_compacted):
             return None

@@ -1,8 +1,8 @@
-"""The ticks of a job after which its history knows how all stood: those that it has one by one, and the last
-of each few that were rolled up; and what their watermarks were.
+"""The ticks of a job after which its history has all figures, and their watermarks.
 
-Other ticks are gaps: rolled up by now, never written down, or after the last that was. Of those nothing is
-taken for known but that watermarks never go back.
+These are the ticks that the history has one by one, and the last one of each few that were rolled up. Other
+ticks are gaps: rolled up, never recorded, or after the last recorded one. Of gaps, nothing is assumed but
+that watermarks never decrease.
 """
 
 from __future__ import annotations
@@ -217,8 +217,12 @@ class TickHistory:
         return _Part(ends, befores, went_on, is_exact)
 
     def _untold(self, source: str) -> list[tuple[int, int]]:
-        """Return, falling, the ticks in which a source had more parts than are written down: the first and
-        the last of several that were rolled up, of which at least one was such."""
+        """Return the ticks in which a source had more parts than the history records, descending.
+
+        Returns:
+            The first and the last tick of each; they differ for rolled-up ticks, of which at least one was
+            such.
+        """
         points = self.past.series(subject_of("source", source), COUNT).points
         spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
         return sorted(spans, key=lambda span: span[1], reverse=True)

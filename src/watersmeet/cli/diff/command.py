@@ -58,8 +58,14 @@ class DiffFlags:
 
 @dataclass(frozen=True)
 class _Job:
-    """All that is compared. ``facts``: per query; ``read``: per source; ``tables``: what is known of those
-    that are read as a whole; ``ticks``: runs them again."""
+    """Inputs of the comparison of one job.
+
+    Attributes:
+        facts: Facts of each query.
+        read: Files of each source.
+        tables: Contents, as far as known, of the tables that are read as a whole.
+        ticks: Runs ticks again.
+    """
 
     job: Job
     plan: Any

@@ -323,7 +323,7 @@ def _create_table(db: Any, table: str, source: Source, relation: str, number: st
 
 
 def _columns(db: Any, source: Source, relation: str) -> Iterator[str]:
-    """Times as they are in UTC."""
+    """Yield SQL for each column of a source; times with a zone are converted to UTC."""
     types = types_of(db, relation)
     for column in source.columns:
         name = quote_identifier(column.name)

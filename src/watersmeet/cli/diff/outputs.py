@@ -98,9 +98,16 @@ READERS: Mapping[str, Callable[[Wished, Keep], int | None]] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """``name``: of the query; ``columns``: its columns; ``mode``: whether changes go out; ``tick``: of the
-    state, None without one; ``path``: files that were named in the place of the sink; ``alone``: no other
-    query writes there."""
+    """An output of a query, to be compared with the batch answer.
+
+    Attributes:
+        name: Name of the query.
+        columns: Columns of the query.
+        mode: Output mode: whether the sink receives changes.
+        tick: Tick of the state; None without a state.
+        path: Files that the user named instead of the sink; None: read the sink.
+        alone: No other query writes to the sink.
+    """
 
     name: str
     sink: Sink
@@ -113,8 +120,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class EmittedRows:
-    """``relation``: with `column_name` and `COUNT`; ``may_be_later``: it may hold what came
-    after the state's tick; ``is_later``: it does."""
+    """Rows that a query emitted.
+
+    Attributes:
+        relation: DuckDB relation with the columns `column_name` of each number, and `COUNT`.
+        may_be_later: The relation may contain rows emitted after the tick of the state.
+        is_later: The relation contains such rows.
+    """
 
     relation: str
     may_be_later: bool

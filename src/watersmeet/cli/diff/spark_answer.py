@@ -17,13 +17,14 @@ from watersmeet.spec.model import Job, Sink
 def check_servers(
     read: Mapping[str, SourceFiles], sinks: Sequence[Sink], settings: Mapping[str, str]
 ) -> None:
-    """Ask the Kafka brokers of what is compared, before Java starts.
+    """Check before Java starts that the Kafka brokers of the compared sources and sinks answer.
 
     Args:
-        sinks: those whose topics are read.
-        settings: of the job, for Spark.
+        sinks: the sinks whose topics are read.
+        settings: the job's settings, for Spark.
 
-    Raises: WatersmeetError, with all that do not answer.
+    Raises:
+        WatersmeetError: brokers do not answer; the error lists all of them.
     """
     from watersmeet.runtime.spark.preflight.run import collect_errors, uses_socks_proxy
     from watersmeet.runtime.spark.preflight.servers import WaitPolicy, check_brokers, check_topics
@@ -39,8 +40,10 @@ def check_servers(
 
 
 class SparkAnswers:
-    """A session, with all sources of a plan as views, but those whose rows are taken back: what these hold is
-    told by DuckDB alone."""
+    """Spark session with the sources of a plan as views.
+
+    Sources whose rows can be retracted have no view: only DuckDB computes their contents.
+    """
 
     def __init__(self, job: Job, read: Mapping[str, SourceFiles], settings: Mapping[str, str]) -> None:
         from watersmeet.runtime.spark.batch import Batch

@@ -83,7 +83,11 @@ def _checks_of_system() -> list[Check]:
 
 
 def _checks_of_job(job: Path, checkpoint: str | None) -> list[Check]:
-    """Raises: SpecError when the file cannot be read."""
+    """Return the checks of one job: programs, directories, ports, and the job itself.
+
+    Raises:
+        SpecError: the file cannot be read.
+    """
     from watersmeet.cli.install.checks import Check, Status, check_folder, check_port, check_programs
     from watersmeet.cli.job_file import default_checkpoint, settings_in, text_of
     from watersmeet.spec.monitoring import address_in

@@ -1,7 +1,7 @@
-"""`state export`: the rows that a job retains, as Parquet files that DuckDB, Spark and others read.
+"""Command `state export`: write a job's retained rows as Parquet files for DuckDB, Spark and others.
 
-A file per side that keeps rows, and `INDEX`, which says what each holds. Rows that the state holds and that
-are released or deleted are not in them.
+The command writes a file per side that retains rows, and `INDEX`, which describes each file. The files
+exclude rows that the state still stores but that are released or deleted.
 """
 
 from __future__ import annotations
@@ -46,8 +46,13 @@ MATCHES: tuple[MarkKind, ...] = ("matched", "count")
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file. ``columns``: per column what it is; ``matched``: the column that says whether a row has had a
-    match, or how many; ``partial``: its rows are partial aggregates."""
+    """Parquet file of an export.
+
+    Attributes:
+        partial: True if the rows are partial aggregates.
+        columns: the description of each column.
+        matched: the column that says whether a row has had a match, or the number of its matches.
+    """
 
     file: str
     query: str
@@ -94,13 +99,13 @@ class _ExportedSide:
 
 
 def export_state(place: StateLocation, to: Path) -> Iterator[str]:
-    """Write the files, all or none of them, and say which.
+    """Write the files, all or none of them, and yield a line of text for each.
 
     Args:
-        to: a directory that is empty, or not yet there.
+        to: a directory that is empty or does not exist yet.
 
     Raises:
-        SpecError: ``place`` was named by its directory: what columns mean stands in the job's text.
+        SpecError: ``place`` was named by its directory; only the job's text defines the meaning of columns.
         StateError: there is no state, it is damaged, or ``to`` is not empty or within the checkpoint.
         EngineError: the files cannot be written.
     """
@@ -144,7 +149,7 @@ def _plan_of(place: StateLocation) -> JobPlan:
 
 
 def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[ExportedFile]]:
-    """Write the files of one tick to ``folder``, and first delete those of an earlier tick."""
+    """Delete the files of an earlier tick from ``folder``, then write those of one tick."""
     for old in folder.iterdir():
         old.unlink()
     files = [

@@ -297,12 +297,15 @@ class RestorePlan:
         yield from (f"  {said}" for said in _sink_effects(self.place))
 
     def run(self) -> None:
-        """Go back. A kill in between leaves the state as of some tick between the two, without the one that
-        was interrupted: what that was begun with, and how it was cut, goes before any manifest does, or a
-        tick that comes by its number later would take it for its own.
+        """Restore the state of the earlier tick.
+
+        A kill in between leaves the state of some tick between the two, without the interrupted tick: the
+        files that record how that tick was started and partitioned are deleted before any manifest.
+        Otherwise a later tick with the same number would take them for its own.
 
         Raises:
-            StateError: the job is running, or has gone on since, or the state of the tick is not whole.
+            StateError: The job is running or has run since the plan was made, the state of the tick is not
+                complete, or files cannot be deleted.
         """
         checkpoint = self.place.checkpoint
         with checkpoint.lock():

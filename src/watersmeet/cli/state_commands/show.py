@@ -48,7 +48,13 @@ def needs_job(named: Path | str) -> WatersmeetError:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """``named``: as the user named it; ``text``: of the job, if that was named, ``settings``: of its run."""
+    """Location of the state that the user named.
+
+    Attributes:
+        named: the name as the user wrote it.
+        text: the job's text, if the user named the job.
+        settings: the settings of the job's run.
+    """
 
     named: str
     checkpoint: Checkpoint
@@ -110,7 +116,11 @@ class StateLocation:
         return self
 
     def require_directory(self) -> None:
-        """Raises: StateError when it is in an object store: whether a run goes on is not known there."""
+        """Check that the state is in a directory.
+
+        Raises:
+            StateError: the state is in an object store, where a command cannot tell whether the job runs.
+        """
         if self.checkpoint.stored_job is not None:
             raise StateError(
                 f"the state is in {self.checkpoint.place}, where a command cannot tell whether the job runs",
@@ -119,7 +129,11 @@ class StateLocation:
             )
 
     def check_outside(self, to: Path) -> None:
-        """Raises: StateError, if that is within the checkpoint directory, with which it would go."""
+        """Check that a path is outside of the checkpoint directory, which may be removed as a whole.
+
+        Raises:
+            StateError: the path is within the checkpoint directory.
+        """
         if self.checkpoint.root.resolve() in to.resolve().parents:
             raise StateError(
                 f"{to} is inside the checkpoint directory {self.checkpoint.root}, and would be removed with"
@@ -145,8 +159,15 @@ class StateLocation:
 
 @dataclass(frozen=True)
 class RetainedTick:
-    """One that is kept. ``clock_us``: its clock; ``rows``: retained, ``files``, ``bytes``: of its runs, each
-    once; ``problem``: why it cannot be read, and nothing else is known of it then."""
+    """Retained tick of the state.
+
+    Attributes:
+        clock_us: the tick's clock, in µs.
+        rows: the number of retained rows.
+        files: the number of files of its runs, each counted once.
+        bytes: the size of its runs, each counted once.
+        problem: why the tick cannot be read; then only its number is known.
+    """
 
     tick: int
     clock_us: int = 0
@@ -325,7 +346,7 @@ class StateSummary:
 def state_text(
     text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, as_json: bool
 ) -> None:
-    """Print what the job keeps.
+    """Return a description of the state that the job retains.
 
     Raises:
         StateError: there is no state, or it cannot be read.
@@ -416,7 +437,11 @@ def _format_times(query: QueryPlan | None, times: Mapping[str, Watermark]) -> di
 
 
 class _StoredSide(NamedTuple):
-    """A side as the manifest has it; ``runs``: by their names."""
+    """Side as stored in the manifest.
+
+    Attributes:
+        runs: the runs by their names.
+    """
 
     query: str
     node: int

@@ -1,4 +1,4 @@
-"""The words of ``whatif``'s flags as what they mean; all that is wrong with them is told together."""
+"""Parse the flags of ``whatif``, and report all errors together."""
 
 from __future__ import annotations
 
@@ -59,9 +59,15 @@ class TickLength:
 
 @dataclass(frozen=True)
 class Request:
-    """``lags``: as said, per source that has a say in each; empty: by the sample's disorder. ``scales``,
-    ``idles``: likewise, empty where the job's own are meant. ``share``: of late rows, that a lag is wanted
-    for."""
+    """Everything that one call of ``whatif`` requests.
+
+    Attributes:
+        lags: lags in the order of the flags, per source to which each applies. Empty: lags are derived
+            from the sample's disorder.
+        scales: factors by which intervals are scaled. Empty: the job's own intervals are used.
+        idles: idle timeouts to try. Empty: the job's own timeouts are used.
+        share: share of late rows for which a lag is requested.
+    """
 
     asked: Sequence[FileRequest]
     lags: Sequence[Mapping[str, int]]
@@ -106,7 +112,12 @@ class Request:
 
 
 def read(words: WhatifFlags, streams: Mapping[str, EventStream]) -> Request:
-    """Raises: SpecError, or SeveralErrors: all that is wrong with the flags."""
+    """Parse the flags into a request.
+
+    Raises:
+        SpecError: a flag is wrong.
+        SeveralErrors: several flags are wrong; it contains all errors.
+    """
     problems: list[WatersmeetError] = []
 
     def read_all(texts: Sequence[str], read_one: Callable[[str], Read]) -> list[Read]:

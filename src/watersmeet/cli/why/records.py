@@ -277,8 +277,11 @@ def _as_described(
     kinds: Mapping[str, sql.SqlType],
     names: Mapping[str, str | None] | None,
 ) -> Readers:
-    """Return the readers of a record whose schema has these names of types. Bytes of DECIMALs are not certain
-    here."""
+    """Return the readers of a record whose schema has these type names.
+
+    The readers of DECIMAL columns raise `UncertainValue` for texts: the meaning of DECIMAL bytes is not
+    certain.
+    """
     if names is None:
         return by_unit[usual]
     readers = dict(by_unit[usual])
@@ -435,9 +438,14 @@ UNCOUNTED = -1
 
 @dataclass(frozen=True)
 class RecordRows:
-    """``rows``: the declared columns, `PARTITION`, `DIFF`; ``records``: which of the records each is of,
-    rising; ``left_out``: those of which it is not certain, as texts, by their numbers; ``counted``: per
-    record how many rows a tick that reads it counts (`UNCOUNTED`: that is not known)."""
+    """Rows that records of a source contain.
+
+    Attributes:
+        rows: The declared columns, `PARTITION` and `DIFF`.
+        records: Number of the record of each row, ascending.
+        left_out: Texts of the records whose rows are not certain, by record number.
+        counted: Per record, the number of rows that a tick counts that reads it; `UNCOUNTED` if unknown.
+    """
 
     rows: pa.Table
     records: npt.NDArray[np.int64]

@@ -1,10 +1,12 @@
-"""Kafka's topics, read again for `why`: by the offsets that the history has of every tick, and bounded.
+"""Read Kafka topics again for `why`, by the offsets that the history has of every tick, within limits.
 
-What is not there any more, or not the same any more, is named, and where it stood. A tick counted its
-records: where as many are there, none has gone, whatever offsets are free (of transactions, for example). Of
-ticks that are not known one by one a free offset may have been a record that was compacted. Records of a
-partition count by their offsets; which partition a tick had read before another is Spark's matter: the fate
-of a key that has records in several of them is not told where it goes by that."""
+The module names records that no longer exist or are no longer the same, with their positions. A tick counted
+its records: if as many exist now, none is missing, whatever offsets are unused (those of transactions, for
+example). For ticks that are not known one by one, an unused offset may have been a record that was compacted.
+Records of a partition count in the order of their offsets. Spark decides which partition a tick reads before
+another, so the outcome of a key with records in several partitions is not reported where it depends on that
+order.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,15 @@ class Others(Exception):
 
 @dataclass(frozen=True)
 class PartRead:
-    """``name``: as of a `Portion`; ``first``: the offset from which on it was read again; ``until``: up to
-    which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising;
-    ``counted``: how many rows a tick counts of each, below zero: that is not known; None: one of
-    each."""
+    """Partition of a topic that was read again.
+
+    Attributes:
+        name: the part, as in `Portion`.
+        first: the offset from which it was read again.
+        until: the offset up to which the job has read it.
+        offsets: the offsets of the records that exist from ``first`` on, ascending.
+        counted: the number of rows that a tick counts for each record, negative if unknown; None: one each.
+    """
 
     name: str
     first: int
@@ -76,9 +83,9 @@ class PartRead:
 def find_missing(
     history: TickHistory, source: str, parts: Sequence[PartRead], *, by_keys: bool = False
 ) -> list[Missing]:
-    """Find what the ticks read and the topics no longer have.
+    """Return the records that the ticks read and the topics no longer have.
 
-    Checks the parts that are read again, from their ``first`` offset on.
+    The function checks the parts that are read again, from their ``first`` offset on.
 
     Args:
         by_keys: True if compaction, where it happened, was by the keys of the source's table.
@@ -280,7 +287,13 @@ class _Again:
         self._bytes = self._left_out = 0
 
     def read(self, reader: TopicReader) -> Reread:
-        """Raises: NotRead, Others; WatersmeetError, of a schema registry."""
+        """Read the records of the source's topics again.
+
+        Raises:
+            TopicReadError: the topics cannot be read.
+            Others: the records are not those that the ticks read.
+            WatersmeetError: a schema registry failed.
+        """
         spans = self._spans(reader.topics())
         self._bound(spans)
         read = {place: _Rows() for place in spans}

@@ -1,9 +1,9 @@
-"""Conditions that someone else computes over candidate pairs: asked in one pass, answered in the next.
+"""Conditions that Spark computes over candidate pairs, which a task emits in its first pass.
 
-A task runs twice. In the first pass each batch of candidate pairs is a question; it is handed on, and taken
-to be FALSE. In the second the same batches come again. They are told apart by a digest of what they hold, not
-by their place: a task that asks in another order, or what nobody has answered, is never given the answer to
-another question.
+A task runs twice. In the first pass it emits each batch of candidate pairs as a request, and treats the
+condition as FALSE. In the second pass it produces the same batches and reads the answers. A digest of the
+content identifies a batch, not its position, so a task that produces batches in another order, or a batch
+without an answer, never receives the answer to another request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ ASK, HOLDS = ours("ask"), ours("holds")
 
 @dataclass(frozen=True)
 class DeferredCondition:
-    """A condition that tasks do not compute. ``text``: as it was written."""
+    """Condition that tasks do not compute.
+
+    Attributes:
+        text: the condition as the user wrote it.
+    """
 
     text: str
 
@@ -73,7 +77,11 @@ class ConditionAnswers:
         return answer
 
     def holds(self, pairs: pa.Table) -> Mask:
-        """Raises: EngineError for pairs that were not asked."""
+        """Return a mask of the pairs for which the condition is TRUE.
+
+        Raises:
+            EngineError: the pairs were not among those that Spark evaluated.
+        """
         if pairs.num_rows == 0:
             return np.zeros(0, dtype=np.bool_)
         answer = self.of(digest_of(pairs), pairs.num_rows)

@@ -65,11 +65,14 @@ class PairTest(Protocol):
 
 @dataclass(frozen=True)
 class PairCondition:
-    """A join's whole condition on pairs; see `plan.model.nodes.MatchPlan` for what the parts promise.
+    """A join's whole condition on pairs; see `plan.model.nodes.MatchPlan` for the meaning of the parts.
 
-    ``bands``: of time bounds and of other values; ``reals``: those in floating point. ``residual``:
-    whatever else it says. ``careful``: the same condition for pairs for which one of ``sums`` leaves its
-    type; what mentions them is part of its residual, which raises as Spark does or is not TRUE.
+    Attributes:
+        bands: bands of time bounds and of other values.
+        reals: bands in floating point.
+        residual: all other conjuncts.
+        careful: condition for pairs for which one of ``sums`` leaves its type. The conjuncts with these sums
+            are part of its residual, which raises as Spark does or is not TRUE.
     """
 
     keys: tuple[Key, ...]
@@ -187,8 +190,10 @@ class PairCondition:
 class Search:
     """The candidates of ``needles`` (rows of ``side``) among ``rows``.
 
-    Needle ``skipped + n`` has its candidates at the places [first[n], end[n]). ``alive`` tells which of
-    the rows exist; None: all.
+    Needle ``skipped + n`` has its candidates at the places [first[n], end[n]).
+
+    Attributes:
+        alive: returns which of the rows exist; None: all exist.
     """
 
     condition: PairCondition
@@ -329,11 +334,13 @@ def check_sums(
     rows: SortedRows,
     alive: Callable[[Rows], Mask] | None = None,
 ) -> None:
-    """Ask the careful condition of the pairs for which a sum leaves its type, if there are any. Cost where
-    spans say that there may be: some passes over the sum's columns and the pairs found; else nothing.
+    """Evaluate the careful condition for pairs for which a sum overflows its type, if there are any.
+
+    If the value ranges show that no sum can overflow, this costs nothing; otherwise it costs some passes over
+    the sum's columns and the pairs found.
 
     Raises:
-        EngineError: as Spark does for one of them; all others do not match.
+        EngineError: Spark raises an error for one of these pairs. Without an error, none of them matches.
     """
     careful = condition.careful
     if careful is None or not len(needles) or not len(rows):

@@ -167,8 +167,13 @@ def distances(band: ExactBand, needles: Side, slack: int) -> Distances:
 
 
 class OrientedBand(NamedTuple):
-    """A band, as needles of one side look along it: what counts of them and of the rows, and how far apart
-    these may be."""
+    """A band as seen from needles of one side.
+
+    Attributes:
+        needles: Measured value of the needles.
+        rows: Measured value of the other side's rows.
+        distances: Distances that the band allows between the two values.
+    """
 
     needles: Measured
     rows: Measured
@@ -261,8 +266,13 @@ MAX_ROWS_16_BITS = 1 << 16
 
 @dataclass(frozen=True)
 class SortedPrefixes:
-    """``prefixes``: the upper bits of hashes, ascending; ``places``: of each one's row; ``keys``: how many
-    different hashes there are (by 32 bits)."""
+    """Sorted hash prefixes of rows.
+
+    Attributes:
+        prefixes: Upper bits of the hashes, ascending.
+        places: Row number of each prefix.
+        keys: Number of distinct hashes, by 32 bits.
+    """
 
     prefixes: Prefixes
     places: Prefixes

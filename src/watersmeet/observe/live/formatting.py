@@ -19,8 +19,14 @@ from watersmeet.plan.explain.wording import duration, rounded_up
 
 @dataclass(frozen=True)
 class Glyphs:
-    """The characters that drawings are made of. ``levels``: of a sparkline, from nothing to the most;
-    ``full``, ``empty``: of a bar; ``more``: stands for what is cut away; ``dot``: between words."""
+    """The characters of drawings.
+
+    Attributes:
+        levels: Levels of a sparkline, from zero to the maximum.
+        full, empty: Cells of a bar.
+        more: Replaces text that is cut off.
+        dot: Separates words.
+    """
 
     levels: str
     full: str
@@ -208,9 +214,14 @@ HEADER = "dim"
 
 @dataclass(frozen=True)
 class TableColumn:
-    """``drop``: those with the greatest go first where there is no room; 0: it stays. ``right``: to which its
-    texts are pushed; ``name``: they are cut in the middle, where there is no room; ``rest``: the last one,
-    which takes what is left."""
+    """A column of a table that fits into a given width.
+
+    Attributes:
+        drop: Columns with the greatest number are removed first if the table is too wide; 0: never removed.
+        right: Align texts to the right.
+        name: Shorten texts in the middle if the table is too wide.
+        rest: The last column, which takes the remaining width.
+    """
 
     title: str
     drop: int = 0

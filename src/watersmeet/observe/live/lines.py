@@ -21,12 +21,14 @@ LINE = 120
 
 
 class PlainLines(Listener):
-    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
-    rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
-    what is not read yet, where that is known; what was asked of the store of the state, where that is remote
-    (beyond `LINE`); which sources wait for others; and the least watermark, how far it is behind the clock,
-    and why it does not move. Where that is too long the tasks are left out, or how far it is behind, or
-    both."""
+    """Printer of one line of at most `LINE` characters per tick, for logs and pipes.
+
+    A line has, in this order: the seconds and tasks of the tick; the rows read from sources, and their number
+    per second of the clock; the rows written to sinks and the late rows; the retained rows; the backlog, if
+    it is known; the requests to the state's store, if it is remote (beyond `LINE`); the sources that wait for
+    others; and the lowest watermark, its distance to the clock, and why it does not advance. A line that is
+    too long omits the tasks, or that distance, or both.
+    """
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -99,8 +101,7 @@ class PlainLines(Listener):
 
 
 def _format_dropped(report: TickReport) -> Iterator[str]:
-    """Yield how many rows of the tick are in no result for which reason, or were rounded, where there are
-    some."""
+    """Yield the number of rows of the tick that were dropped, per reason, and of rounded rows, if any."""
     for place, word in DROPPED.items():
         rows = sum(row.dropped.get(place, 0) for row in report.inputs)
         if rows:
@@ -110,8 +111,11 @@ def _format_dropped(report: TickReport) -> Iterator[str]:
 
 
 class JsonLines(Listener):
-    """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
-    them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
+    """Printer of one JSON object per tick.
+
+    Watermarks are integers, null before the first row, and "end" after the last one. If inputs wait for
+    silent partitions, an object ``waiting`` that lists these inputs precedes the ticks.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -29,8 +29,12 @@ DRAINED_S = 0.2
 
 
 class Lines(io.TextIOBase):
-    """A text stream whose lines are taken by somebody, each when it is whole. ``inner``: what it stands
-    for."""
+    """Text stream that passes each line to a function as soon as the line is complete.
+
+    Args:
+        take: receives a line, without its end.
+        inner: the stream that this one replaces.
+    """
 
     def __init__(self, take: Take, inner: object) -> None:
         self._take = take
@@ -153,7 +157,11 @@ _TO_END_OF_LINE, _BELOW = "\x1b[K", "\x1b[J"
 
 
 class Terminal:
-    """``console``: has the size, the styles and the encoding of it."""
+    """Terminal that redraws lines in place.
+
+    Args:
+        console: provides the terminal's size, styles and encoding.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console

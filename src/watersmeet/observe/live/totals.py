@@ -43,8 +43,12 @@ class _Files:
 
 @dataclass(frozen=True)
 class RemainingInput:
-    """``rows``: that were read; ``unread``: rows that are still to be read, about; None: that cannot be said
-    yet."""
+    """Input that a run has still to read.
+
+    Attributes:
+        rows: Number of rows read so far.
+        unread: Approximate number of rows still to be read; None: not known yet.
+    """
 
     rows: int = 0
     unread: float | None = None
@@ -129,8 +133,12 @@ class MarkRow:
 
 @dataclass(frozen=True)
 class InputRow:
-    """An input; rows since the job's first tick. ``aside``: by place of `SIDE_OUTPUT_PLACES`, where there
-    are some; ``most``: what is kept of it at most, as forecast."""
+    """Figures of an input; rows since the job's first tick.
+
+    Attributes:
+        aside: Rows by place of `SIDE_OUTPUT_PLACES`, for places that have rows.
+        most: Forecast of the maximum of retained rows.
+    """
 
     name: str
     rows_in: int
@@ -149,9 +157,14 @@ class InputRow:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at a moment. ``seconds``: of the last ticks, the oldest first; ``parts``: seconds that the parts
-    of a tick took, on average; ``in_rate``, ``out_rate``: rows a second of the clock, from sources and to
-    sinks. Without a tick there are no rows."""
+    """Figures of a run at a moment; it has no rows before the first tick.
+
+    Attributes:
+        seconds: Durations of the last ticks, the oldest first.
+        parts: Mean seconds of each part of a tick.
+        in_rate: Rows read from sources per second of the clock.
+        out_rate: Rows written to sinks per second of the clock.
+    """
 
     report: TickReport | None = None
     queries: Sequence[QueryRow] = ()

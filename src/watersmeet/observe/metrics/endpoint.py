@@ -1,8 +1,10 @@
-"""Addresses at which Prometheus asks for figures: one server per address, in threads of its own, for all jobs
-of this process that are to be seen there. Whoever asks has to send the token, in a header.
+"""HTTP endpoints that Prometheus scrapes: one server per address, for all jobs of this process.
 
-A server is there while one of its jobs runs, or has failed: that it failed is what somebody has to see. A job
-that is started again goes on with what was counted before.
+Each server runs in threads of its own and serves the jobs that were registered at its address. Clients
+must send the token, if there is one, in a header.
+
+A server runs while one of its jobs runs or has failed, so that the failure stays visible. The counters of
+a job that is started again continue from their last values.
 """
 
 from __future__ import annotations
@@ -154,7 +156,12 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def _server_at(address: Address, app: Callable[..., Any]) -> ThreadingWSGIServer:
-    """Raises: OSError, OverflowError."""
+    """Start a metrics server at an address.
+
+    Raises:
+        OSError: the address cannot be resolved or bound.
+        OverflowError: the port is out of range.
+    """
     where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, *_, (host, *_) = where[0]
 

@@ -41,7 +41,11 @@ from watersmeet.types.sql_type import INTEGERS, TIMES
 
 @dataclass(frozen=True)
 class ComputedClause:
-    """A column as written; ``place``: the number of columns of the records before it."""
+    """Computed column as written.
+
+    Attributes:
+        place: the number of columns of the records that precede it.
+    """
 
     name: str
     tree: exp.Expression
@@ -124,10 +128,12 @@ def _hidden(
     said_by: str | None,
     text: Text,
 ) -> set[str | None]:
-    """Return the columns of records that rows have not, in small letters: a row that goes equals the row that
-    came, and what says so differs.
+    """Return the columns of records that are not columns of rows, in lower case.
 
-    Raises: SqlError, where nothing else is left, or another column is computed of it.
+    An inserted row and its delete have equal columns, except those that distinguish the two records.
+
+    Raises:
+        SqlError: no other column is left, or another column is computed from a hidden one.
     """
     change = next((one for one in computed if one.column.name.lower() == said_by), None)
     if change is None:

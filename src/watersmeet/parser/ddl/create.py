@@ -92,8 +92,13 @@ Called with the source so far, and the texts of its WATERMARK clauses, for peopl
 
 @dataclass
 class _Columns:
-    """A column list being read; ``clauses``: the texts of ``watermarks`` and ``computed``.
-    ``keys``: the PRIMARY KEYs. ``names``: of the columns, in lower case."""
+    """The parts of a column list that were parsed so far.
+
+    Attributes:
+        names: Names of the columns, in lower case.
+        clauses: Texts of ``watermarks`` and ``computed``.
+        keys: The PRIMARY KEY clauses.
+    """
 
     columns: list[Column] = field(default_factory=list)
     names: set[str] = field(default_factory=set)

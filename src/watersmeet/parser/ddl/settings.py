@@ -117,8 +117,11 @@ _Kind = TypeVar("_Kind", bound=Enum)
 
 @dataclass
 class Settings:
-    """All SETs so far. ``durations``: those of lengths of event time by name, and whether they are intervals,
-    not numbers."""
+    """All settings (SET) so far.
+
+    Attributes:
+        durations: settings that are lengths of event time, by name; True for an interval, False for a number.
+    """
 
     options: Options = field(default_factory=Options)
     run: dict[str, str] = field(default_factory=dict)
@@ -126,7 +129,7 @@ class Settings:
     durations: dict[str, bool] = field(default_factory=dict)
 
     def set_all(self, values: Mapping[str, Any]) -> list[WatersmeetError]:
-        """Set these, and return what is wrong with them."""
+        """Apply several settings and return the errors."""
         problems: list[WatersmeetError] = []
         for key, value in values.items():
             with collect_errors(problems):

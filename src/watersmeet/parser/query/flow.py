@@ -41,9 +41,13 @@ from watersmeet.spec.stages import may_be_null, output_time
 
 @dataclass(frozen=True)
 class Way:
-    """The way of a source, or of a stage, so far. ``columns`` and filters mention columns of the source, or
-    outputs of the stage. ``lags``: position of an ordered column → its lag; of a stage those of event
-    times."""
+    """Path from a source or a stage through the views so far.
+
+    ``columns`` and filters mention columns of the source, or outputs of the stage.
+
+    Attributes:
+        lags: the lag of each ordered column, by its position; for a stage, the lags of event times.
+    """
 
     origin: Source | Query
     columns: tuple[Expr, ...]

@@ -1,7 +1,8 @@
-"""Hints of a SELECT: ``/*+ BROADCAST(x) */`` says which input every task of its join is to have whole,
-``/*+ PLAN(delta) */`` how its joins are to be run.
+"""Hints of a SELECT: ``/*+ BROADCAST(x) */`` and ``/*+ PLAN(delta) */``.
 
-A hint holds for its own SELECT: for what stands there in FROM under a name of its own.
+BROADCAST names the input that every task of its join receives as a whole; PLAN says how to run the joins.
+
+A hint applies to its own SELECT: to the inputs that have a name of their own in its FROM.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ _ANOTHER = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*/\*\+", re.DOTALL)
 
 @dataclass(frozen=True)
 class _HintName:
-    """A name in a hint, and where it stands; ``plan``: the name is that of a plan."""
+    """A name in a hint, and its position.
+
+    Attributes:
+        plan: the plan that the name selects; None for another name.
+    """
 
     name: str
     offset: int
@@ -121,7 +126,7 @@ def _joins(relation: Relation) -> Iterator[Join]:
 
 
 def _check_join(join: Join, own: Mapping[str, _HintName], text: Text) -> None:
-    """Report what no join can do with its hints; those of other SELECTs have been looked at there."""
+    """Report hints that a join cannot follow; hints of other SELECTs are checked there."""
     sides = [side for side in (join.left, join.right) if isinstance(side, Input) and side.broadcast]
     mine = [own[side.alias] for side in sides if side.alias in own]
     if not mine:

@@ -52,7 +52,11 @@ def split_emit(tokens: Sequence[Token], text: Text) -> tuple[Sequence[Token], Ou
 
 
 def refuse_emitted(tokens: Sequence[Token], text: Text) -> None:
-    """Raises: SqlError, when what a view is made of says EMIT."""
+    """Reject EMIT in the query of a view.
+
+    Raises:
+        SqlError: The query has EMIT.
+    """
     if (place := _first(tokens)) is not None:
         raise text.not_supported("EMIT in a view is", tokens[place].start, _WITHIN)
 

@@ -1,5 +1,7 @@
-"""FROM items, views and sub-queries: IMPOSE_ORDER, projections, filters and UNION ALL → `Flow`; joins →
-`JoinedView`."""
+"""Parse FROM items, views and subqueries.
+
+IMPOSE_ORDER, projections, filters and UNION ALL become a `Flow`; joins become a `JoinedView`.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
 
 
 def reader(catalog: Catalog, text: Text) -> Read:
-    """Reads what stands in FROM by the names of ``catalog``."""
+    """Return a function that resolves FROM items by the names of ``catalog``."""
     return lambda item: relation_flow(item, catalog, text)
 
 
@@ -304,7 +306,7 @@ def _windows_of(select: exp.Select, catalog: Catalog, text: Text) -> WindowedRow
 
 
 def _joins(select: exp.Select, item: exp.Expression) -> bool:
-    """Does the SELECT itself join: in FROM, in parentheses there, or by EXISTS in WHERE?"""
+    """Return True if the SELECT itself has a join: in FROM, in parentheses there, or by EXISTS in WHERE."""
     where = select.args.get("where")
     if where is not None and any(isinstance(e.this, exp.Query) for e in where.find_all(exp.Exists)):
         return True

@@ -1,6 +1,6 @@
-"""The SQL dialect: Spark's, with IMPOSE_ORDER, windows and ASOF joins, and with double quotes around names.
+"""Define the SQL dialect: Spark's, with IMPOSE_ORDER, windows, ASOF joins and double-quoted names.
 
-Trees come out as plain Spark trees but for `ImposeOrder` and `WindowTable`, which never leave ``front``.
+Parsed trees are plain Spark trees except for `ImposeOrder` and `WindowTable`, which never leave ``front``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,23 @@ _OFFSET = (
 
 
 class ImposeOrder(exp.Expression, exp.Func):
-    """``IMPOSE_ORDER(TABLE relation, DESCRIPTOR(column), lag)``; ``this``: a table, a select, another one."""
+    """``IMPOSE_ORDER(TABLE relation, DESCRIPTOR(column), lag)``.
+
+    Args:
+        this: a table, a SELECT, or another IMPOSE_ORDER.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": True, "lag": True}
 
 
 class WindowTable(exp.Expression, exp.Func):
-    """``TUMBLE(TABLE relation, DESCRIPTOR(column), size)``, HOP, SESSION. ``name``: which of them;
-    ``sizes``: one interval or integer, of HOP two; ``partition``: columns of PARTITION BY (SESSION)."""
+    """Window function over a table: ``TUMBLE(TABLE relation, DESCRIPTOR(column), size)``, HOP, SESSION.
+
+    Args:
+        function: name of the function.
+        sizes: one interval or integer; two for HOP.
+        partition: columns of PARTITION BY (SESSION only).
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -43,7 +52,7 @@ class WindowTable(exp.Expression, exp.Func):
 
 
 def event_time_hint(path: str) -> str:
-    """Return what to write for a field of a STRUCT as an event time."""
+    """Return a hint for declaring a field of a STRUCT as an event time."""
     name = path.rsplit(".", 1)[-1]
     return (
         f"make it a column in a view: CREATE VIEW ordered AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT *,"
@@ -255,7 +264,7 @@ class WatersmeetParser(GrammarParser):
         return WindowTable(this=relation, column=column, function=name, sizes=sizes, partition=partition)
 
     def _is_descriptor_next(self) -> bool:
-        """Does ``, DESCRIPTOR`` follow, or its named form?"""
+        """Return True if ``, DESCRIPTOR`` follows, or its named form."""
         following = self._next
         return following is not None and following.text.upper() in ("DESCRIPTOR", "TIMECOL")
 

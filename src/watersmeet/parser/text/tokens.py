@@ -233,8 +233,13 @@ class TokenCursor:
         return self.take().text
 
     def external_value(self) -> str | None:
-        """Read ``FROM FILE 'path'`` as the content of the file; None: there is none. Problems are added to
-        the text's."""
+        """Read ``FROM FILE 'path'`` as the content of the file.
+
+        Problems are added to those of the text.
+
+        Returns:
+            The content, empty if the file cannot be read; None if the next tokens are not this clause.
+        """
         offset = self.offset
         if not self.accept("FROM", "FILE"):
             return None

@@ -1,5 +1,7 @@
-"""Rule: what is not run where rows may be taken back: in output_mode changelog, and beneath windows that make
-final rows of such."""
+"""Checks for features that are not supported where rows may be retracted.
+
+Rows may be retracted in output_mode changelog, and in the input of windows that make final rows of such rows.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rule: every side of every join of streams needs a bound by a watermark of the other side, or is refused.
+"""Check that a watermark of the other side bounds every side of every join of streams.
 
-The message names the input, its event-time columns, the conjuncts that look like bounds and why they do not
-count; the hint is a condition that would do.
+The error names the input, its event-time columns, the conjuncts that look like bounds and why they do not
+count; the hint is a condition that would suffice.
 """
 
 from __future__ import annotations
@@ -101,7 +101,11 @@ def check_bounded(
 
 @dataclass
 class _Problems:
-    """``joined``: of the rows of joins, told only where nothing is wrong with inputs."""
+    """Problems of a query's joins.
+
+    Attributes:
+        joined: the problems of rows of joins, reported only if the inputs have none.
+    """
 
     of_inputs: list[PlanError] = field(default_factory=list)
     joined: list[PlanError] = field(default_factory=list)
@@ -311,7 +315,7 @@ def _unclosed_windows_error(node: AggregateNode, time: Ref, *, tight_helps: bool
 
 
 def _unbounded_groups_error(stream: Input) -> PlanError:
-    """Groups over all rows of a stream."""
+    """Build the error for groups over all rows of a stream, which could never be dropped."""
     return PlanError(
         f"state would grow without limit: groups of {_describe_input(stream)} could never be "
         "dropped, because a"

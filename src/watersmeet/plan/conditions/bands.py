@@ -46,8 +46,11 @@ from watersmeet.types.sql_type import STRING
 
 @dataclass(frozen=True)
 class Ends:
-    """``lower <= right - left <= upper``, inclusive; None is open. ``closed_lower``, ``closed_upper``: with
-    strict comparisons read as closed ones (for retention)."""
+    """Inclusive ends of a difference: ``lower <= right - left <= upper``; None is open.
+
+    Attributes:
+        closed_lower, closed_upper: The ends with strict comparisons read as closed ones (for retention).
+    """
 
     lower: int | None = None
     upper: int | None = None

@@ -1,7 +1,7 @@
-"""Rule: what each conjunct of a join's condition is good for (semantics.md, section 3).
+"""Classify each conjunct of a join's condition by its use (semantics.md, section 3).
 
-Order of the tests: constant, one-sided, time bound, equality key, band, residual. A conjunct is exactly one
-of them, but for bands that only find candidates: those are residuals, too.
+The order of the tests is: constant, one-sided, time bound, equality key, band, residual. A conjunct has
+exactly one class, except bands that only find candidates: those are residual predicates, too.
 """
 
 from __future__ import annotations
@@ -51,8 +51,13 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class ConditionParts:
-    """The conjuncts of a condition by their use. ``band_columns``: columns whose NULL lets nothing match.
-    ``careful``: the residuals, and in their places bands whose sums may leave their type."""
+    """Conjuncts of a condition by their use.
+
+    Attributes:
+        careful: the residual predicates, and, at their positions in the condition, the bands whose sums may
+            overflow their type.
+        band_columns: the columns that prevent any match if they are NULL.
+    """
 
     times: tuple[IntervalPart, ...] = ()
     keys: tuple[KeyPart, ...] = ()

@@ -22,8 +22,11 @@ _SPARK = Dialect.get_or_raise("spark")
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One conjunct. ``written`` is what the user wrote, where that is more: of each half of a
-    BETWEEN, all of it."""
+    """One conjunct of a condition.
+
+    Attributes:
+        written: What the user wrote, if that is more than ``expr``: for each half of a BETWEEN, all of it.
+    """
 
     expr: Expr
     written: Expr | None = None

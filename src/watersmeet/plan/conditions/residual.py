@@ -36,8 +36,14 @@ _OF_THE_CLOCK = (
 
 @dataclass(frozen=True)
 class Residual:
-    """``expr`` mentions `joined_name`s, listed in ``columns``; ``exact`` is what tasks compute of it, or None
-    where they do not compute it as Spark does: ``why`` says what of it."""
+    """Residual predicate of a join.
+
+    Attributes:
+        expr: the predicate over `joined_name`s.
+        exact: the tree that tasks compute; None if tasks cannot compute the predicate exactly as Spark does.
+        columns: the `joined_name`s that ``expr`` mentions.
+        why: why tasks cannot compute the predicate.
+    """
 
     expr: Expr
     exact: Tree | None

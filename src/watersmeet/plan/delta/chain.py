@@ -1,5 +1,7 @@
-"""The nodes of a delta join within the query's chain: each path planned as a chain of its own, then all put
-together."""
+"""The nodes of a delta join within the query's chain.
+
+Each path is planned as a chain of its own; then all chains are combined.
+"""
 
 from __future__ import annotations
 

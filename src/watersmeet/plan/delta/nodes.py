@@ -109,7 +109,12 @@ Roles = dict[str, list[InputSide]]
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """``joins``: its look-ups, each with keys in one order; ``equalities``: of each."""
+    """Planned path of a delta join.
+
+    Attributes:
+        joins: the look-ups of the path, each with keys in one order.
+        equalities: the equalities of each look-up.
+    """
 
     path: Path
     joins: tuple[JoinPlan, ...]
@@ -208,8 +213,10 @@ _Place = tuple[int, int | None]
 
 @dataclass
 class _ArrangedInputs:
-    """The inputs, then copies: one for each further way in which an input is looked up, unless a further key
-    beside the input's rows does."""
+    """Inputs of a delta join, followed by copies of inputs that look-ups find in different ways.
+
+    Each further way to look up an input needs a copy, unless a further key of the input's own rows suffices.
+    """
 
     sides: list[SidePlan]
     arranged: list[Arranged] = field(default_factory=list)
@@ -221,8 +228,13 @@ class _ArrangedInputs:
         self.arranged = [Arranged((), ())] * self._inputs
 
     def begin(self, last: Iterable[tuple[JoinPlan, Columns]]) -> None:
-        """Hold tables by the key of the last path that looks them up, which all queries begin with that find
-        rows by it alone. ``last``: of each input."""
+        """Arrange each table by the key of the last path that looks it up.
+
+        All queries that find rows by this key alone begin with the same arrangement.
+
+        Args:
+            last: the join and its keys on the last path, per input.
+        """
         for join, keys in last:
             if keys and not join.indexes(Side.RIGHT) and join.right.input.is_table:
                 self.place(join, keys)

@@ -183,8 +183,13 @@ class Path:
 
 @dataclass(frozen=True)
 class DeltaJoin:
-    """The joins ``numbers`` of a query, the last of which is ``root``, as paths: one per input, in the
-    query's order."""
+    """Joins of a query that are run as paths.
+
+    Attributes:
+        root: Number of the last join.
+        numbers: Numbers of all joins.
+        paths: One path per input, in the order of the query.
+    """
 
     root: int
     numbers: frozenset[int]

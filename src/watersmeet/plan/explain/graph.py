@@ -53,8 +53,13 @@ STORED, INPUT, JOIN, GROUPS, FILTER = "stored", "input", "join", "groups", "filt
 
 @dataclass(frozen=True)
 class GraphNode:
-    """``lines``: what it says, as people read it, the first one its title. ``of``: of a source or an input as
-    which it counts, see `Edge`; empty: it is neither."""
+    """A node of the plan's graph.
+
+    Attributes:
+        lines: text for people; the first line is the title.
+        of: kind and names of a source or input under which its rows are counted, as in `Edge`; empty for
+            other nodes.
+    """
 
     id: str
     kind: str
@@ -64,9 +69,13 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class Edge:
-    """``of``: what goes along it, as a kind and names: rows of a source (``source``, name), those of an input
-    or of a join (``input``, query, alias or ``#n``), those of a query (``query``, name); empty: what a table
-    holds, which is looked up."""
+    """An edge of the plan's graph.
+
+    Attributes:
+        of: kind and names of the rows that the edge carries: (``source``, name) for rows of a source;
+            (``input``, query, alias or ``#n``) for rows of an input or of a join; (``query``, name) for rows
+            of a query; empty for the contents of a table that is looked up.
+    """
 
     start: str
     end: str
@@ -75,8 +84,13 @@ class Edge:
 
 @dataclass(frozen=True)
 class QueryGraph:
-    """``within``: its nodes and edges, each edge behind what it joins; ``outside``: edges from sources;
-    ``sink``: where its rows go, and the edge there; none: they are kept for others."""
+    """The part of the graph that belongs to one query.
+
+    Attributes:
+        within: nodes and edges of the query; each edge follows the nodes that it connects.
+        outside: edges from sources.
+        sink: node of the sink, and the edge to it; None if the rows are retained for other queries.
+    """
 
     id: str
     name: str
@@ -94,7 +108,7 @@ class Graph:
 
     @property
     def nodes(self) -> tuple[GraphNode, ...]:
-        """All, sources first, then by query."""
+        """All nodes: sources first, then by query."""
         nodes = list(self.sources)
         for query in self.queries:
             nodes += [part for part in query.within if isinstance(part, GraphNode)]
@@ -103,7 +117,7 @@ class Graph:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """All, those from sources before the others of a query."""
+        """All edges; in each query, those from sources come first."""
         edges: list[Edge] = []
         for query in self.queries:
             edges += query.outside

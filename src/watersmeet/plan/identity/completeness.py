@@ -40,9 +40,14 @@ OfSide = tuple[int, str]
 
 @dataclass
 class Completeness:
-    """See the module. ``missing``: per node, of the rows that leave it, by watermark keys; ``complete_from``:
-    per such key; a result of which no time is less is there. ``problems``: why pads cannot be told from lies,
-    or what is missing from what is not, for people; then the rest says nothing."""
+    """Event times from which on the results of a query are complete; see the module.
+
+    Attributes:
+        missing: Per node, the ways in which rows that leave it are missing, by watermark keys.
+        complete_from: Per watermark key; a result is present if none of its times is less.
+        problems: Reasons, for users, why correct pads cannot be distinguished from wrong ones, or missing
+            rows from rows that are not missing. If there is one, the other attributes mean nothing.
+    """
 
     below: dict[OfSide, Times] = field(default_factory=dict)
     retained_below: dict[OfSide, Times] = field(default_factory=dict)

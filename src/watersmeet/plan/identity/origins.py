@@ -1,12 +1,14 @@
-"""Rule: of what each column of a side is made, as a digest. By it a column of stored rows is known again when
-the query is planned anew, whatever it is called then and whatever stands beside it.
+"""Identify each column of a side by a digest of its origin.
 
-In it: the expression over the source and the declared types of the source's columns in it, and the column's
-own type; of what comes from a node beneath, the digests of the columns, and where several inputs are put
-together there, the alias. The alias of an input is not, for its own rows, nor is that of a table alone: so
-queries that share rows know them again by other aliases. Where a source
-reads from, filters and conditions are not: those are in `plan.identity.fingerprint`, as far as rows depend on
-them.
+When a query is planned again, its stored columns are recognized by their digests, whatever their names and
+neighbouring columns are.
+
+The digest of a column covers its own type, the expression over the source, and the declared types of the
+source's columns in that expression. For rows of another node it covers the digests of the node's columns, and
+the alias if that node combines several inputs. It excludes the alias of an input for the input's own rows,
+and the alias of a table that is alone, so queries with different aliases can share rows. It also excludes the
+location of the source, filters and conditions: `plan.identity.fingerprint` covers those on which the rows
+depend.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rule: what the rows of a tick depend on and a new run may change, by name: for the question whether an
-interrupted tick can be repeated as it was.
+"""Settings that determine the rows of a tick and that a new run may change, by name.
 
-Everything of a plan counts, but for what is listed here with its reason. What is new in a plan counts from
-the start: a field that nobody thought of is a refusal too many, not a row too many.
+They decide whether an interrupted tick can be repeated exactly. Everything in a plan counts, except what
+this module lists with a reason. A new field of a plan counts from the start: a field that was forgotten
+causes a rejection too many, not a row too many.
 """
 
 from __future__ import annotations

@@ -39,8 +39,13 @@ class FoldedQuery:
 
 @dataclass(frozen=True)
 class RestingNode:
-    """A node that rests, ``number``, and the one that makes its rows: ``node`` of the query. ``sides``: (own
-    name, name there)."""
+    """Node that does not run, because a node of another query produces its rows.
+
+    Attributes:
+        number: the number of the node that does not run.
+        node: the number of the producing node in its query.
+        sides: pairs (own name of a side, its name in the producing node).
+    """
 
     number: int
     node: int
@@ -187,9 +192,12 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """All INSERTs of a job, run in one tick each; every source is read once. ``apart``: the queries before
-    any took rows of others; ``moved``: names of file sources that have the files that the state knows, at
-    another path."""
+    """Plan of all INSERTs of a job, which run in one tick each; every source is read once.
+
+    Attributes:
+        apart: the queries as planned before any of them reused rows of others.
+        moved: the names of file sources whose files the state knows under another path.
+    """
 
     queries: tuple[QueryPlan, ...]
     apart: tuple[QueryPlan, ...] = field(default=(), compare=False, repr=False)
@@ -197,8 +205,10 @@ class JobPlan:
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        """Each source that is read as a stream, once, in the order of first use: the order of the streams in
-        the engine's union."""
+        """Sources that are read as streams, each once, in the order of first use.
+
+        The engine's union has its streams in this order.
+        """
         sources: dict[str, Source] = {}
         for query in self.queries:
             for side in query.sides:

@@ -381,10 +381,17 @@ class LookupPlan(MatchPlan):
 
 @dataclass(frozen=True)
 class CallPlan:
-    """One aggregate of a group: ``function`` (Spark's name) of ``columns``, kept ones of the side, each of
-    different values only if ``distinct``, of the rows for which the column ``filter`` is TRUE. ``expr``: the
-    same as Spark SQL over those columns, each one quoted identifier; ``text``: as it was written. ``plain``
-    False: it can only be had from Spark."""
+    """One aggregate of a group.
+
+    Attributes:
+        function: Spark's name of the function.
+        columns: Retained columns of the side that are the arguments.
+        distinct: Aggregate distinct values only.
+        filter: Boolean column; only rows for which it is TRUE count. None: all rows count.
+        expr: The aggregate as Spark SQL over ``columns``, each one a quoted identifier.
+        text: The aggregate as written.
+        plain: False: only Spark can compute it.
+    """
 
     name: str
     function: str
@@ -448,8 +455,11 @@ class GroupedPlan(NodePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPlan(GroupedPlan):
-    """Groups over all rows: of a group whose rows change the result before is taken back, and the new one put
-    out. Without keys there is one group, even of no row."""
+    """Groups over all rows.
+
+    When rows of a group change, the previous result is retracted and the new one emitted. Without keys there
+    is one group, even of no row.
+    """
 
     is_for_all: ClassVar[bool] = True
 
@@ -549,8 +559,12 @@ class WindowGroupPlan(WindowedPlan):
 
 @dataclass(frozen=True)
 class LookupKey:
-    """A further key by which rows are found where they are held by another. ``keys``: its columns; ``key``:
-    as it was written, for people."""
+    """An additional key for finding rows that are stored by another key.
+
+    Attributes:
+        keys: Columns of the key.
+        key: The key as written, for users.
+    """
 
     keys: tuple[str, ...]
     key: str
@@ -582,8 +596,14 @@ class Arranged:
 
 @dataclass(frozen=True)
 class CountedKey:
-    """One key by which rows of the input ``alias`` are found: its columns ``keys``, how many ``rows`` are
-    kept, and how many of them have one key, in the mean (all, where nobody counted keys)."""
+    """One key for finding rows of an input, with row counts.
+
+    Attributes:
+        alias: The input.
+        keys: Columns of the key.
+        rows: Number of retained rows.
+        rows_per_key: Mean number of retained rows per key; all rows if the keys were not counted.
+    """
 
     alias: str
     keys: tuple[str, ...]
@@ -661,9 +681,13 @@ def _times_among(side: SidePlan, keys: set[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class DeltaLookup:
-    """One look-up of one path: rows of the side ``join.left`` meet the rows of ``place``, a side of the
-    arrangements: as they are after the tick if it ``sees_tick``, else as they were before it. ``by``: the
-    number of the further key of that side by which it finds them; None: that by which they are held."""
+    """One lookup of one path: rows of the side ``join.left`` look up rows of an arrangement.
+
+    Attributes:
+        place: The side of the arrangements that has the rows.
+        sees_tick: True: look rows up as they are after the tick; False: as they were before it.
+        by: Number of the additional key of that side that finds the rows; None: the storage key.
+    """
 
     join: JoinPlan
     place: int

@@ -1,4 +1,4 @@
-"""Sides of nodes and parts of conditions, as plans hold them."""
+"""Parts of plans: sides of nodes, and parts of conditions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from watersmeet.types.sql_type import SqlType
 class KeyPlan:
     """An equality ``left = right`` (or ``<=>``) over expressions of one side each.
 
-    ``columns``: the kept columns that hold the values: a side's own column when its expression is one, else a
-    computed one. ``text``: as it was written, for messages; empty: nobody wrote it.
+    Attributes:
+        columns: the retained columns with the values: the side's own column if its expression is one, else a
+            computed column.
+        text: the equality as written, for messages; empty if no user wrote it.
     """
 
     left: Expr
@@ -42,9 +44,13 @@ class KeyPlan:
 
 @dataclass(frozen=True)
 class Bands:
-    """The bands of a join over anything but two event times. ``comparisons``, ``rechecks``, ``slack``: of the
-    exact ones, as in `MatchPlan`. ``inverted``: the texts of exact ones that hold nothing though their ends
-    are closed. (In floating point such a band holds pairs of NaN.)"""
+    """Bands of a join over anything but two event times.
+
+    Attributes:
+        comparisons, rechecks, slack: those of the exact bands, as in `MatchPlan`.
+        inverted: texts of exact bands that contain no value although their ends are closed. (In floating
+            point, such a band contains pairs of NaN.)
+    """
 
     exact: tuple[ExactBand, ...] = ()
     real: tuple[RealBand, ...] = ()
@@ -142,8 +148,13 @@ class FeedPlan:
 
 @dataclass(frozen=True)
 class ColumnOfOthers:
-    """A column that only other sides that share the runs keep. ``name``: what it is called in them;
-    ``origin``, ``text``: as in `state.runs.layout.StoredColumn`; ``type``: as declared, where it is."""
+    """A column that only the other sides with the same runs retain.
+
+    Attributes:
+        name: name of the column in the runs.
+        origin, text: as in `state.runs.layout.StoredColumn`.
+        type: declared type; None if it is not declared.
+    """
 
     name: str
     origin: str
@@ -153,8 +164,13 @@ class ColumnOfOthers:
 
 @dataclass(frozen=True)
 class Producer:
-    """The query before that makes or keeps rows for a consumer: those of ``node``, or what that keeps of its
-    ``side`` (empty: of none). ``names``: of the columns, (consumer's name, name there)."""
+    """An earlier query that makes or retains rows for a consumer.
+
+    Attributes:
+        node: the node that makes the rows.
+        side: the side of the node whose retained rows are used; empty for the rows that the node emits.
+        names: pairs of the consumer's and the producer's name of each column.
+    """
 
     query: str
     node: int
@@ -233,7 +249,7 @@ class SidePlan:
 
     @property
     def in_order(self) -> bool:
-        """Its rows come in an order that is the same when a tick is repeated."""
+        """True if its rows arrive in an order that is the same when a tick is repeated."""
         return not self.feeds and all(branch.source.traits.in_order for _, branch in self.sources)
 
     @cached_property

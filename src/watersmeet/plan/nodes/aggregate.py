@@ -1,8 +1,8 @@
-"""Rule: what a group's rows have to hold, and by which columns: grouping keys, arguments of aggregates.
+"""Determine the columns that a group's rows need: grouping keys and arguments of aggregates.
 
-A plain column is there already; an expression is computed where the side's rows come from: of an input's
-rows by Spark, of rows of nodes beneath as `plan.nodes.feeds` says. A call that only Spark can make keeps the
-columns in it and is made of those.
+A plain column exists already. An expression is computed where the side's rows are produced: by Spark for an
+input's rows, and as in `plan.nodes.feeds` for rows of other nodes. A call that only Spark can compute retains
+the columns that it mentions and is computed from them.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _spark(call: AggregateCall, columns: tuple[str, ...], chosen: str | None) ->
 
 
 def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
-    """Aggregates that have no meaning here, or cannot be had where they stand."""
+    """Return errors for aggregates that are unsupported, or unsupported at their place in a query."""
     errors = []
     for aggregate in asked.aggregates:
         call = call_of(aggregate.expr)

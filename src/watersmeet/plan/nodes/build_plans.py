@@ -190,9 +190,14 @@ def _window_fields(node: AggregateNode, ready: _NodeInputs) -> WindowedFields:
 
 @dataclass
 class NodeChain:
-    """The nodes of one query or stage. ``of_delta``: plans those of a delta join, of which ``leaving`` has to
-    leave. ``for_others``: what others need of the rows of its relation; ``stage``: which it is there, and in
-    ``derived_of``, which the chains of all stages write."""
+    """Builder of the node plans of one query or stage.
+
+    Attributes:
+        of_delta: plans the nodes of a delta join, given the columns of ``leaving`` that its root must emit.
+        for_others: the expressions over the rows of each relation that other nodes need.
+        stage: the key of this relation in ``for_others`` and ``derived_of``.
+        derived_of: the derived columns per stage; the chains of all stages write to it.
+    """
 
     query: ClassifiedQuery
     of_delta: OfDelta

@@ -1,5 +1,7 @@
-"""One node's condition, taken apart: keys, bands, bounds, residual; before its columns are known. Only a join
-has one."""
+"""Classify the condition of one node, before its columns are known.
+
+The parts are keys, bands, bounds and the residual predicate. Only a join has a condition.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Draft:
 
     @property
     def timed(self) -> frozenset[str]:
-        """Aliases of which a time stands in a bound of this join: it is not NULL in a match."""
+        """Aliases with a time in a bound of this join: in a match, that time is not NULL."""
         return frozenset(alias for alias, _ in self.timed_columns)
 
     @property
@@ -97,7 +99,7 @@ class Draft:
 
     @property
     def _all_pairs(self) -> tuple[str, ...]:
-        """A warning where nothing but the condition itself says which rows can meet."""
+        """Warning for a join that compares all pairs of rows, because only its residual restricts them."""
         finds = self.keys or self.bands or self.values.every
         if finds or not self.matchable or self.residual is None:
             return ()

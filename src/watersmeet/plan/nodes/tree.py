@@ -243,8 +243,7 @@ class SnapshotNode(QueryNode):
 
 @dataclass(frozen=True)
 class TableNode(QueryNode):
-    """The rows of tables, and of streams of changes, that are joined with nothing: what may be taken back has
-    to be there."""
+    """Rows of tables and change streams without a join; rows that may be retracted must be retained."""
 
 
 @dataclass(frozen=True)
@@ -284,8 +283,12 @@ class AggregateNode(GroupedNode):
 
 @dataclass(frozen=True)
 class WindowGroupNode(AggregateNode):
-    """Windows whose rows come and go: their results change with them until they close, or go out then
-    (``is_final``)."""
+    """Windows over rows that are inserted and deleted.
+
+    Attributes:
+        is_final: True if a window emits its result once, when it closes; False if the result changes with the
+            rows until then.
+    """
 
     is_final: bool
 

@@ -33,8 +33,12 @@ _BITS = {
 
 @dataclass(frozen=True)
 class RowBytes:
-    """Bytes of a row in state. ``assumed``: columns whose width is not fixed, counted as `STRING_BYTES`;
-    ``measured``: as its files have them."""
+    """Bytes of a row in state.
+
+    Attributes:
+        assumed: columns without a fixed width, counted as `STRING_BYTES`.
+        measured: True if the widths are those of the source's files.
+    """
 
     bytes: float
     assumed: tuple[str, ...]
@@ -106,13 +110,17 @@ def types_of_inputs(plan: SidePlan) -> dict[str, SqlType]:
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """One side of a node, as of a tick.
+    """Measurements of one side of a node as of a tick.
 
-    ``retained``: rows, or partial aggregates of them; ``most``: the most after any tick; ``file_bytes``: what
-    its files take, which may hold released rows, too; ``row_bytes``: of a row in them, None: there are none.
-    ``paces``: per event-time column how many rows were kept, and how much event time (µs, or units of integer
-    times) they cover: more than none. ``reaches``: per event-time column how far back from its watermark rows
-    are kept; None: what releases them has no watermark yet.
+    Attributes:
+        retained: number of retained rows, or of partial aggregates.
+        most: largest number of these after any tick.
+        file_bytes: size of its files, which may contain released rows, too.
+        row_bytes: average bytes of a row in the files; None if there are none.
+        paces: per event-time column, the number of rows and the event time (µs, or units of integer times;
+            above 0) that they cover.
+        reaches: per event-time column, how far behind its watermark rows are retained; None if the times
+            that release them have no watermark yet.
     """
 
     retained: int
@@ -125,10 +133,13 @@ class MeasuredSide:
 
 @dataclass(frozen=True)
 class Order:
-    """An order of inner joins that the measured rates would have chosen, were they declared.
+    """Order of inner joins that the measured rates would have chosen, had they been declared.
 
-    ``aliases``: as they would be joined; ``rates``: rows per second to declare, per source; ``keeps`` and
-    ``instead_of``: bytes, of it and of the plan's own order.
+    Attributes:
+        aliases: the inputs in join order.
+        rates: rows per second to declare, per source.
+        keeps: bytes of state with this order.
+        instead_of: bytes of state with the plan's own order.
     """
 
     aliases: tuple[str, ...]
@@ -233,7 +244,7 @@ class SideForecast:
 
 
 def flows(query: QueryPlan) -> list[dict[str, WatermarkLag]]:
-    """Return, per node, the keys whose watermarks leave it, with their delays."""
+    """Return, per node, the delays of the watermarks that leave it, by watermark key."""
     by_node: list[dict[str, WatermarkLag]] = []
     for node in query.nodes:
         by_node.append(_flows(node, query, incoming(query, node, by_node)))

@@ -1,5 +1,8 @@
-"""The order of inner joins that measured rates would have chosen, were they declared. It is told, never
-taken: a plan that followed what was measured could not read the state of the run that measured it."""
+"""The order of inner joins that the measured rates would have produced, had they been declared.
+
+It is reported, never applied: a plan that followed measurements could not read the state of the run that
+made them.
+"""
 
 from __future__ import annotations
 

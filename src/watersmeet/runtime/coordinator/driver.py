@@ -56,16 +56,20 @@ class Restored:
         return self.committed.tick
 
     def load_pending_settings(self) -> str | None:
-        """Return the digest of the settings with which the next tick was begun; None when no node of it was
-        run, so that nothing can have come of it."""
+        """Return the digest of the settings with which an earlier run began the next tick.
+
+        The result is None if no node of that tick was run, so that it cannot have had any effect.
+        """
         store = self.context.store
         names = store.names("work")
         first = [n for n in names if n.startswith(f"work/{self.tick + 1}-") and n.endswith(FIRST_WORK)]
         return read_work(store, first[-1]).settings if first else None
 
     def forget_begun(self) -> None:
-        """Forget what an earlier run decided about the next tick: nothing of it went out, and this run is set
-        in another way."""
+        """Delete the decisions of an earlier run about the next tick.
+
+        The caller ensures that the tick emitted nothing; this run has other settings.
+        """
         for name in self.context.store.names("work"):
             self.context.store.delete(name)
 

@@ -204,7 +204,7 @@ class Idleness:
         tracker.clamp_to_clock(inputs.values(), clock_us)
 
     def apply(self, query: str, seen: Mapping[tuple[str, int], tracker.BranchProgress]) -> None:
-        """Tell what an earlier attempt decided, if there was one."""
+        """Add the idle decisions of an earlier attempt at the tick to ``seen``, if there was one."""
         if self._decided is not None:
             for (alias, number), branch_seen in seen.items():
                 branch_seen.decided = self._decided[query][alias][number]
@@ -327,7 +327,7 @@ class InputStates:
         self._ended.update(sources)
 
     def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
-        """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""
+        """Declare the known partitions of sources, by name; silent ones also hold the watermark back."""
         for query in self._plan.queries:
             for side in query.sides:
                 rules = self.rules[query.name][side.name]
@@ -336,7 +336,7 @@ class InputStates:
                         rules[number] = replace(rules[number], partitions=(*partitions[branch.source.name],))
 
     def at(self, manifest: Manifest | None, clock_us: int) -> dict[str, dict[str, tracker.InputState]]:
-        """Copies of the committed states, fresh ones where there are none."""
+        """Return copies of the committed input states by query and alias; new states for new inputs."""
         started_us = self.idleness.started_us(clock_us)
         states: dict[str, dict[str, tracker.InputState]] = {}
         for query in self._plan.queries:
@@ -418,9 +418,10 @@ def find_lateness(query: QueryPlan, side: SidePlan) -> int:
 
 
 def compute_late_thresholds(query: QueryPlan, watermarks: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    """Return per key of the inputs below which times rows are late, once its watermarks are these.
+    """Return the late threshold of each watermark key: lesser times are late.
 
-    ``watermarks``: by the same keys. A key without one has no limit of its own.
+    Args:
+        watermarks: watermarks by the same keys. A key without a watermark has no limit of its own.
     """
     below = {
         key: shift(watermarks[key], -find_lateness(query, side))

@@ -105,7 +105,11 @@ def _check_node_limits(
 
 
 def _check_output(query: QueryPlan, node: NodePlan, shape: NodeShape, work: NodeWork, rows: int) -> None:
-    """Raises: EngineError, when a query puts more rows out in one tick than ``max_output_rows_per_tick``."""
+    """Check that a query emits at most ``max_output_rows_per_tick`` rows in a tick.
+
+    Raises:
+        EngineError: It emits more; the message names the heaviest keys, if any.
+    """
     most = query.options.max_output_rows_per_tick
     if most is not None and rows > most:
         met = {
@@ -275,8 +279,12 @@ class _RetainedSide:
 def check_job_limits(
     plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]], states: Mapping[str, QueryState]
 ) -> None:
-    """Raises: EngineError, when more is kept than a source's options or those of the job allow. It names the
-    sides that keep most, and the heaviest keys, if some are."""
+    """Check that a job retains no more than its options and those of its sources allow.
+
+    Raises:
+        EngineError: A limit is exceeded. The message names the sides that retain most, and the heaviest
+            keys, if any.
+    """
     options = plan.queries[0].options
     sources = {
         branch.source.name: branch.source

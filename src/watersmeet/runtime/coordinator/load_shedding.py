@@ -43,9 +43,14 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass
 class RetainedRun:
-    """A run of a side, after the tick. ``age``: the event time by which its rows are old; None: rows are not
-    shed by their ages. ``group``: the number of its node: no key is that of two nodes. ``is_copy``: another
-    side of the node holds the same rows. ``shed``: the rows that are to be, ascending."""
+    """A run of a side after the tick, and the rows to shed from it.
+
+    Attributes:
+        age: event time that determines the age of rows; None if rows are not shed by age.
+        group: number of the run's node; nodes have no keys in common.
+        is_copy: another side of the node stores the same rows.
+        shed: rows to shed, ascending.
+    """
 
     store: Store
     side: SideShape
@@ -185,7 +190,12 @@ class RetainedRun:
 
 
 class ShedRange(FrozenRecord):
-    """Rows that are not later than ``last``, or (None) those whose hashes have one of these upper halves."""
+    """Rows to shed, by time or by hash.
+
+    Attributes:
+        last: rows up to this time are shed; None: ``buckets`` decides.
+        buckets: rows whose hashes have one of these upper halves are shed.
+    """
 
     last: int | None = None
     buckets: tuple[int, ...] = ()
@@ -272,7 +282,12 @@ def find_crowding_rows(
 
 
 class _ShedDecision(StoredRecord):
-    """``basis``: of which rows, and by which setting; ``cut``: None: nothing is shed."""
+    """A stored shedding decision.
+
+    Attributes:
+        basis: identifies the rows and the setting that the decision is based on.
+        cut: the rows to shed; None: none.
+    """
 
     basis: str
     cut: ShedRange | None
@@ -476,10 +491,10 @@ class LimitedSides:
     at_limit: AtLimit
 
     def bring_rows_to(self, most: int, besides: int = 0) -> None:
-        """Shed rows until no more are left. Rows of copies count once.
+        """Shed rows until at most ``most`` are left; rows of copies count once.
 
         Args:
-            besides: what counts, too, and cannot be shed.
+            besides: number of further rows that count and cannot be shed.
         """
         kept = [(node, rows) for node, names in self.of for _, rows, copy in node.stored(names) if not copy]
         excess = min(sum(rows for _, rows in kept), sum(rows for _, rows in kept) + besides - most)
@@ -487,10 +502,11 @@ class LimitedSides:
             self._apply(self._cut(excess, [0 if copy else 1 for _, _, copy in self._list_remaining_runs()]))
 
     def bring_bytes_to(self, most: int, name: str, besides: int = 0) -> None:
-        """Shed rows until these count no more bytes, each as much as those of its file do on average.
+        """Shed rows until at most ``most`` bytes are left; a row counts its file's average bytes per row.
 
         Args:
-            name: of the file with what was decided.
+            name: name of the file with the decision.
+            besides: number of further bytes that count and cannot be shed.
         """
         stored = self._list_remaining_runs()
         nbytes = sum(-(-live.run.nbytes * rows // live.run.rows) for live, rows, _ in stored)

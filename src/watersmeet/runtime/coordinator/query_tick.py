@@ -1,8 +1,10 @@
-"""One query's nodes within one tick, one after the other: what each node's tasks are told, what becomes of
-their reports, and which watermarks a node hands on to the next.
+"""Run one query's nodes within one tick, one after the other.
 
-Nodes beneath come first, so a row that arrives leaves the last node in the same tick. An input that stages
-feed moves its watermarks when they have settled.
+The module determines the data that each node's tasks receive, processes their reports, and computes the
+watermarks that a node passes to the next one.
+
+A node runs after the nodes whose rows it takes, so a row that arrives leaves the last node in the same tick.
+An input of stages advances its watermarks when the stages have settled.
 """
 
 from __future__ import annotations
@@ -228,8 +230,11 @@ class QueryTick:
         )
 
     def settle(self, number: int, reports: Iterable[NodeReport], rows_out: int | None = None) -> None:
-        """Take the reports of the node's tasks, one per partition (of one attempt each). ``rows_out``:
-        how many rows went to the sink, where these are not the ones that left the tasks.
+        """Process the reports of the node's tasks, one per partition, each of one attempt.
+
+        Args:
+            rows_out: the number of rows that the sink received, if it differs from the rows that the tasks
+                emitted.
 
         Raises:
             EngineError: a limit was reached (see `limits`).

@@ -53,8 +53,13 @@ class Broken:
 
 @dataclass(frozen=True)
 class RoundedDecimals:
-    """Rows of a source in a tick with decimals that were rounded: how many, and a column with its value.
-    ``of_files``: the source reads files."""
+    """Rows of a source in a tick with rounded decimals.
+
+    Attributes:
+        rows: the number of rows.
+        text: a column with its value.
+        of_files: True if the source reads files.
+    """
 
     rows: int
     text: str
@@ -63,8 +68,13 @@ class RoundedDecimals:
 
 @dataclass(frozen=True)
 class FutureRows:
-    """Rows of a source in a tick whose time is too far ahead of the clock: how many, and the last time of an
-    event-time column of theirs, in µs since 1970."""
+    """Rows of a source in a tick whose time is too far ahead of the clock.
+
+    Attributes:
+        rows: the number of rows.
+        column: an event-time column.
+        time_us: the latest time of the column in these rows, in µs since 1970.
+    """
 
     rows: int
     column: str
@@ -126,8 +136,10 @@ class RowsRead:
 
 
 def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
-    """Sum up what tasks tell. Every branch of a source counts all of its rows, so one of them says how many
-    there were."""
+    """Sum up the rows read per source from the reports of ingest tasks.
+
+    Every branch of a source counts all of its rows, so the report of one branch has the source's count.
+    """
     sources = {place: source for source, place in find_branches(plan).items()}
     read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {}, {})
     broken, skipped, texts = Counter[str](), Counter[str](), dict[str, str]()

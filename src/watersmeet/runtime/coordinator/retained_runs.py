@@ -63,8 +63,16 @@ def next_index(
 
 @dataclass(frozen=True)
 class PreviousSide:
-    """A side: its node's ``shape``, and its ``place`` there; its ``title``, for people; whether a reading
-    ``replaces`` its rows; its ``arrangement`` as of the last tick; how fast its rows come now."""
+    """A side of a node before the arrangement of the tick is built.
+
+    Attributes:
+        shape: Shape of the node.
+        place: Number of the side in ``shape``.
+        title: Title of the side, for users.
+        replaces: A reading replaces the rows of the side.
+        arrangement: Arrangement as of the last tick.
+        paces: Present arrival rates of the rows.
+    """
 
     shape: NodeShape
     place: int

@@ -150,20 +150,33 @@ class SnapshotReader(Protocol):
     def read(
         self, sides: Sequence[SideShape], store: Store, tick: int, placing: PlaceHashes | None
     ) -> list[list[Run]] | None:
-        """Copy the table as it is now, for all sides at once; None: what is there says nothing of its
-        rows, and they stay as they were."""
+        """Copy the current contents of the table, for all sides at once.
+
+        Returns:
+            Runs for each side; None if the contents cannot be determined, and the rows stay as they were.
+        """
 
 
 class SnapshotRead(StoredRecord):
-    """``copy``: the table as a side has it in this tick; ``anew``: it was read in this tick, and has other
-    content than before, as far as is known without comparing."""
+    """Result of reading a compared table in a tick.
+
+    Attributes:
+        copy: the table as a side has it in this tick.
+        anew: True if the table was read in this tick and its contents differ from the previous ones, as far
+            as this is known without comparing.
+    """
 
     copy_: TableCopy = Field(alias="copy")
     anew: bool
 
 
 class _ReadInTick(StoredRecord):
-    """Per arrangement. ``settings``: how the run was set (a digest)."""
+    """Tables that an attempt at a tick has read.
+
+    Attributes:
+        settings: digest of the run's settings.
+        taken: results by arrangement.
+    """
 
     settings: str
     taken: dict[str, SnapshotRead] = Field(default_factory=dict)
@@ -171,7 +184,11 @@ class _ReadInTick(StoredRecord):
 
 @dataclass(frozen=True)
 class _SnapshotSide:
-    """A side of the job that is such a table, with what it was when it was read last (None: never)."""
+    """A side that compares a table with its previous contents.
+
+    Attributes:
+        before: the table as last read; None if it was never read.
+    """
 
     node: SnapshotPlan
     side: SideShape

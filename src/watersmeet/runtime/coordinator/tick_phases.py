@@ -114,8 +114,10 @@ class StartedTick:
         return self.run.inputs.find_idling_sources(self.inputs, reports, self.start.clock_us)
 
     def forget_attempt(self) -> None:
-        """Delete what says that this attempt was begun: none of its rows are visible, or will be. What
-        earlier attempts left stays."""
+        """Delete the files that record the start of this attempt.
+
+        None of its rows are visible, or will be. Files of earlier attempts stay.
+        """
         store, began = self.run.store, f"work/{self.start.tick}-{self.start.attempt}"
         own = [name for name in store.names("work") if name.startswith(began)]
         for name in sorted(own, key=lambda name: name.endswith(FIRST_WORK)):  # by the last one it is known
@@ -275,11 +277,14 @@ class RunningTick:
         task: NodeTask,
         then: Callable[[InlineResult], InlineResult | None] | None = None,
     ) -> InlineResult | None:
-        """Run a node in this process, if it has little to do. None: it has more than the limits of inline
-        execution allow; no manifest names what it wrote.
+        """Run a node in this process, if it has little to do.
 
         Args:
-            then: what becomes of its rows next; gives None where that is much, too.
+            then: Processes the rows next; returns None if that is too much, too.
+
+        Returns:
+            The result; None if the work exceeds the limits of inline execution. Then no manifest names the
+            files that it wrote.
         """
         settings, store = self.begun.run.settings, self.begun.run.store
         amount, fetched = self.amount(query, number), store.traffic is not None

@@ -57,10 +57,18 @@ MAX_RECORDS = 1_000
 
 @dataclass
 class FirstRows:
-    """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
-    first of them ``first``, its beginning ``example``, and the first `MAX_RECORDS` of them ``records``.
-    ``more``: there are others that were not looked at. ``unchecked``: columns whose values were not looked
-    at. ``left_out_files``: those of which all records were left out, and how many."""
+    """First rows of a source.
+
+    Attributes:
+        rows: rows of Python values; TIMESTAMPs are naive UTC.
+        left_out: the number of records that were omitted.
+        example: the beginning of the first omitted record.
+        more: True if there are other records that were not examined.
+        unchecked: the columns whose values were not checked.
+        records: the first `MAX_RECORDS` omitted records.
+        first: the first omitted record.
+        left_out_files: pairs of a file of which all records were omitted, and their number.
+    """
 
     rows: list[Row] = field(default_factory=list)
     files: int = 0

@@ -102,8 +102,12 @@ _TYPES_OF_ONE_KIND = {
 
 @dataclass
 class SampledValues:
-    """The kinds of values of a column. ``examples``: the first text of each kind; ``why``: what keeps a text
-    a text that looks like another type."""
+    """Kinds of values found in a column.
+
+    Attributes:
+        examples: the first text of each kind.
+        why: reason why a text that looks like another type remains a text.
+    """
 
     examples: dict[str, str] = field(default_factory=dict)
     why: str | None = None
@@ -446,7 +450,12 @@ def _reads_as_text(options: Mapping[str, str]) -> bool:
 
 @dataclass
 class NestedValues(SampledValues):
-    """A `SampledValues` of JSON. ``parts``: of objects, by name; ``element``: of arrays."""
+    """Kinds of values found at one place of JSON records.
+
+    Attributes:
+        parts: for objects, the values by field name.
+        element: for arrays, the elements.
+    """
 
     parts: dict[str, NestedValues] = field(default_factory=dict)
     element: NestedValues | None = None
@@ -527,7 +536,11 @@ def _struct(seen: NestedValues) -> tuple[SqlType | None, str | None]:
 
 
 class _Sample:
-    """Records of files, one after the other. ``columns``: what was seen, by name in the files' order."""
+    """Sample of records from files that are read one after the other.
+
+    Attributes:
+        columns: values by column name, in the files' order.
+    """
 
     def __init__(self, name: str, options: Mapping[str, str], share: int) -> None:
         self._name = name
@@ -540,7 +553,11 @@ class _Sample:
         self._header: tuple[str, list[str]] | None = None
 
     def csv(self, file: str) -> None:
-        """Raises: EngineError when the file has another header than those before."""
+        """Sample the records of a CSV file.
+
+        Raises:
+            EngineError: the file's header differs from that of earlier files, or the file is unreadable.
+        """
         with self._open_text(file) as text:
             bounded = _BoundedLines(text)
             rows = read_records(bounded, self._options)
@@ -594,7 +611,7 @@ class _Sample:
         check_same_header(f'"{self._name}"', self._header, file, header)
 
     def json(self, file: str) -> None:
-        """Records of a file: lines, or with 'multiLine' the whole of it."""
+        """Sample the records of a JSON file: its lines or, with 'multiLine', the whole file."""
         with self._open_text(file) as text:
             try:
                 values = self._whole(text) if self.is_true("multiline") else self._lines(file, text)
@@ -659,8 +676,11 @@ class _Sample:
 
 
 class _BoundedLines:
-    """The lines of a file, as far as the first `BYTES` characters hold whole ones. ``cut``: there is one
-    more."""
+    """The complete lines within the first `BYTES` characters of a file.
+
+    Attributes:
+        cut: True if the file has a further line.
+    """
 
     def __init__(self, text: Any) -> None:
         self._text = text
@@ -699,9 +719,14 @@ _DECLARE = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
 
 @dataclass(frozen=True)
 class InferredColumns:
-    """``columns``: in the files' order, then those of partitions' directories. ``files``: how many were
-    looked at; ``records``: how many of these were sampled (None: nothing had to be). ``notes``: what a
-    person should know of some columns."""
+    """Columns inferred from files.
+
+    Attributes:
+        columns: columns in the files' order, then those of the partition directories.
+        files: number of files examined.
+        records: number of sampled records; None if none had to be sampled.
+        notes: remarks for people about some columns.
+    """
 
     columns: tuple[Column, ...]
     files: int

@@ -47,8 +47,10 @@ _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def nanosecond_columns(source: Source) -> frozenset[str]:
-    """Return the declared times that Parquet files count in nanoseconds, by the oldest local one: Spark reads
-    these as numbers alone. Names are in lower case."""
+    """Return the declared times that Parquet files store in nanoseconds, in lower case.
+
+    The oldest local file decides. Spark reads such times only as numbers.
+    """
     local = local_path(path_of(source.options))
     if local is None or not any(column.type in _TIMES for column in source.columns):
         return frozenset()
@@ -173,10 +175,15 @@ def _find_duplicate_name(columns: Mapping[str, Column], names: Sequence[str]) ->
 def _find_mismatches(
     columns: Mapping[str, Column], schema: pa.Schema, stored: Sequence[str]
 ) -> Iterator[tuple[str, SqlType, str, SqlType | None]]:
-    """Yield what is not read as declared: column, or a leaf of it; declared type; what the file has; a type
-    that fits, if there is one.
+    """Yield the columns, or leaves of columns, that cannot be read as declared.
 
-    ``columns``: by their names in lower case; ``stored``: the physical types of the leaves of the schema.
+    Args:
+        columns: Columns by their names in lower case.
+        stored: Physical types of the leaves of the schema.
+
+    Yields:
+        Name of the column or leaf, declared type, type in the file for messages, and a type that fits (None
+        if there is none).
     """
     leaves: list[tuple[str, pa.DataType, SqlType | None]] = []
     for field in schema:
@@ -203,8 +210,12 @@ def _find_mismatches(
 def _list_leaves(
     name: str, kind: pa.DataType, declared: SqlType | None
 ) -> Iterator[tuple[str, pa.DataType, SqlType | None]]:
-    """Yield the leaves of a column of a file in their order, with the types as which they are declared; None:
-    they are not, or as something of another shape."""
+    """Yield the leaves of a file's column, in their order.
+
+    Yields:
+        Name of the leaf, type in the file, and declared type (None if the leaf is not declared, or is
+        declared with another shape).
+    """
     if isinstance(kind, pa.BaseExtensionType):
         yield from _list_leaves(name, kind.storage_type, declared)
         return

@@ -129,8 +129,10 @@ def check_not_above(what: str, source: Source, file: str, names: Collection[str]
 
 
 def first_json_names(file: str) -> set[str] | None:
-    """Return the names of the fields, in lower case, of the first record of a file of JSON lines; None: it
-    cannot be read here."""
+    """Return the field names, in lower case, of the first record of a JSON Lines file.
+
+    The result is None if this process cannot read the record.
+    """
     try:
         with open(file, encoding="utf-8-sig") as lines:
             record = json.loads(lines.readline(_LONGEST_LINE))

@@ -201,7 +201,7 @@ class CsvRows:
     time_zone: str
 
     def rows_of(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
-        """See `Reader`."""
+        """Yield the rows of a file split; see `Reader`."""
         return regroup_rows(part, self._batches(part, wanted))
 
     def _batches(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
@@ -328,7 +328,7 @@ class JsonRows:
     time_zone: str
 
     def rows_of(self, part: FileSplit, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
-        """See `Reader`."""
+        """Yield the rows of a file split; see `Reader`."""
         return regroup_rows(part, self._batches(part, wanted))
 
     @cached_property
@@ -367,8 +367,11 @@ class JsonRows:
         return JsonNames.of(self.columns)
 
     def _rename_fields(self, line: str) -> str:
-        """Return a line with the names of its fields as they are declared. Raises: NotPlain: fields differ by
-        case alone."""
+        """Return a line with its field names as they are declared.
+
+        Raises:
+            UnsupportedFile: fields differ only by case.
+        """
         if re.search(self._names.in_another_case, line) is None:
             return line
         record = json.loads(line)
@@ -407,7 +410,11 @@ def _is_read(type_: SqlType) -> bool:
 
 
 def _check_numbers(values: pa.Array) -> pa.Array:
-    """Raises: NotPlain: Spark has others."""
+    """Return the numbers of a column, unless Spark would read other ones.
+
+    Raises:
+        UnsupportedFile: a number is too large, NaN, or -0.
+    """
     if pa.types.is_floating(values.type):
         if pc.all(pc.is_finite(values)).as_py() is False:
             raise UnsupportedFile("some numbers are too large, or none")

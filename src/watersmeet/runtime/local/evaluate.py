@@ -122,8 +122,12 @@ def evaluate_column(source: Source, name: str, rows: pa.Table, zone: str = UTC) 
 
 
 class Projection:
-    """The query's filter after the last node and its output columns. ``changelog``: summed per row, with
-    `CHANGE_COLUMNS`. ``zoned``: TIMESTAMPs carry UTC."""
+    """The query's filter after the last node, and its output columns.
+
+    Args:
+        changelog: Sum the changes of each row, with `CHANGE_COLUMNS`.
+        zoned: TIMESTAMPs carry UTC.
+    """
 
     def __init__(self, query: QueryPlan, changelog: bool, *, zoned: bool = False) -> None:
         inputs = build_row_inputs(query.root, query.options.time_zone)

@@ -1,4 +1,4 @@
-"""What a job in this process was given since its last tick: rows of sources, and explicit watermarks."""
+"""Input of a job in this process since its last tick: rows of sources, and explicit watermarks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from watersmeet.types.sql_type import SqlType
 
 
 class InputBuffer:
-    """See `LocalJob.push`, `LocalJob.advance`, `LocalJob.advance_key`: a tick takes all of it, and nothing is
-    forgotten before that is committed.
+    """Buffer of the input for the next tick.
+
+    See `LocalJob.push`, `LocalJob.advance` and `LocalJob.advance_key`.
+    A tick takes the whole buffer. The buffer is cleared only after the tick is committed.
 
     Args:
-        sources: the declared ones, by name.
-        tables: the names of those whose rows may always go.
+        sources: the declared sources, by name.
+        tables: the names of the sources whose rows may always be deleted.
     """
 
     def __init__(self, plan: JobPlan, sources: Mapping[str, Source], tables: Collection[str]) -> None:
@@ -49,7 +51,7 @@ class InputBuffer:
         self.clear()
 
     def clear(self) -> None:
-        """Forget it."""
+        """Remove all rows and explicit watermarks."""
         self._rows: dict[str, list[pa.Table]] = {}
         self._advances: dict[str, dict[str, int]] = {}
         self.by_key: dict[str, int] = {}
@@ -59,7 +61,11 @@ class InputBuffer:
         return self._rows.get(source, ())
 
     def check_sources(self, sources: Iterable[str]) -> None:
-        """Raises: SpecError, for one that the job does not read."""
+        """Check that the job reads the sources.
+
+        Raises:
+            SpecError: the job does not read one of them.
+        """
         for source in sources:
             if not isinstance(source, str) or source not in self._sources:
                 raise _unknown_name_error("source", source, self._sources, "unknown-source")

@@ -344,7 +344,11 @@ def _check_json(position: Any) -> Any:
 
 
 def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
-    """Raises: EngineError for aggregates that only Spark can compute."""
+    """Check that the in-process engine can compute all aggregates.
+
+    Raises:
+        EngineError: Only Spark can compute an aggregate.
+    """
     for shape in shapes:
         if shape.by_spark:
             texts = ", ".join(shape.by_spark)

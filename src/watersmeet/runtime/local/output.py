@@ -1,4 +1,4 @@
-"""Output of a tick in this process, and the last output kept with the state."""
+"""Output of a tick in this process, and the last output stored with the state."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StepOutput(Output):
 
     @cached_property
     def rows(self) -> Mapping[str, list[dict[str, Any]]]:
-        """Per query the output rows, with values as in case files: of the years 1 to 9999."""
+        """Output rows by query, with values as in case files: of the years 1 to 9999."""
         return {
             name: format_case_rows(self.tables[name]) if name in self.tables else []
             for name in self.result.queries
@@ -90,12 +90,19 @@ class StepOutput(Output):
 
     @cached_property
     def late(self) -> list[tuple[str, Row]]:
-        """All late rows: (source, row), and of stages (alias of the input, row)."""
+        """All late rows, as (source, row); for stages, as (alias of the input, row)."""
         return [*self.given_late, *late_rows(self.late_tables)]
 
 
 def check_names(plan: JobPlan, of: str) -> None:
-    """Raises: SpecError, where two columns of a query have one name. ``of``: what has one of each."""
+    """Check that all result columns of each query have different names.
+
+    Args:
+        of: what requires unique names, for the message.
+
+    Raises:
+        SpecError: two columns of a query have the same name.
+    """
     for query in plan.queries:
         names = [output.name for output in query.outputs]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -121,7 +128,7 @@ _MARKS = {text: mark for mark, text in _ENDS.items()}
 
 
 def store_output(output: Output, store: Store) -> dict[str, Any]:
-    """Stores the output; what the manifest's ``host`` has to say of it."""
+    """Store the output of a tick, and return its entry in the ``host`` field of the manifest."""
     tables = {_QUERY + name: table for name, table in output.tables.items()}
     tables |= {_LATE + name: table for name, table in output.late_tables.items()}
     kept = last_output.keep(store, output.tick, tables)

@@ -213,13 +213,18 @@ def _check_options(source: Source) -> None:
 
 
 class JobSources:
-    """``declared``: all of them, by name; ``streams``: those that are ingested, with the columns that count;
-    ``tables``: those that rows meet as of their tick, or that are compared. ``branches``: per (arrangement,
-    number) the stream's name and what it gives; ``schemas``: of the kept columns, per arrangement;
-    ``readers``, ``compared``: as `restore`.
+    """The sources of a plan, as the in-process job reads them.
+
+    Attributes:
+        declared: All sources, by name.
+        streams: Sources that are ingested, with the columns that count.
+        tables: Tables that are looked up as of the tick, or compared with their previous contents.
+        branches: Per (arrangement, number), the name of the stream and the evaluator of its rows.
+        schemas: Schema of the retained columns, per arrangement.
+        readers, compared: See `restore`.
 
     Args:
-        given: see `LocalJob`.
+        given: See `LocalJob`.
     """
 
     def __init__(self, plan: JobPlan, held: InMemoryTables, *, given: bool) -> None:

@@ -1,5 +1,7 @@
-"""One tick in this process: rows that were given are read, and what leaves the last node is kept as tables
-(`runtime.tick` says in which order)."""
+"""Run one tick in this process: read the given rows, and store the output of the last node as tables.
+
+`runtime.tick` defines the order of the steps.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +221,7 @@ class LocalTick(Backend):
         return {**self.told_host, **store_output(output, self.parts.store)}
 
     def output(self, result: TickResult) -> StepOutput:
-        """Return what the tick puts out."""
+        """Return the rows that the tick emits."""
         parts = self.parts
         named = {query: table.rename_columns(names) for query, (names, table) in self.rows_out.items()}
         late_tables, late_rows = dict[str, pa.Table](), list[tuple[str, Row]]()
@@ -262,7 +264,7 @@ def _split_rows(batch: pa.RecordBatch, rows: int) -> list[slice]:
 def _run_ingest_task(
     start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch
 ) -> tuple[Judgement, IngestReport]:
-    """Run an ingest task; return what became of each row, and its report."""
+    """Run an ingest task; return the outcome of each row, and the task's report."""
     writer = IngestWriter(start, arrangement, branch, store)
     judgements = [np.zeros(0, dtype=np.int8)]
     judgements += [writer.add(batch[part]) for part in _split_rows(batch, start.flush_rows)]

@@ -17,8 +17,14 @@ from watersmeet.watermark.lateness import LateBy
 
 
 class PadFile(StoredRecord):
-    """Rows that are not retained and go out in this tick, as stored columns, in no order: pads of rows that
-    can match nothing, and all rows that pass. Or rows that were set aside, with the ``reason``."""
+    """A file of rows that are not retained.
+
+    Either rows that are emitted in this tick, as stored columns, in no order: pads of rows that can match
+    nothing, and all rows that pass through. Or rows of a side output.
+
+    Attributes:
+        reason: Reason of the side output; empty for emitted rows.
+    """
 
     name: str
     rows: int
@@ -34,9 +40,13 @@ class BrokenFile(StoredRecord):
 
 
 class FileReport(StoredRecord):
-    """The files of one source in one ingest task, by numbers that are made of their names. ``broken``: those
-    of which the task has read broken records alone, ``parsed``: those with others; None: they are too many.
-    ``is_cut``: there are more broken ones."""
+    """Report of one ingest task on the files of one source, by numbers derived from the file names.
+
+    Attributes:
+        broken: Files of which the task has read only broken records.
+        parsed: Files of which the task has read other records; None: they are too many.
+        is_cut: There are more broken files than ``broken`` has.
+    """
 
     broken: dict[int, BrokenFile] = Field(default_factory=dict)
     parsed: list[int] | None = Field(default_factory=list)
@@ -115,8 +125,13 @@ class FeedReport(StoredRecord):
 
 
 class SplitKey(StoredRecord):
-    """A key whose rows all tasks shared in the tick: as its users write it, of which side, and about which
-    share of the node's work it was."""
+    """A key whose rows all tasks shared in the tick.
+
+    Attributes:
+        side: The side that has the key.
+        key: The key as users write it.
+        share: Approximate share of the node's work, of 1.
+    """
 
     side: str
     key: str

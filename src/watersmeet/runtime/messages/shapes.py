@@ -1,4 +1,4 @@
-"""The shape of each node: what its tasks know before any tick."""
+"""Shapes of nodes: the data that a node's tasks have before any tick."""
 
 from __future__ import annotations
 
@@ -54,19 +54,28 @@ TaskSchema = Annotated[pa.Schema, PlainValidator(_schema_of), PlainSerializer(_s
 class SideShape:
     """One side of a node as tasks see it.
 
-    ``name``: as in the plan. ``schema``: the kept columns in their native types. ``keys``: those that are
-    hashed. ``nullable``: event times that may be NULL, in rows of a join or stage. ``carried``: columns that
-    leave the node. ``changes``: rows carry diffs. ``passes``: rows are not retained, and go out in their
-    tick. ``hides_released``: rows that are released may still meet the condition, and are to be left out;
-    ``hides_gone``: so are those that left before, by mark.
-    ``memory``: bytes that a task may hold at once, see `runtime.tasks.memory`. ``not_null``: the kept columns
-    whose NULL lets a row of a source match nothing. ``copies``: the same rows, held in other ways too.
-    ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
-    of all. ``is_kept_elsewhere``: in another query's arrangement; what comes are the changes of a tick.
-    ``held``: a digest of the key, whatever its columns are called. ``most_per_key``: rows of one key that may
-    be kept; None: no limit. ``sheds_keys``: of a key with more, rows are shed when the tick is over.
-    ``ranged``: each task needs the rows of a range of hashes alone. ``in_order``: where ``layout.ties`` says
-    that rows have `kernel.asof.CAME`, they come in an order that a repeated tick has again, and count by it.
+    Attributes:
+        name: the name in the plan.
+        schema: the retained columns in their native types.
+        keys: the columns that are hashed.
+        nullable: event times that may be NULL, in rows of a join or stage.
+        carried: the columns that leave the node.
+        changes: True if rows have diffs.
+        passes: True if rows are not retained but emitted in their tick.
+        hides_released: True if released rows may still meet the condition and must be excluded.
+        hides_gone: True if rows that left before, which have a mark, must be excluded, too.
+        memory: the bytes that a task may use at once; see `runtime.tasks.memory`.
+        not_null: the retained columns whose NULL prevents any match of a source's row.
+        copies: the same rows, stored in other ways as well.
+        shared: for runs that several sides retain, the side as its writer stores it, with the columns of all.
+        is_kept_elsewhere: True if another query's arrangement has the rows; the input is then the changes of
+            a tick.
+        held: a digest of the key that does not depend on the names of its columns.
+        most_per_key: the maximum number of retained rows per key; None: no limit.
+        sheds_keys: True if rows of a key with more rows are shed at the end of the tick.
+        ranged: True if each task needs only the rows of a range of hashes.
+        in_order: True if rows for which `layout.ties` requires `kernel.asof.CAME` arrive in an order that a
+            repeated tick repeats, and are counted in that order.
     """
 
     query: str
@@ -105,8 +114,10 @@ class SideShape:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The kept columns as runs hold them: event times are int64 without NULLs; where one is NULL is in a
-        column of its own."""
+        """Return the schema of the retained columns as runs store them.
+
+        Event times are int64 without NULLs; a separate boolean column marks the rows where one is NULL.
+        """
         fields = [
             pa.field(f.name, pa.int64() if f.name in self.layout.event_times else f.type) for f in self.schema
         ]
@@ -145,11 +156,13 @@ class FeedShape:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeShape:
-    """A node as its tasks see it: the sides, the columns that leave, and where to (None: to the sink).
+    """Node as its tasks see it: its sides and the columns that it emits.
 
-    ``by_spark``: aggregates, as written, that Spark computes of the rows that leave. ``path_feeds``: where
-    the rows of each path go, of a node through which several paths lead; ``abroad``: where rows go in other
-    queries.
+    Attributes:
+        by_spark: the aggregates, as written, that Spark computes from the emitted rows.
+        feed: the destination of the emitted rows; None: the sink.
+        path_feeds: the destinations of the rows of each path, for a node with several paths.
+        abroad: the destinations of rows in other queries.
     """
 
     query: str
@@ -206,7 +219,10 @@ class NodeShape:
 
     @property
     def tasks_write_state(self) -> bool:
-        """Tasks write what is kept of this tick's rows; the runs that brought them are not."""
+        """True if tasks write the retained rows of this tick.
+
+        The runs that delivered these rows are then not retained.
+        """
         return self.changelog
 
     @property
@@ -232,12 +248,12 @@ class NodeShape:
 
 @dataclass(frozen=True, kw_only=True)
 class PassShape(NodeShape):
-    """Rows of one side go out as they come."""
+    """Node that emits the rows of its one side unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestShape(NodeShape):
-    """It has no tasks."""
+    """Node without tasks."""
 
 
 DELETED = ours("deleted")
@@ -246,10 +262,15 @@ DELETED = ours("deleted")
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertShape(NodeShape):
-    """Records of a table with a primary key; see `UpsertPlan`. ``table``: of the runs that hold its rows, and
-    its deletes. ``keys``: the columns of the key; ``sequence``: that by which changes are ordered.
-    ``in_order``: they come in an order that a repeated tick has again. ``placeholders``: columns, and values
-    in them that stand for the one that is there."""
+    """Records of a table with a primary key; see `UpsertPlan`.
+
+    Attributes:
+        table: the side of the runs that store the table's rows and deletes.
+        keys: the columns of the key.
+        sequence: the column that orders changes.
+        in_order: True if the records arrive in an order that a repeated tick repeats.
+        placeholders: columns with the values that stand for the existing value.
+    """
 
     table: SideShape
     keys: tuple[str, ...]
@@ -266,7 +287,8 @@ class UpsertShape(NodeShape):
 class SnapshotShape(NodeShape):
     """Shape of a node that compares a table with its previous content; see `SnapshotPlan`.
 
-    ``keys``: the columns of the primary key; if empty, whole rows are compared.
+    Attributes:
+        keys: the columns of the primary key; if empty, whole rows are compared.
     """
 
     keys: tuple[str, ...]
@@ -278,7 +300,7 @@ class SnapshotShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class TableShape(NodeShape):
-    """Rows of one side are kept until they are deleted, and go out as they come and go."""
+    """Rows of one side that are retained until they are deleted; inserts and deletes are emitted."""
 
 
 @dataclass(frozen=True)
@@ -295,12 +317,17 @@ class PartialShape:
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateShape(NodeShape):
-    """Windows over the time ``time`` of the one side, and groups in them; see `AggregatePlan`.
+    """Windows over the time of the one side, and groups in them; see `AggregatePlan`.
 
-    ``columns``: what rows have that are to be grouped. ``by``: columns of the side that hold the keys;
-    ``keys``: (name in the result, column). ``aggregates`` None: Spark aggregates (``by_spark``), and rows
-    go out with the windows that they are in. ``window_type``: of window_start and window_end. ``partial``
-    None: rows are kept.
+    Attributes:
+        time: the time column.
+        columns: the columns of the rows to be grouped.
+        by: the columns of the side that contain the keys.
+        keys: pairs (name in the result, column).
+        aggregates: the aggregates; None: Spark aggregates (``by_spark``), and rows are emitted with their
+            windows.
+        window_type: the type of window_start and window_end.
+        partial: the retained partial aggregates; None: rows are retained.
     """
 
     kind: WindowKind
@@ -350,9 +377,11 @@ class AggregateShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchShape(NodeShape):
-    """Rows of a left side meet those of a right one by a condition, whatever these two are.
+    """Rows of a left side that match rows of a right side by a condition.
 
-    ``kind``: of an ANTI join no pairs leave, of a SEMI join each left row with its first match.
+    Attributes:
+        kind: the kind of join; an ANTI join emits no pairs, a SEMI join emits each left row with its first
+            match.
     """
 
     kind: JoinKind
@@ -414,7 +443,7 @@ class JoinShape(MatchShape):
 
 @dataclass(frozen=True, kw_only=True)
 class LookupShape(MatchShape):
-    """Rows of the one side meet a copy of a table, whose rows are as those of ``table``."""
+    """Rows of the one side that match rows of a copy of a table, which have the shape ``table``."""
 
     table: SideShape
 
@@ -427,8 +456,13 @@ class LookupShape(MatchShape):
 
 @dataclass(frozen=True, kw_only=True)
 class ArrangeShape(NodeShape):
-    """Rows of several inputs, and copies of some of them. ``changes``: how those of each input leave.
-    ``final``: what a row came to stays when it is released, so a delete of it has nothing to take back."""
+    """Rows of several inputs, and copies of some of them.
+
+    Attributes:
+        changes: how the rows of each input are emitted.
+        final: True if the result of a released row is final, so that a later delete of the row retracts
+            nothing.
+    """
 
     changes: tuple[PassShape, ...]
     final: bool
@@ -440,10 +474,15 @@ class ArrangeShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaShape(NodeShape):
-    """One look-up of each path: ``lookups``, of the side with the same number; ``by``: the number of the
-    further key by which it finds rows (`RunLayout.found_by`; None: that by which they are sorted).
-    ``times``: of the columns that leave with joined rows, the watermark keys. ``is_last``: all paths' rows
-    leave, with the same columns."""
+    """One look-up of each path of a delta join.
+
+    Attributes:
+        lookups: the look-ups, each for the side with the same number.
+        by: the number of the further key by which each look-up finds rows (`RunLayout.found_by`); None: the
+            key by which the rows are sorted.
+        times: the watermark keys of the columns that leave with joined rows.
+        is_last: True if the rows of all paths are emitted, with the same columns.
+    """
 
     lookups: tuple[LookupShape, ...]
     by: tuple[int | None, ...]
@@ -524,7 +563,10 @@ class SummedShape(NodeShape):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupShape(SummedShape):
-    """Groups over all rows of the one side; see `plan.model.nodes.GroupPlan`. ``results``: the aggregates."""
+    """Groups over all rows of the one side; see `plan.model.nodes.GroupPlan`.
+
+    The results are the aggregates.
+    """
 
     @property
     def is_always(self) -> bool:
@@ -537,10 +579,18 @@ class GroupShape(SummedShape):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowGroupShape(SummedShape):
-    """Windows over the time ``time`` of the one side, and groups in them, whose rows come and go; see
-    `plan.model.nodes.WindowGroupPlan`. What is kept is of panes of the width ``pane``, by their start in the
-    column `PANE`; of sessions they are the times themselves, and ``size`` is the gap. ``window_type``: of
-    window_start and window_end. ``is_final``: results go out once, at the close."""
+    """Windows over the time of the one side, and groups in them, whose rows are inserted and deleted.
+
+    See `plan.model.nodes.WindowGroupPlan`.
+
+    Attributes:
+        time: the time column.
+        size: the size of a window; for sessions, the gap.
+        pane: the width of the retained panes. The column `PANE` has their starts; for sessions, the times
+            themselves.
+        window_type: the type of window_start and window_end.
+        is_final: True if results are emitted once, when the window closes.
+    """
 
     kind: WindowKind
     time: str
@@ -579,9 +629,15 @@ class WindowGroupShape(SummedShape):
 
 @dataclass(frozen=True, kw_only=True)
 class RankShape(SummedShape):
-    """The first ``most`` rows of each partition; see `plan.model.nodes.RankPlan`. ``keys``: all columns.
-    ``partition``: those of the side that partitions go by; ``order``: how the others are ordered, as SQL of
-    tasks. ``results``: the number, if rows go out with it."""
+    """First ``most`` rows of each partition; see `plan.model.nodes.RankPlan`.
+
+    All columns are keys. The result is the rank, if rows are emitted with it.
+
+    Attributes:
+        partition: the columns of the side that define partitions.
+        order: the order of the rows of a partition, as SQL of tasks.
+        most: the maximum number of rows per partition.
+    """
 
     partition: tuple[str, ...]
     order: str

@@ -1,19 +1,19 @@
-"""A join of which every task has one side whole (hint BROADCAST): the other side is spread by position.
+"""Join with one side broadcast to every task (hint BROADCAST); the other is partitioned by position.
 
-A task owns an equal part of every run of both sides: for what is released, padded, merged. It looks its part
-of the spread side up in all rows of the broadcast one. So each pair is found once, whatever its key, and a
-spread row's owner knows all its matches.
+Each task owns an equal part of every run of both sides, for release, padding and merging. It looks its part
+of the partitioned side up in all rows of the broadcast side. So each pair is found once, whatever its key,
+and the owner of a partitioned row knows all its matches.
 
-A broadcast row may be matched in any task. What a task learns of such rows, its own or not, it reports as
-marks, and the driver unites those of all tasks for the ticks to come. An owner that has to know at once, for
-its row leaves in this tick, or moves to a merged run where others cannot mark it, asks for a match among all
-that they may have found it by: the tick's new rows of the spread side, and for a new row the old ones, too.
-Those are few rows: the ones that nobody knew a match of, and that this task has found none for.
+A broadcast row may match in any task. Each task reports its matches of such rows, owned or not, as marks, and
+the driver unites the marks of all tasks for later ticks. An owner that needs them at once, because its row
+is released in this tick, or moves to a merged run in which others cannot mark it, searches all rows by which
+others may have found the match: the tick's new rows of the partitioned side, and for a new row the old ones,
+too. Only rows without a known match, for which this task found none, need that search; they are few.
 
-Of hot keys (`runtime.operators.spread`) one side is broadcast likewise: only rows of these are asked for.
+For hot keys (`runtime.operators.spread`), one side is broadcast likewise: only rows of these keys are sought.
 
-By a SEMI join whose left side is broadcast a row leaves with its first match, and only one task may say that
-it is the first: there the owner looks its rows up in all rows of the other side (`existence`).
+In a SEMI join whose left side is broadcast, a row leaves with its first match, and only one task may report
+the match: there the owner looks its rows up in all rows of the other side (`existence`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ from watersmeet.state.runs.writer import sort_rows
 
 @dataclass(frozen=True)
 class WholeSide:
-    """All ``rows`` of a side that a task looks through: its own, and those that others own. ``near``: the
-    rows of the other side that may match the latter; ``buckets``: the upper halves of their hashes (None:
-    any)."""
+    """All rows of the broadcast side that a task searches.
+
+    Attributes:
+        rows: the rows of the broadcast side, those that this task owns and those that other tasks own.
+        near: the rows of the other side that may match rows that other tasks own.
+        buckets: upper halves of the hashes of the rows that were broadcast; None for any.
+    """
 
     rows: SideSlice
     near: OwnedRows
@@ -64,7 +68,7 @@ class WholeSide:
 
 @dataclass(frozen=True)
 class _UnmatchedRows:
-    """Rows of a task's own piece of a run, by number within it, of which no match is known."""
+    """Rows without a known match in a task's own piece of a run, by number within the piece."""
 
     piece: RunSlice
     rows: Rows
@@ -79,8 +83,10 @@ def build_whole_slice(shape: JoinShape, share: TaskPartition, side: Side) -> Sid
 def settle_broadcast_marks(
     shape: JoinShape, share: TaskPartition, side: Side, own: SideSlice, whole: WholeSide, marks: MarkWriter
 ) -> None:
-    """Make the marks of ``own`` right for rows that leave in this tick or are merged. What was found of any
-    rows of the broadcast ``side`` (the marks of ``whole``) goes to ``marks``."""
+    """Complete the marks of ``own`` for rows that are released in this tick or merged.
+
+    Matches found for any row of the broadcast ``side`` (the marks of ``whole``) are written to ``marks``.
+    """
     share.report.side(side).together = True
     for piece, rows in whole.rows.list_new_matches():
         piece.mark_matched(rows)

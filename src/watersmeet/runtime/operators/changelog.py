@@ -1,10 +1,9 @@
-"""The second half of a tick in changelog mode, for one task's rows: every result is a change with a diff.
+"""Run the second half of a tick in changelog mode for one task: each result is a change with a diff.
 
     Δout = ΔL × R_before + L_after × ΔR            (semantics.md, section 5, for two inputs)
 
-What a tick's rows come to is worked out first (`runtime.tasks.changes`). Rows carry the count of their live
-matches: a pad goes out while it is 0 and is taken back when it rises; the left row of a SEMI join the other
-way round.
+`runtime.tasks.changes` first consolidates the tick's rows. Rows carry the count of their live matches: a pad
+is emitted while it is 0 and retracted when it rises; for the left row of a SEMI join, it is the reverse.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter, places_among
 
 @dataclass(frozen=True)
 class _SideChanges:
-    """Rows of one side, and what the tick changes of them."""
+    """Rows of one side with their changes in the tick."""
 
     rows: SideSlice
     inserts: SideChange | None
@@ -117,8 +116,14 @@ def _emit_pairs(
     counted: Sequence[Side],
     report: NodeReport | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Changes of ``side`` × rows of the other side's old run that are not gone, by these ``marks``: those of
-    the piece before this tick, or now. See `_match_changes` for the rest."""
+    """Yield the joined changes of ``side`` and the live rows of an old run of the other side.
+
+    See `_match_changes` for the other pairs.
+
+    Args:
+        marks: reads marks of the run's rows, either those before this tick or the current ones; rows that
+            they mark as gone are not live.
+    """
     if change is None or not piece.may_match(shape.condition, change.rows, side):
         return
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
@@ -178,8 +183,10 @@ def _emit_new_pairs(
 
 
 def _count_lost_partners(shape: JoinShape, right: SideChange | None, left: SideSlice) -> None:
-    """Add the left rows that were deleted in this tick to the partners of the right ones that were: only so
-    is it known which of these had a pad. Where rows are padded, no bounds come from joins above."""
+    """Add the left rows deleted in this tick to the partners of the deleted right rows.
+
+    Only then is it known which of the right rows had a pad. Where rows are padded, joins above set no bounds.
+    """
     if right is None:
         return
     for piece in left.old:
@@ -239,7 +246,7 @@ def _emit_single_changes(
 def _emit_unmatchable(
     shape: JoinShape, side: Side, own: SideSlice, batch: pa.RecordBatch, low: int, high: int
 ) -> Iterator[pa.RecordBatch]:
-    """Pads of rows that can match nothing, as often as each comes or goes."""
+    """Yield the pads of rows that can match nothing, once for each insert or delete of such a row."""
     diffs = batch.column(DIFF).to_numpy(zero_copy_only=False)[low:high].astype(np.int64)
     times = np.abs(diffs)
     rows = repeat_rows(own, batch, np.arange(low, high), times)

@@ -473,7 +473,7 @@ def _select_by_age(rows: pa.Table, *, is_new: bool) -> list[pa.Table]:
 
 
 def _number_key_windows(keys: Numbers, windows: Numbers) -> tuple[Numbers, Numbers]:
-    """Number the pairs of key and window.
+    """Assign numbers to the pairs of key and window.
 
     Returns:
         The position of the first row of each distinct pair, and the number of each row's pair.

@@ -283,7 +283,7 @@ def compare_groups(
 
 
 def _number_groups(shape: SummedShape, new: SortedRows) -> tuple[Rows, Rows]:
-    """Number the groups of retained rows.
+    """Assign numbers to the groups of retained rows.
 
     Returns:
         The group number of each row, in the order of the groups' first rows, and the positions of

@@ -69,8 +69,13 @@ def estimate_candidates(
 
 @dataclass(frozen=True)
 class RangePart(OwnedRows):
-    """One task's part of a run of ``side``. ``reaching``: spans of the other side's new rows, by which old
-    runs are cut (None: into equal parts)."""
+    """One task's part of a run.
+
+    Attributes:
+        side: The side of the run.
+        reaching: Spans of the other side's new rows, by which old runs are split; None: split into equal
+            parts.
+    """
 
     condition: PairCondition
     side: Side

@@ -68,8 +68,13 @@ MIN_SPLIT_WORK = 50_000.0
 
 @dataclass(frozen=True)
 class HotKey:
-    """``whole``: the side all of whose rows of the bucket every task looks through; those of the other one
-    are cut. ``share``: of the tick's work, about. ``key``: as JSON, as ``side`` tells it."""
+    """A key whose rows are split over all tasks of a tick.
+
+    Attributes:
+        whole: The side of whose rows of the bucket every task reads all; the other side's are split.
+        share: Approximate share of the tick's work.
+        key: The key as JSON, in the form of ``side``.
+    """
 
     bucket: int
     whole: Side
@@ -320,8 +325,14 @@ CHANGE_COST = 8.0
 
 @dataclass(frozen=True)
 class RepartitionedRows:
-    """``own``: the rows of a task; ``near``: see the module (None: its own rows match nothing else);
-    ``putting``: the side whose rows' owners put pairs out."""
+    """The rows that one task of a join reads.
+
+    Attributes:
+        own: Rows that the task owns.
+        near: Rows of each side that own rows of the other may match; see the module. None: own rows match
+            only each other.
+        putting: The side whose rows' owners emit pairs.
+    """
 
     own: Mapping[Side, SideSlice]
     near: Mapping[Side, SideSlice] | None = None
@@ -391,8 +402,12 @@ class ContentRange(OwnedRows):
 
 @dataclass(frozen=True)
 class Border:
-    """Rows of lesser values are before it, and of those with its value the ones whose hash is below
-    ``part``, of 1."""
+    """A border in the order of rows by value, then by hash.
+
+    Attributes:
+        value: Rows of lesser values are before the border.
+        part: Of the rows with ``value``, those whose hash is below this fraction of 1 are before the border.
+    """
 
     value: int
     part: float

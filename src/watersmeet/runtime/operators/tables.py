@@ -99,8 +99,10 @@ class _Records(TickRecords):
 class _KeyState:
     """State of each key.
 
-    ``piece``: the number of its run (-1: the key has no state); ``row``: its position in the run;
-    ``alive``: True for a row, False for a tombstone.
+    Attributes:
+        piece: the number of its run; -1: the key has no state.
+        row: its position in the run.
+        alive: True for a row, False for a tombstone.
     """
 
     piece: Rows
@@ -187,7 +189,7 @@ def _order_by_sequence(
 
 
 def number_keys(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
-    """Number rows so that only rows of equal keys have equal numbers.
+    """Return a number for each row; two rows have the same number only if their keys are equal.
 
     Only rows with equal hashes are compared.
     """
@@ -492,8 +494,13 @@ def _write_run(
 
 @dataclass(frozen=True)
 class _ComparedRows:
-    """Rows from before (``diffs`` −1) and of now (+1), by ``slots``. ``origin``: per row the number of its
-    run: of those before, then of those of now."""
+    """Rows of the previous and of the current snapshot, sorted by slot.
+
+    Attributes:
+        diffs: −1 for rows of the previous snapshot, +1 for rows of the current one.
+        origin: the number of the run of each row; runs of the previous snapshot precede those of the current
+            one.
+    """
 
     batch: pa.RecordBatch
     slots: Slots

@@ -1,11 +1,11 @@
-"""The second half of a tick, for one share of one node: rows in, rows out, a report.
+"""Run the second half of a tick for one partition of one node: read rows, emit rows, report.
 
-What a kind of node does with its rows is its shape's strategy, a function of this folder
-(`runtime.coordinator.operators.registry`). Here is what all kinds share: the work file, where rows go, the
-report.
+The shape of a node selects its strategy, a function of this folder
+(`runtime.coordinator.operators.registry`). This module has the common parts: the work file, the destinations
+of rows, the report.
 
-A task does nothing that depends on running once: it writes files under new names and reports them; only a
-report that the driver commits counts.
+A task may run more than once: it writes files under new names and reports them, and only a report that the
+driver commits counts.
 """
 
 from __future__ import annotations
@@ -51,9 +51,14 @@ class InlineResult:
 
 @dataclass(frozen=True)
 class NodeTask:
-    """One node of one tick, to be run once per partition. ``file``: its work file; ``placing``: for tests.
-    ``answers``: per partition, files with what was computed elsewhere of the node's condition. ``work``: what
-    the file says, to be read only; None: it is read from there."""
+    """One node of one tick, which runs once per partition.
+
+    Attributes:
+        file: name of the node's work file.
+        placing: replacement for the hash function, for tests.
+        answers: files per partition with results of the node's condition that Spark computed.
+        work: contents of the work file, read-only; None: they are read from the file.
+    """
 
     shape: NodeShape
     store: Store

@@ -101,8 +101,13 @@ def count_window_rows(
     since: Watermark,
     until: Watermark,
 ) -> None:
-    """Say with how many windows that end in (``since``, ``until``] rows are put together, at most, and how
-    many bytes that is. Raises: ManyMatches."""
+    """Count the rows, and their bytes, that pairing rows with windows yields at most.
+
+    Only windows that end in (``since``, ``until``] count.
+
+    Raises:
+        ManyMatches: the counts exceed the task's limit.
+    """
     if not share.is_bounded or not len(rows):
         return
     of_a_row = -(-shape.size // shape.slide)
@@ -361,7 +366,7 @@ def _emit_closed_partials(
 
 
 def release_sums(kept: SideSlice, report: SideReport) -> None:
-    """Release kept rows below the limits; the rows that they stand for are grouped."""
+    """Release rows below the limits; the rows that they stand for are grouped."""
     for piece in kept.old:
         rows = kept.released(piece, is_new=False)
         if len(rows):

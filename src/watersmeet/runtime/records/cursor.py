@@ -38,11 +38,13 @@ _LONG_PIECE = 64
 
 
 class BytesCursor:
-    """
+    """Position within the bytes of each record of a batch.
+
     Attributes:
-        data: the bytes of all records, and some behind.
-        at: per record, where the next value begins; ``end``: where the record ends.
-        bad: per record, the number in ``reasons`` of why it cannot be read; 0: it can.
+        data: the bytes of all records, followed by padding.
+        at: per record, where the next value begins.
+        end: per record, where the record ends.
+        bad: per record, the number in ``reasons`` of the error that makes it unreadable; 0 if it is readable.
     """
 
     def __init__(self, data: Bytes, start: Ints, end: Ints) -> None:

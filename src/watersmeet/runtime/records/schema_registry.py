@@ -1,9 +1,9 @@
-"""A schema registry, asked by tasks for the schemas that records name.
+"""Load the schemas that records name from a schema registry, within tasks.
 
-The few requests of Confluent's REST API that reading takes. A schema never changes under its number, so it is
-asked for once per process. One that the registry does not have may be there when a tick is repeated, and what
-was broken would then be right: so a record that names it is waited for, and then stops the job, unless the
-source says otherwise.
+The client makes only the requests of Confluent's REST API that reading needs. A schema never changes under
+its number, so a process requests it once. A schema that is missing may exist when the tick is repeated, and
+records that were broken would then be valid. So a record that names a missing schema waits for it and then
+stops the job, unless the source's options say otherwise.
 Source: Confluent's documentation, "Schema Registry API Reference", "Wire format".
 """
 
@@ -66,10 +66,15 @@ class Registry:
     unknown_is_broken: bool = False
 
     def schema(self, number: int) -> AvroType:
-        """
+        """Return the Avro type of a schema, loading it from the registry if necessary.
+
+        Args:
+            number: id of the schema.
+
         Raises:
-            NoSchema: see there.
-            EngineError: the registry does not answer, or not to this user, or has no such schema.
+            UnknownSchema: the registry has no such schema, and such records count as broken.
+            NoSchema: the registry's schema is not an Avro schema.
+            EngineError: the registry does not answer, rejects this user, or has no such schema.
         """
         try:
             return _load_schema(self, number)

@@ -1,4 +1,5 @@
-"""Ticks on Spark: Spark reads, evaluates expressions, schedules, retries and writes; state and matching are
-vectorised in its Python tasks, by the same driver and tasks as in this process. The only folder that imports
-PySpark.
+"""Ticks on Spark.
+
+Spark reads, evaluates expressions, schedules, retries and writes. State and matching are vectorised in its
+Python tasks, by the same driver and tasks as in this process. Only this folder imports PySpark.
 """

@@ -1,7 +1,8 @@
-"""All rows of a job's sources as views, each read once and as a whole, and what a statement over them gives.
+"""Read all rows of a job's sources once, as views, and run statements over them.
 
-Read is as the job reads: with the declared columns, by the options of the source, without records that do not
-parse. Files are those that are named; topics are read from their beginning up to given offsets.
+The rows are read as the job reads them: with the declared columns, by the options of the source, without
+records that do not parse. The caller names the files; topics are read from their beginning up to given
+offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ _FORMATS = ("parquet", "json", "csv")
 
 
 class Batch:
-    """Views of a session. ``part``, ``at``: the columns by which rows are in the order of their ticks."""
+    """Views of a Spark session over a job's sources.
+
+    Attributes:
+        part: the column that orders rows within their tick.
+        at: the column that orders rows by tick.
+    """
 
     def __init__(self, spark: SparkSession, part: str, at: str) -> None:
         self._spark = spark
@@ -90,8 +96,11 @@ class Batch:
         )
 
     def topics(self, source: Source, ends: Mapping[str, Mapping[str, int]], asked: Collection[str]) -> None:
-        """Read the records of a Kafka source before the given offsets, per topic and partition. ``asked``: as
-        in `files`."""
+        """Read the records of a Kafka source before the given offsets, per topic and partition.
+
+        Args:
+            asked: as in `files`.
+        """
         if (
             records_of(source.options) not in _PLAIN
             or source.change_column is not None

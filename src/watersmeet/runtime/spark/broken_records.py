@@ -261,8 +261,12 @@ _UNITS = (("s", 11), ("ms", 14), ("us", 17), ("ns", 19))
 
 
 def find_parser_options(source: Source) -> tuple[str, dict[str, str], str] | None:
-    """Return the format of a source's records, the options of its parser by names in lower case, and with
-    which names these begin (``csv.``); None: it has none."""
+    """Return the parser options of a source's records.
+
+    Returns:
+        Format of the records, options of its parser by names in lower case, and the prefix of these names
+        (``csv.``). None if the source has no parser.
+    """
     if source.traits.log:
         wanted, prefix = records_of(source.options), f"{parser_of(records_of(source.options))}."
         named = {

@@ -1,5 +1,6 @@
-"""How Spark is set, asked for in few calls: PySpark takes six calls of Java for each setting. There are a
-hundred, and each job asks several times.
+"""Settings of Spark, read and set in few calls.
+
+PySpark takes six calls of Java for each setting. There are a hundred, and each job asks several times.
 """
 
 from __future__ import annotations

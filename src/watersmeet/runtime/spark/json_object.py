@@ -87,8 +87,11 @@ def rename_fields(text: str, names: JsonNames) -> str:
 
 
 def _bind_keys(text: str, names: JsonNames, body: str) -> str:
-    """Let `_KEYS` be the names of the fields of the objects that columns are of; NULL where they cannot be
-    told (Spark's function for it takes no options of a parser, and so no NaN)."""
+    """Bind `_KEYS` to the names of the fields of the objects that columns come from.
+
+    The names are NULL where they cannot be determined: Spark's function for it takes no options of a parser,
+    and so no NaN.
+    """
     of_rows = (
         f"coalesce(json_object_keys(get_json_object({text}, '{path}')), array())" for path in names.rows
     )

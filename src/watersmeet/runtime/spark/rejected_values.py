@@ -1,5 +1,8 @@
-"""Values that break their record although Spark's readers take them: texts that are longer than their
-VARCHAR(n) or CHAR(n), at any depth, which Spark reads as STRING of any length."""
+"""Values that make a record broken although Spark's readers accept them.
+
+These are texts longer than their VARCHAR(n) or CHAR(n), at any depth: Spark reads those types as STRING of
+any length.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,15 @@ def has_length(type_: SqlType) -> bool:
 def any_nested_misfit(
     value: str, type_: SqlType, misfit: Leaf, numbers: Iterator[int] | None = None
 ) -> str | None:
-    """Return the condition that a value, or something within it, does not fit, as Spark SQL: TRUE, or else
-    FALSE or NULL. None: nothing in the type can be so.
+    """Return the Spark SQL condition that a value, or a value nested in it, does not fit.
 
     Args:
-        misfit: the same of a value alone, by its type.
-        numbers: of which the names of variables are made.
+        misfit: Returns the condition for a value alone, by its type; None: the value cannot misfit.
+        numbers: Numbers for the names of variables.
+
+    Returns:
+        A condition that is TRUE if the value does not fit, else FALSE or NULL; None if nothing in the type
+        can misfit.
     """
     numbers = count() if numbers is None else numbers
     if (own := misfit(value, type_)) is not None:

@@ -71,8 +71,10 @@ def use_wider_decimals(source: Source) -> Source:
 
 
 def loses_digits(value: str, declared: SqlType) -> str:
-    """Return the condition that a value of the wider type is not one of the declared type, as Spark SQL:
-    TRUE, or else FALSE or NULL."""
+    """Return Spark SQL that is TRUE if a value of the wider type is not a value of the declared type.
+
+    Otherwise the SQL is FALSE or NULL.
+    """
     return _any_wider_decimal(
         value, declared, lambda own, type_: f"NOT (try_cast({own} AS {type_}) <=> {own})"
     )
@@ -95,11 +97,11 @@ def rounded_value_sql(name: str, value: str, declared: SqlType, mark: str = CERT
 
 
 def round_decimals(frame: DataFrame, source: Source) -> DataFrame:
-    """Return the frame of `use_wider_decimals` with the decimals that the source declares, and beside each a
-    column (`rounded_column`) with its value where that was rounded, else NULL.
+    """Round the decimals in the frame of `use_wider_decimals` to the types that the source declares.
 
-    The text begins with `CERTAIN_MARK`; with `UNCERTAIN_MARK` where a value is half-way between two, maybe
-    by being rounded, or no longer fits.
+    The result has a column (`rounded_column`) beside each decimal: the value as text where it was rounded,
+    otherwise NULL. The text begins with `CERTAIN_MARK`, or with `UNCERTAIN_MARK` where a value is half-way
+    between two, possibly because of rounding, or no longer fits.
     """
     columns = {}
     for name in wider_columns(source):
@@ -203,8 +205,7 @@ class TopicRecord:
 
 
 def add_null_rounded(frame: DataFrame, source: Source) -> DataFrame:
-    """Return a frame of the declared columns with the columns that `round_decimals` adds, all of them
-    NULL."""
+    """Add the columns of `round_decimals` to a frame of the declared columns, with NULL in every row."""
     null = F.lit(None).cast("string")
     return frame.withColumns({rounded_column(name): null for name in wider_columns(source)})
 

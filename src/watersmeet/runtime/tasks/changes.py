@@ -1,7 +1,7 @@
 """Consolidate a tick's changes of one side in one hash range.
 
-They are summed per equal row first: what is left are inserts, which become a new run, and deletes, which take
-away one equal row each by a mark (``gone``). A delete of what is not there is counted, and not applied.
+Changes are first summed per equal row. The remaining inserts become a new run; each remaining delete marks
+one equal row as ``gone``. A delete of a row that does not exist is counted, and not applied.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ _SLOT, _SAME, _ROW = ours("slot"), ours("same"), ours("row")
 
 @dataclass
 class SideChange:
-    """Inserts or deletes of one side. ``matches``: per row, how many live partners it has (inserts: after the
-    tick; deletes: before it). ``released``: of deletes, which rows were released before the tick."""
+    """Inserts or deletes of one side.
+
+    Attributes:
+        matches: number of live partners of each row, after the tick for inserts and before it for deletes.
+        released: for deletes, the rows that were released before the tick.
+    """
 
     rows: SortedRows
     diff: int
@@ -235,7 +239,11 @@ def settle_changes(
 
 
 def report_marks(own: SideSlice, written: Mapping[str, Marks], report: SideReport) -> None:
-    """Note the new marks of the slice's runs. ``written``: per run."""
+    """Record the new marks of the slice's runs in the report.
+
+    Args:
+        written: marks by run.
+    """
     fresh = {live.run.name: live for live in [*report.merged, *report.inserted]}
     names = {piece.name for piece in own.old}
     for name, marks in written.items():

@@ -77,8 +77,13 @@ def check_keys(shape: NodeShape, share: TaskPartition) -> None:
 
 @dataclass(frozen=True)
 class _CrowdedBuckets:
-    """The upper halves of hashes under which more rows of a side stay than a key may have, and how many; the
-    runs in which they are."""
+    """Buckets of hashes with more retained rows of a side than a key may have.
+
+    Attributes:
+        buckets: The upper halves of the hashes.
+        rows: Number of rows per bucket.
+        parts: The runs that contain the rows.
+    """
 
     buckets: Slots
     rows: Rows

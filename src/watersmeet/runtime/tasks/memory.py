@@ -1,8 +1,8 @@
-"""What a task may hold at once (``SET max_task_memory``), and how it is shared out.
+"""Divide the memory that a task may use at once (``SET max_task_memory``), and check its use.
 
-Rows leave in batches, runs are written in parts, and this tick's rows stay in their runs where they are
-many: so what a task holds depends on the setting and not on how much comes. What has to be in memory at once
-for all that (rows of windows that close, a tick's changes, one row) is refused when it is more.
+Tasks emit rows in batches and write runs in parts, and a tick's rows stay in their runs if they are many. So
+memory depends on the setting and not on the amount of input. Data that must be in memory at once (rows of
+closing windows, a tick's changes, one row) is rejected if it exceeds the limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def max_run_bytes(memory: int) -> int:
 
 
 def check_batches(what: str, batches: Sequence[pa.RecordBatch], memory: int, most: int | None = None) -> None:
-    """Raises: EngineError when rows that a task has to hold at once are more than it may hold."""
+    """Check that a task may hold the rows of batches at once.
+
+    Raises:
+        EngineError: the rows have more bytes than the task may hold.
+    """
     check_bytes(what, sum(size(batch.columns) for batch in batches), memory, most)
 
 
@@ -55,9 +59,16 @@ def check_bytes(what: str, held: int, memory: int, most: int | None = None) -> N
 
 
 def check_row(columns: Sequence[tuple[str, int]], memory: int) -> None:
-    """Raises: EngineError when one row that leaves, of these columns and bytes, is more than fits.
+    """Check that one emitted row fits in memory.
 
-    A row goes to Spark as a whole, which holds no 2 GiB either.
+    Spark receives a row as a whole, and cannot hold 2 GiB either.
+
+    Args:
+        columns: name and bytes of each column of the row.
+        memory: memory of the task in bytes.
+
+    Raises:
+        EngineError: the row is too large.
     """
     most = min(memory // 2, MAX_COLUMN_BYTES)
     total = sum(held for _, held in columns)

@@ -98,25 +98,36 @@ class TaskPartition:
 
     @property
     def is_bounded(self) -> bool:
-        """It gives up where there is much to do."""
+        """True if the task gives up when there is much to do."""
         return self.most_matches is not None
 
     def matched(self, rows: int) -> None:
-        """Count matches. Raises: ManyMatches."""
+        """Count matches.
+
+        Raises:
+            ManyMatches: There are too many.
+        """
         self.report.matches += rows
         if self.most_matches is not None and self.report.matches > self.most_matches:
             raise ManyMatches
 
     def count_candidates(self, rows: int) -> None:
-        """Say how many candidates, or rows that are released, come next, before any is taken. Raises:
-        ManyMatches: they are too many, or are with those before them."""
+        """Count candidates, or released rows, before any of them is processed.
+
+        Raises:
+            ManyMatches: They are too many, alone or with those before them.
+        """
         self.spent.seen += rows
         most = self.most_matches
         if most is not None and (rows > most * CANDIDATES or self.spent.seen > most * TOTAL_CANDIDATES):
             raise ManyMatches
 
     def holds(self, nbytes: int) -> None:
-        """Say how many bytes rows that are put together next have, before they are. Raises: ManyMatches."""
+        """Count the bytes of rows before they are put together.
+
+        Raises:
+            ManyMatches: They are too many.
+        """
         self.spent.held += nbytes
         if self.is_bounded and self.spent.held > INLINE_BYTES // self.partitions:
             raise ManyMatches
@@ -540,11 +551,15 @@ class NewRows:
 
 
 class SideSlice:
-    """See the module. ``old``: slices of the live runs with rows here, of some several (`OwnedRows.parts`);
-    ``new_runs``: of this tick's, all of which are ``come``.
+    """Rows of one side that a task owns; see the module.
+
+    Attributes:
+        old: Slices of the live runs with rows here; a run may have several (`OwnedRows.parts`).
+        come: The runs of this tick.
+        new_runs: Slices of ``come``.
 
     Args:
-        of_old, of_new: which rows of the live runs, and of this tick's.
+        of_old, of_new: Which rows of the live runs, and of this tick's runs, the task owns.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""The control topic: which tick of an INSERT came last, and which run is at work.
+"""Record in a control topic the last tick of each INSERT, and the running run.
 
-It is compacted, so that the last record of each key stays, for as long as the topic is there. Its first
-partition is used. Keys name the job's state (``owner``), the topic that rows go to, and the INSERT; of runs
-the sink. A tick's record is sent in the transaction that has the tick's rows, a run's in one of its own.
-Records of other jobs are passed over.
+The topic is compacted, so the last record of each key remains as long as the topic exists. Only its first
+partition is used. Keys name the job's state (``owner``), the target topic and the INSERT; for runs, the
+sink. A tick's record is sent in the transaction of the tick's rows, a run's record in one of its own.
+Records of other jobs are skipped.
 """
 
 from __future__ import annotations
@@ -128,8 +128,13 @@ class Control:
         return _bytes({"owner": self.owner, "topic": self.topic, **names})
 
     def topic_id(self) -> str | None:
-        """Ask for the id of the topic of the rows; one made anew by its name has another. None: brokers do
-        not tell it."""
+        """Ask the brokers for the id of the topic of the rows.
+
+        A topic that was deleted and created again has another id.
+
+        Returns:
+            The id; None if the brokers do not report it.
+        """
         from confluent_kafka import TopicCollection
 
         topics = TopicCollection([self.topic])
@@ -141,11 +146,11 @@ class Control:
             return None
 
     def ensure(self) -> None:
-        """Make the topic if it is not there, and check that it keeps its records.
+        """Create the topic if it does not exist, and check that it retains its records.
 
         Raises:
-            EngineError: it does not, or cannot be made.
-            KafkaException: as the brokers have it.
+            EngineError: it does not, or cannot be created.
+            KafkaException: error of the brokers.
         """
         from confluent_kafka.admin import ConfigResource, NewTopic
 

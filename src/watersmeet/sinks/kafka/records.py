@@ -72,7 +72,11 @@ class TopicRecords:
         return KeyedRecords(self._spec.primary_key, self._format == DEBEZIUM, plain)
 
     def check(self, schema: Schema) -> None:
-        """Raises: SpecError for columns of which no records can be made."""
+        """Check that records can be made of the columns.
+
+        Raises:
+            SpecError: No records can be made of some column.
+        """
         columns = columns_of(schema)
         check_unique_names(columns, self._spec)
         if self._format in KEYED:

@@ -131,8 +131,10 @@ def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
 
 
 class KafkaSink(StagedFilesSink):
-    """See the module. Options: those of `TopicRecords`, ``control.topic``, ``begins_after_tick``,
-    ``max_wait``."""
+    """Sink that writes to a Kafka topic exactly once (see the module).
+
+    Options: those of `TopicRecords`, ``control.topic``, ``begins_after_tick``, ``max_wait``.
+    """
 
     def __init__(self, spec: SinkSpec) -> None:
         super().__init__(spec)

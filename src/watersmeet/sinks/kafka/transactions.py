@@ -226,7 +226,12 @@ class TransactionalProducer:
         )
 
     def _find_topic(self, producer: Any) -> None:
-        """Raises: EngineError when there is no topic to send to, and brokers make none when asked."""
+        """Check that the topic exists, and wait for brokers that create it on request.
+
+        Raises:
+            EngineError: There is no topic, and the brokers create none.
+            KafkaException: The brokers report another error for the topic.
+        """
         topic, until = self.control.topic, time.monotonic() + _MADE_S
         while (error := producer.list_topics(topic, timeout=_METADATA_S).topics[topic].error) is not None:
             if time.monotonic() > until:

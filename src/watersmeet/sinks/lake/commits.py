@@ -47,7 +47,7 @@ def number_of(value: Any) -> int:
 
 @dataclass(frozen=True)
 class Writer:
-    """An INSERT of a job: what a table knows commits by."""
+    """INSERT of a job, by which a table identifies commits."""
 
     owner: str
     insert: str
@@ -102,7 +102,7 @@ class Commit:
 
 
 class OvertakenError(Exception):
-    """Somebody has committed since the table was looked at."""
+    """Error when another commit succeeded after this run read the table."""
 
 
 class UnansweredError(Exception):
@@ -153,11 +153,18 @@ class LakeTable(Protocol):
         """
 
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
-        """Commit rows that take the places of those with their keys, or, where `DELETED`, take these away.
-        Raises: OvertakenError."""
+        """Commit rows that replace the rows with their keys; rows marked `DELETED` delete these.
+
+        Raises:
+            OvertakenError: another commit came first.
+        """
 
     def fence(self, writer: Writer, number: int) -> None:
-        """Commit no rows, but a new fence. Raises: OvertakenError."""
+        """Commit a new fence without rows.
+
+        Raises:
+            OvertakenError: another commit came first.
+        """
 
     def tick_identity(self, writer: Writer, tick: int) -> Identity | None:
         """Return the full identity of a committed tick; None if the table no longer has it."""
@@ -173,12 +180,15 @@ def commit_once(
     sink: str,
     sleep: Callable[[float], None] | None = None,
 ) -> CommittedTick | None:
-    """Commit by ``put`` unless a commit of this writer's is there, of this tick or a later one; that one, or
-    None: ``put`` has done it.
+    """Commit with ``put`` unless the writer has already committed this tick or a later one.
+
+    Returns:
+        None if the tick is committed, now or earlier; otherwise the writer's last commit, which is another
+        one of this tick or of a later one.
 
     Raises:
-        EngineError: it failed again and again, and is not there as far as could be seen; or another run has
-            set a fence.
+        EngineError: all attempts failed, and the table does not have the commit as far as is known; or
+            another run has set a fence.
     """
     own = commit.as_committed
 
@@ -217,7 +227,11 @@ def newer_run_error(tick: int, sink: str, place: str) -> EngineError:
 
 
 def check_before(there: CommittedTick | None, commit: Commit, sink: str, place: str) -> None:
-    """Raise: EngineError, unless the last tick that is there is the one that the run knows of."""
+    """Check that the table's last tick is the one that the run expects.
+
+    Raises:
+        EngineError: it is another tick.
+    """
     before = commit.before
     if there == before or (
         there is not None

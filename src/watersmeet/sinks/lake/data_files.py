@@ -278,9 +278,12 @@ class LakePart:
     def write(
         self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]
     ) -> dict[str, Any] | None:
-        """Write all ``rows``; what the file is: ``path``, ``size`` in bytes, ``bytes`` in memory,
-        ``rows``, ``stats``, ``ids`` of its columns, ``written_ms`` since 1970. None: there are no rows,
-        and no file."""
+        """Write all ``rows`` to one file, and describe it.
+
+        Returns:
+            ``path``, ``size`` in bytes, ``bytes`` in memory, ``rows``, ``stats``, ``ids`` of the columns, and
+            ``written_ms`` since 1970. None if there are no rows; then no file is written.
+        """
         first = next((batch for batch in rows if batch.num_rows), None)
         if first is None:
             return None

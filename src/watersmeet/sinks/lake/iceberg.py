@@ -207,8 +207,10 @@ class IcebergTable:
 
     @contextmanager
     def _own_commit(self) -> Iterator[Any]:
-        """Give the table as `_detect_conflicts` does, for a commit after which nothing of others is
-        unseen."""
+        """Yield the table for a commit that fails if the table changed since it was read.
+
+        If no commit of others was unseen before, none is unseen after it.
+        """
         is_seen = self._seen_snapshot == self._table.metadata.current_snapshot_id
         with _detect_conflicts(self._table) as table:
             yield table
@@ -270,8 +272,10 @@ class IcebergTable:
 
 
 class _ConflictCatalog:
-    """A catalog that says when a commit was overtaken, in a way that `pyiceberg` does not repeat it: what
-    others have committed is to be looked at first."""
+    """A catalog that raises `OvertakenError` if another writer committed first.
+
+    `pyiceberg` does not retry after that error: the commits of others have to be inspected first.
+    """
 
     def __init__(self, catalog: Any) -> None:
         self._catalog = catalog

@@ -1,5 +1,6 @@
-"""Where files of a table lie: a local (or mounted) directory, or S3. Credentials are those of the environment
-in which driver and tasks run; nothing here holds any.
+"""Storage of a table's files: a local (or mounted) directory, or S3.
+
+Credentials come from the environment of the driver and the tasks; nothing in this module stores any.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Storage:
         return (info for info in infos if info.type == fs.FileType.File)
 
     def remove(self, paths: list[str]) -> None:
-        """Remove files, and of local folders those that are empty then. What is gone already is no error."""
+        """Remove files and local folders that become empty; ignore files that do not exist."""
         connected = self.connect()
         for path in paths:
             try:

@@ -290,13 +290,13 @@ class LakeSink(PartsSink):
         )
 
     def _begin(self, insert: str, seen: TableWriter, tick: int, *, knows_part: bool) -> None:
-        """Set a fence, by which runs that still go on commit no more, and remove what attempts left that came
-        to nothing.
+        """Set a fence, so that other active runs can no longer commit, and remove files of failed attempts.
 
-        Files of the attempt that the table says it has stay, and whatever else it names now: it may have been
-        written without a key then. Where a table does not say what it has and the checkpoint does
-        (``knows_part``), no more than the next tick's are looked at. What is to go is listed before the
-        fence: later ones may be those of a run that set one after this, and which goes on.
+        Files of the attempt that the table records as committed remain, and so does every file that the table
+        names now, which may have been written without a key at that time. If a table does not record its last
+        tick and the checkpoint does (``knows_part``), only files of the next tick are examined. The files to
+        delete are listed before the fence is set, because later files may belong to an active run that sets
+        its fence after this one.
         """
         last = seen.last
         ticks = {tick + 1}

@@ -114,7 +114,7 @@ class Stage:
         return not rows_of(cursor, others)
 
     def insertion(self, target: TargetTable, source: str) -> str:
-        """Puts rows there, in the place of those of their keys."""
+        """Build the SQL that inserts rows into the target and replaces the rows with their keys."""
         columns = ", ".join(map(quote_identifier, self.names))
         values = ", ".join(self._values(target))
         sql = f"INSERT INTO {target.sql} ({columns}) SELECT {values} FROM {source} AS s"
@@ -163,7 +163,11 @@ def publish_rows(cursor: Cursor, stage: Stage, target: TargetTable, pieces: Piec
 
 
 def check_staged(cursor: Cursor, table: str, pieces: Pieces, sink: str) -> None:
-    """Raises: EngineError, when not all rows are there that were staged."""
+    """Check that all staged rows exist.
+
+    Raises:
+        EngineError: staged rows are missing.
+    """
     sql = f"SELECT {PART}, count(*) FROM {table} WHERE {pieces_condition(pieces)} GROUP BY {PART}"
     staged = dict(rows_of(cursor, sql))
     if staged != dict(pieces):

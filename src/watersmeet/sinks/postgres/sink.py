@@ -160,7 +160,7 @@ class PostgresSink(Sink):
             self.server.close()
 
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
-        """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
+        """Find, create or check the table, and claim it for this job; then drop leftovers of earlier runs."""
         ledger = self._ledger = self._do(self._find, "be read", _FIRST_WAIT_S)
         if self._options.has_dead_letters:
             self._aside = DeadLetterTable(self._spec.name, ledger.schema, ledger.table)
@@ -408,7 +408,11 @@ class PostgresSink(Sink):
             rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
 
     def _lock(self, ledger: PostgresLedger) -> None:
-        """Raises: EngineError when another run holds the target."""
+        """Lock the target for this run.
+
+        Raises:
+            EngineError: another run has locked the target.
+        """
         beside = Server(self._url, self._spec.name, _FIRST_WAIT_S, lambda cursor: None)
         try:
             take_lock(self.server, beside, ledger.lock, ledger.place, self._spec.name)

@@ -1,7 +1,7 @@
-"""The staging tables of a run, and what is staged in them for the ticks in hand.
+"""Manage the staging tables of a run, and the rows staged in them for current ticks.
 
-A table serves one INSERT and one list of columns, and stays for the run. It is emptied once no rows wait in
-it; tables that earlier runs left for the same target are dropped when a run begins.
+A table serves one INSERT and one list of columns for the whole run. It is truncated when it has no pending
+rows; when a run begins, it drops tables that earlier runs left for the same target.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class StagedRows:
     """Rows that wait to be published.
 
     Args:
-        unstaged: rows that could not be staged as they are.
-        one_by_one: rows were refused; which ones is looked for.
-        refused: how many rows were put aside in the last transaction that was tried.
+        unstaged: rows that could not be staged unchanged.
+        one_by_one: the database rejected rows; each row is tried separately to find them.
+        refused: number of rows rejected in the last attempted transaction.
     """
 
     stage: Stage
@@ -40,14 +40,14 @@ class StagedRows:
 
 
 class StagingTables:
-    """See the module.
+    """Staging tables of a run (see the module).
 
     Args:
         sink, url: for messages.
-        run: of this run; in the names of its tables.
-        key: of the target.
-        logged: staged rows outlive a crash of the server.
-        aside: rows that cannot be staged are put aside.
+        run: id of this run; part of the names of its tables.
+        key: key of the target.
+        logged: staged rows survive a crash of the server.
+        aside: rows that cannot be staged become dead letters.
     """
 
     def __init__(
@@ -143,8 +143,10 @@ class StagingTables:
                 self._filled.discard(stage)
 
     def _try_statement(self, sql: str) -> bool:
-        """Do what may wait for another time; whether it was done. A task that is still writing is not waited
-        for."""
+        """Run a statement that can be postponed, and return True if it succeeded.
+
+        It does not wait for tasks that are still writing.
+        """
 
         def do(cursor: Cursor) -> None:
             cursor.execute("SET LOCAL lock_timeout = '2s'")

@@ -186,8 +186,11 @@ _FILES = """SELECT concat(pg_postmaster_start_time(), ' ', pg_relation_filenode(
 
 
 def number_of(cursor: Cursor, table: str) -> int | None:
-    """Return the server's number of a table by its name in SQL, as it is now, whatever the transaction sees
-    otherwise; None: there is none."""
+    """Return the server's current number (OID) of a table, given by its name in SQL.
+
+    The number is current, whatever the transaction sees otherwise. The result is None if there is no such
+    table.
+    """
     ((number,),) = rows_of(cursor, "SELECT to_regclass($1)::oid::bigint", table)
     return None if number is None else int(number)
 
@@ -273,13 +276,13 @@ _KEYS = """SELECT array_agg(a.attname::text), NOT EXISTS (SELECT FROM unnest(i.i
 
 @dataclass(frozen=True)
 class TargetTable:
-    """The table that rows go to.
+    """Table that receives the rows.
 
     Args:
-        types: of its columns, by name, as ``format_type`` writes them.
-        oid: the server's number of it.
-        columns: what the server says of them.
-        row_security: whether row-level security applies to the job's user, who may insert.
+        types: the types of its columns, by name, as ``format_type`` writes them.
+        oid: the server's number of the table.
+        columns: the server's descriptions of the columns.
+        row_security: True if row-level security applies to the job's user, who may insert.
     """
 
     schema: str
@@ -344,7 +347,11 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
 
 
 def check_schema(cursor: Cursor, schema: str, sink: str) -> None:
-    """Raises: SpecError, when the schema is not there."""
+    """Check that the schema exists.
+
+    Raises:
+        SpecError: the schema does not exist.
+    """
     if not rows_of(cursor, "SELECT 1 FROM pg_namespace WHERE nspname::text = $1", schema):
         raise SpecError(
             f'postgres sink "{sink}": the schema "{schema}" does not exist',

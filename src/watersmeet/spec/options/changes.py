@@ -171,7 +171,11 @@ def resolve_change_column(
 def refuse_time_of(
     name: str, change: ChangeColumn | None, times: Sequence[EventTime], error: Problem
 ) -> None:
-    """Raises: what ``error`` makes, if the column that says what changes is to be an event time as well."""
+    """Reject a change column that is also an event time.
+
+    Raises:
+        WatersmeetError: The column is an event time; ``error`` makes the exception.
+    """
     if change is not None and any(time.column == change.column for time in times):
         raise error(
             f'"{name}" tells inserts from deletes by "{change.column}", so this cannot be an event time',

@@ -1,5 +1,6 @@
-"""Options of sinks that are tables of Delta or Iceberg, as far as a text tells. Each check returns all
-that it finds.
+"""Check the options of Delta and Iceberg sinks, as far as the job's text allows.
+
+Each check returns all problems.
 """
 
 from __future__ import annotations
@@ -92,7 +93,11 @@ def catalog_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def library(module: str, extra: str, sink: Sink) -> None:
-    """Raises: SpecError if the library that a sink needs is not installed."""
+    """Check that the library that a sink needs is installed.
+
+    Raises:
+        SpecError: the library is not installed.
+    """
     if find_spec(module) is None:
         raise SpecError(
             f'the {extra} sink "{sink.name}" needs the library {module}, which is not installed',

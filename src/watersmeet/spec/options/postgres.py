@@ -1,5 +1,8 @@
-"""What a PostgreSQL sink may be told: the server, the table, how rows are staged, how long it waits,
-what becomes of rows that the table refuses."""
+"""Options of a PostgreSQL sink.
+
+They set the server, the table, how rows are staged, timeouts, and the handling of rows that the table
+rejects.
+"""
 
 from __future__ import annotations
 

@@ -54,10 +54,11 @@ class AvroField:
 
 @dataclass(frozen=True)
 class AvroType:
-    """
+    """A type of an Avro schema.
+
     Attributes:
-        kind: one of `PRIMITIVES`, or record, enum, array, map, fixed, union.
-        parts: of a union its branches; of an array or a map what it holds.
+        kind: One of `PRIMITIVES`, or record, enum, array, map, fixed, union.
+        parts: The branches of a union; the type of the elements of an array or a map.
     """
 
     kind: str

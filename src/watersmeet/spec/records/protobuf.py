@@ -64,11 +64,13 @@ class BadDescriptor(ValueError):
 
 @dataclass(frozen=True)
 class ProtoField:
-    """
+    """Field of a Protocol Buffers message.
+
     Attributes:
-        presence: ``explicit``: it can be absent; ``implicit``: absent is zero or empty; or ``required``.
-        oneof: which of its message it is of; -1: none.
-        refers: to a message or an enum, by its full name.
+        presence: ``explicit``: the field can be absent; ``implicit``: absent means zero or empty; or
+            ``required``.
+        oneof: the number of its oneof in the message; -1 if it has none.
+        refers: the full name of the message or enum that is its type.
     """
 
     name: str

@@ -10,20 +10,22 @@ from watersmeet.types.sql_type import SqlType
 
 @dataclass(frozen=True)
 class Reading:
-    """
+    """Instructions for reading one value of a record.
+
     Attributes:
-        kind: as the format calls it.
-        to: the type of what comes out; None: the value is passed over.
-        logical: what the bytes stand for, where that counts for ``to``.
-        size: of what has as many bytes always.
-        digits, scale: of a DECIMAL, as the schema has it.
-        words: of an enum, by number.
-        parts: of a record its fields in their order; of a union its branches; what an array or a map holds.
-        places: per field of a record, which field of ``to`` it is; -1: none.
-        defaults: of fields of ``to`` that the record has not: (place, value).
-        name, number, presence, oneof: of a field of a Protobuf message; see `spec.records.protobuf`.
-        repeated: the type of all its values together, if there may be several and they are wanted.
-        numbers: of an enum of Protobuf: those of ``words``, in order.
+        kind: Name of the type in the format.
+        to: Type of the result; None: the value is skipped.
+        logical: Meaning of the bytes, where that counts for ``to``.
+        size: Number of bytes of a value of fixed size.
+        digits, scale: Of a DECIMAL, as the schema has them.
+        words: Words of an enum, by number.
+        parts: Fields of a record in their order; branches of a union; type of the elements of an array or
+            a map.
+        places: Per field of a record, the number of its field of ``to``; -1: none.
+        defaults: (place, value) of the fields of ``to`` that the record does not have.
+        name, number, presence, oneof: Of a field of a Protobuf message; see `spec.records.protobuf`.
+        repeated: Type of all its values together, if there may be several and they are wanted.
+        numbers: Numbers of the ``words`` of an enum of Protobuf, in order.
     """
 
     kind: str

@@ -96,8 +96,10 @@ def exactly(name: str) -> str:
 
 
 def in_any_case(name: str) -> str:
-    """Return a pattern that finds a field of the name in any case; its groups: the name, and what follows on
-    its quotes."""
+    """Return a pattern that finds a field of the name in any case.
+
+    Its groups are the name, and the text that follows the closing quote.
+    """
     return f'"((?iu:{escape_name(name)})){_COLON}'
 
 

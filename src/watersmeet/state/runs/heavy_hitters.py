@@ -29,8 +29,14 @@ TEXTS = 1000
 
 
 class HeavyKey(FrozenRecord):
-    """``bucket``: the upper 32 bits of the key's hash; ``rows``: with it; ``key``: a JSON object of the key's
-    columns, as stored, of the first of them (cut after `TEXT` characters)."""
+    """Heavy hitter of a run.
+
+    Attributes:
+        bucket: the upper 32 bits of the key's hash.
+        rows: the number of rows in the bucket.
+        key: a JSON object of the key's columns as stored, of the bucket's first row, cut after `TEXT`
+            characters.
+    """
 
     bucket: int
     rows: int

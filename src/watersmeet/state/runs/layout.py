@@ -38,8 +38,12 @@ _ORIGIN = b"watersmeet.origin"
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A kept column. ``origin``: a digest of what it is made of: columns of one origin hold the same values;
-    ``text``: what it is, for people."""
+    """A retained column.
+
+    Attributes:
+        origin: Digest of the column's derivation: columns of one origin have the same values.
+        text: Description for users.
+    """
 
     name: str
     origin: str
@@ -121,8 +125,12 @@ def least_times(column: str) -> str:
 
 @dataclass(frozen=True)
 class RunKey:
-    """A further key by which rows are found. ``label``: a digest of what its columns are; ``columns``:
-    kept ones."""
+    """An additional key for finding rows of a run.
+
+    Attributes:
+        label: Digest of the derivation of its columns.
+        columns: Retained columns of the key.
+    """
 
     label: str
     columns: tuple[str, ...]

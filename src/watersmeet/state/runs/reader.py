@@ -80,7 +80,11 @@ def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
 
 
 def _open_reader(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
-    """Raises: StateError when it is not what the manifest says."""
+    """Open a run's data as an Arrow file.
+
+    Raises:
+        StateError: the data differs from the manifest's description.
+    """
     try:
         return pa.ipc.open_file(pa.BufferReader(_check_size(run, data)))
     except (pa.ArrowException, OSError) as error:
@@ -108,10 +112,11 @@ def _check_size(run: Run, data: pa.Buffer) -> pa.Buffer:
 
 
 class OpenRun:
-    """A run, mapped into memory when its rows are first asked for: in most ticks what its manifest says
-    answers for most runs. Mapping costs well under a millisecond, whatever the size.
+    """Run that is mapped into memory when its rows are first needed.
 
-    Whatever asks for rows raises StateError when the file is missing or not what the manifest says.
+    In most ticks the manifest's description suffices for most runs. Mapping takes well under a millisecond,
+    whatever the size. Every access to rows raises StateError if the file is missing or differs from the
+    manifest's description.
     """
 
     def __init__(self, run: Run, layout: RunLayout, contents: Callable[[], pa.Buffer]) -> None:

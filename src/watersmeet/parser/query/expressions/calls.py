@@ -95,12 +95,13 @@ _NO_CALLS = (exp.Connector, exp.Case, exp.Cast)
 def check_calls(
     tree: Expr, type_of_column: TypeOf, text: Text, written: Expr | None = None, clause: str | None = None
 ) -> None:
-    """Report the calls and operators of a resolved expression that Spark certainly refuses, the innermost of
-    those that hold each other.
+    """Report the calls and operators of a resolved expression that Spark certainly rejects.
+
+    Of nested ones, only the innermost is reported.
 
     Args:
-        written: the expression as it was before; it knows its place where a part of ``tree`` does not.
-        clause: that whose condition it is (WHERE, ON); None: it is none.
+        written: The expression before it was resolved; it locates the parts of ``tree`` that have no place.
+        clause: The clause whose condition this is (WHERE, ON); None: it is no condition.
     """
 
     types = Types(type_of_column)

@@ -1,5 +1,8 @@
-"""All kinds of node there are, a line each: what the planner makes of it, what goes to its tasks, what those
-do (`runtime.operators`), and what the driver does (a module beside this one)."""
+"""Registry of all node kinds, one line each.
+
+A line has the planner's node plan, the shape that its tasks receive, the tasks' operator
+(`runtime.operators`), and the driver's part (a module of this package).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,12 @@ from watersmeet.runtime.tasks.side import TaskPartition
 
 @dataclass(frozen=True)
 class NodeKind(Generic[P, S]):
-    """``task``: the rows that a task of it puts out; ``driver``: what is decided between the tasks."""
+    """Kind of node.
+
+    Attributes:
+        task: produces the rows that a task of the node emits.
+        driver: makes the decisions between the tasks.
+    """
 
     plan: type[P]
     shape: type[S]

@@ -81,8 +81,10 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
         return SideLayout(keys=node.primary_key.columns, ties="ascending" if side.in_order else None)
 
     def decide(self, node: UpsertPlan, given: NodeInputs) -> NodeLimits:
-        """Deletes are forgotten with the tick whose clock says that they are old enough; what that tick
-        brings still meets them, so its rows do not depend on its clock."""
+        """Set the limit below which this tick drops tombstones by its clock.
+
+        The tick's own rows still see these tombstones, so the result does not depend on the clock.
+        """
         key = node.primary_key
         if key.sequence is None:
             return NodeLimits({})

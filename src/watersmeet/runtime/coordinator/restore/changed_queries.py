@@ -143,8 +143,13 @@ _AS_IT_WAS = "restore the old query, or use a new checkpoint directory (--checkp
 
 @dataclass(frozen=True)
 class ChangedQuery:
-    """``how`` the query differs, for people; empty where that is not known. ``wider``: what a query that
-    resumes accepts that it did not accept before, per node, and what that means."""
+    """A query that differs from the stored one.
+
+    Attributes:
+        how: Differences, for users; empty if they are unknown.
+        wider: Of a query that resumes: per node the pairs that it accepts and did not accept before, and
+            from when on its results are complete.
+    """
 
     judgement: Judgement
     how: Sequence[str] = ()
@@ -344,8 +349,13 @@ def _stored_runs(
 
 @dataclass(frozen=True)
 class Changed:
-    """The state as it is for a changed job, what there is to say of it, and what tables hold for queries that
-    come: to be given to them in the next tick; ``begins``: these queries."""
+    """The state for a job whose queries changed.
+
+    Attributes:
+        said: Messages on the changes.
+        contents: Contents of tables for queries that begin, which they get in the next tick.
+        begins: The queries that begin.
+    """
 
     manifest: Manifest
     said: list[str]
@@ -457,8 +467,11 @@ def _widen(
     told: Completeness,
     store: Store,
 ) -> QueryState:
-    """Return the state of a query for the next tick. Cost: the rows of sides that keep them longer,
-    and times of those of padded sides, in the driver, once."""
+    """Return the state of a query for the next tick.
+
+    Cost: the driver reads once the rows of sides that retain them longer, and the times of rows of padded
+    sides.
+    """
     state = manifest.queries[query.name]
     rewriter = RunRewriter(manifest, store)
     nodes = list(state.nodes)

@@ -1,5 +1,6 @@
-"""The order of the joins and equalities of a query that has state: what the state has by sides and by numbers
-of nodes is where the plan expects it.
+"""Restore the order of a query's joins and equalities from its state.
+
+The state stores data by side and node number; in this order, the plan expects it where it is.
 """
 
 from __future__ import annotations

@@ -87,9 +87,13 @@ class DerivedRows:
 
 @dataclass(frozen=True)
 class Contents:
-    """The rows of a table for ``side``, of a query that comes. ``runs``: in which another query keeps them;
-    ``deletes``: copies of the deletes that it remembers, where the order of changes counts;
-    ``derived``: how rows are made of what is kept; None: they are kept so."""
+    """Retained rows of a table, with which ``side`` of a new query begins.
+
+    Attributes:
+        runs: the runs in which another query retains the rows.
+        deletes: copies of the deletes that the other query remembers, if the order of changes counts.
+        derived: computes the side's rows from the retained rows; None: the rows are stored in the same form.
+    """
 
     side: SideShape
     branch: int

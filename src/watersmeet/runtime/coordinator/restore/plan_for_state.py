@@ -1,10 +1,13 @@
-"""The plan of a job that has state: joins in the order in which that is kept, which rows queries take of
-others as that is kept, and in which order delta joins look inputs up by what is counted there.
+"""Adapt the plan of a job to its state.
 
-What several queries need is kept once from the time on when they began together, whoever of them it was that
-kept it. A query that comes later goes by tables that one before keeps as it needs them, for all of their rows
-are there, and come to it in its first tick (`SideWork.contents`). It makes all other rows itself, and so does
-one whose rows came to be the same by a change: others' rows from before would not be there for it.
+Joins run in the order in which the state stores them, queries reuse rows of other queries as the state
+does, and delta joins look inputs up in an order that the stored row counts determine.
+
+Rows that several queries need are stored once if the queries began together, whichever of them stored the
+rows. A query that is added later reuses tables that an earlier query retains in the form that it needs: all
+their rows are in the state, and the query receives them in its first tick (`SideWork.contents`). It makes
+all other rows itself, and so does a query whose rows became the same through a change, because the earlier
+rows of the other query are not in the state for it.
 """
 
 from __future__ import annotations
@@ -73,7 +76,11 @@ def _hears(query: QueryPlan, taken: ReusedRows) -> bool:
 
 
 def check_plan_for_state(plan: JobPlan, manifest: Manifest) -> None:
-    """Raises: StateError, when the plan is none that `plan_for_state` gives."""
+    """Check that a plan is one that `plan_for_state` returns for the state.
+
+    Raises:
+        StateError: the plan reuses rows that the state does not have.
+    """
     may_reuse = _may_reuse(manifest, Change.of(manifest, plan).begins)
     for query in plan.queries:
         for own, producer, more in _reused(query):

@@ -30,7 +30,11 @@ _MAX_EXPRESSIONS = 2500
 
 
 class Analysed:
-    """One expression as it was analysed. ``condition``: what Spark says where it threw; "" if nothing."""
+    """Analyzed expression.
+
+    Attributes:
+        condition: Spark's error condition; "" if there is none.
+    """
 
     def __init__(self, node: Any = None, condition: str = "") -> None:
         self._node = node
@@ -114,7 +118,12 @@ class Analyser:
         return None
 
     def _together(self, expressions: Sequence[str]) -> list[Analysed]:
-        """Raises: what Spark throws; ValueError, if it makes another plan of them."""
+        """Analyze several expressions in one plan.
+
+        Raises:
+            ValueError: Spark makes another plan of the expressions.
+            Exception: Spark rejects the expressions.
+        """
         text = f"SELECT {', '.join(expressions)} FROM {self._view}"
         plan = self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
         nodes = plan.expressions()
@@ -253,10 +262,10 @@ class ResultTypes:
     def of(
         self, name: str, counts: Sequence[int], refused: RejectedFamilies, most: int
     ) -> list[tuple[Call, SqlType]]:
-        """Calls of a function that Spark takes.
+        """Return calls of a function that Spark accepts, with the types of their results.
 
         Args:
-            most: how many are tried, per number of arguments.
+            most: the maximum number of calls to try, per number of arguments.
         """
         draw = random.Random(f"{self._seed} {name}")
         answers = list(self._answers(name, _PROBES.get(name, ())))
@@ -351,7 +360,7 @@ def _draw_calls(
 
 
 def _draw_element_calls(nested: Iterable[str], count: int) -> Iterable[Call]:
-    """Calls with an ARRAY or MAP, what is in it, and a number."""
+    """Yield calls with an ARRAY or MAP, elements of it, and a number."""
     for text in nested:
         inner = build_arguments((text,))[0].type.inner
         yield from product(

@@ -28,7 +28,11 @@ from watersmeet.state.stored_record import damage_error, translate_os_errors
 
 
 def write_value(path: Path, value: Any) -> None:
-    """Put ``value`` in place of what is there; durable when it returns. Raises: StateError."""
+    """Replace a file's content with ``value``, durably.
+
+    Raises:
+        StateError: the file cannot be written.
+    """
     with translate_os_errors(path):
         _write_durably(path, add_checksum(path.name, json.dumps(value)))
 
@@ -70,7 +74,7 @@ def read_value(path: Path, hint: str) -> dict[str, Any] | None:
 
 
 def remove_staged_files(folder: Path) -> None:
-    """Remove what writers that were killed, or found the disk full, left half written."""
+    """Remove incomplete files of writers that were killed or ran out of disk space."""
     for file in folder.glob(f".*{STAGED_SUFFIX}"):
         try:
             file.unlink()
@@ -90,7 +94,10 @@ _PAUSES_S = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.1, 0.15, 0.2, 0.3, None)
 
 
 class DirectoryLock:
-    """A lock that is held until `release`. ``run``: an id that no other has.
+    """A lock that is held until `release`.
+
+    Args:
+        run: unique id of the run.
 
     Raises:
         OSError: the file cannot be made or written.
@@ -125,7 +132,7 @@ class DirectoryLock:
 
 
 def check_free(root: Path) -> None:
-    """Raise: StateError, if a run holds the directory, and does not end within a second."""
+    """Raise StateError if a run holds the directory and does not end within a second."""
     for pause_s in _PAUSES_S:
         if holder(root) is None:
             return
@@ -310,11 +317,11 @@ class Checkpoint:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the directory for this process.
+        """Lock the directory for this process.
 
         Raises:
             EngineError: it cannot be made or written.
-            StateError: another run holds it, or it is the checkpoint of a query of Spark's own.
+            StateError: another run has locked it, or it is the checkpoint of a query of Spark's own.
         """
         self._check_not_spark()
         try:
@@ -339,12 +346,12 @@ class Checkpoint:
             hold.release()
 
     def check_free(self) -> None:
-        """Check what `lock` would, and hold nothing.
+        """Make the checks of `lock` without locking the directory.
 
         Raises:
             EngineError: the directory cannot be made or written.
-            StateError: another run holds it, the state is somewhere else, or it is the checkpoint of a query
-                of Spark's own.
+            StateError: another run has locked it, the state is somewhere else, or it is the checkpoint of a
+                query of Spark's own.
         """
         self._check_not_spark()
         try:
@@ -359,7 +366,7 @@ class Checkpoint:
         self._check_place()
 
     def _check_not_spark(self) -> None:
-        """Raise if a query of Spark's own has its checkpoint here: both would keep files in ``state``."""
+        """Raise if a query of Spark's own has its checkpoint here: both would store files in ``state``."""
         is_of_a_query = (self.root / "metadata").is_file() and (self.root / "offsets").is_dir()
         if is_of_a_query and not (self.root / "job").exists() and not (self.root / STORE).exists():
             raise StateError(
@@ -382,8 +389,11 @@ class Checkpoint:
         return holder(self.root)
 
     def is_locked(self) -> bool | None:
-        """Return whether a run holds the directory; None where that cannot be told: the run may be on another
-        machine if the state is in a store, and not every file system has locks."""
+        """Return True if a run has locked the directory.
+
+        None if this is unknown: if the state is in a store, the run may be on another machine, and not every
+        file system has locks.
+        """
         with suppress(OSError):
             return self.holder() is not None or (None if self._stored is not None else False)
         return None
@@ -438,7 +448,11 @@ class Checkpoint:
         return str(stored["id"])
 
     def check_not_lost(self) -> None:
-        """Raises: StateError when Spark's files here go on from a state that is in the store no more."""
+        """Check that the store still has the state that Spark's files continue from.
+
+        Raises:
+            StateError: the store no longer has this state.
+        """
         if self.stored_job is None or self.last_committed() is None:
             return
         before = (read_value(self.root / STORE, _STORE_HINT) or {}).get("id")
@@ -465,8 +479,11 @@ class Checkpoint:
         return None if stored is None else str(stored["id"])
 
     def intend(self, intent: Intent, follows: str = "") -> None:
-        """Record a tick that no batch of Spark stands for, before anything of it goes out. ``follows``: the
-        writer of the manifest that it goes on from."""
+        """Record a tick for which Spark runs no batch, before any of its output is published.
+
+        Args:
+            follows: writer of the manifest that the tick continues from.
+        """
         if self.stored_job is not None:
             self.stored_job.begin(intent.tick, {"clock_us": intent.clock_us, "end": intent.end}, follows)
             return
@@ -507,7 +524,7 @@ class Checkpoint:
         write_value(self.root / "settings", {"digest": digest, "settings": dict(settings)})
 
     def ask_to_stop(self, run: str) -> None:
-        """Ask the run that holds the directory to end after the tick in hand."""
+        """Request that the run with the directory's lock end after the current tick."""
         write_value(self.root / "stop", {"run": run})
 
     def is_stop_requested(self) -> bool:

@@ -65,8 +65,13 @@ class StoredJob:
         return self._store.has(OWNED) or self.is_reset_unfinished() or bool(manifest_names(self._store))
 
     def begin_reset(self) -> str | None:
-        """Say that the job is being removed: no run begins from then on. Who owns the state, if that is
-        known: it is remembered there, for ``job/id`` goes before the end."""
+        """Record that the job is being removed, so that no run starts any more.
+
+        The record has the owner of the state, because ``job/id`` is deleted before the removal ends.
+
+        Returns:
+            The owner id of the state; None if it is unknown.
+        """
         owner = self.find_owner()
         self._store.create(_RESET, json.dumps({} if owner is None else {"id": owner}).encode())
         return self.owner_of_reset() or owner

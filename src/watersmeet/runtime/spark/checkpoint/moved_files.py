@@ -43,9 +43,14 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class MovedFiles:
-    """The files of a source at their new paths. ``before``, ``now``: the directory or the file that the
-    path of the source stands for up to its first pattern, without a slash at the end; ``same``: files that
-    are there with the size that they had; ``note``: what was compared."""
+    """The files of a source at their new paths.
+
+    Attributes:
+        before, now: Old and new directory or file of the source's path up to its first pattern, without a
+            slash at the end.
+        same: Files that exist with their old size.
+        note: The comparison that was made.
+    """
 
     source: Source
     before: str

@@ -109,7 +109,11 @@ def find_planned_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: J
 
 
 def _check_log(spark: SparkFiles, number: int, source: Source, first: int, last: int) -> None:
-    """Raises: ValueError when it is not whole, or when no tick was made of it for the files that it names."""
+    """Check that Spark's log of files is complete and that ticks have read the files that it lists.
+
+    Raises:
+        ValueError: The log is not complete, or it lists a file that Spark does not read under that name.
+    """
     entries = [line for step in range(first, last + 1) for line in spark.file_log(number, step)]
     paths = [path for line in entries if (path := to_local_path(str(line["path"]))) is not None]
     for path in paths:

@@ -149,8 +149,11 @@ class TickIntent:
             self.forget()
 
     def remember(self, after: Manifest | None, host: Mapping[str, Any]) -> Callable[[], None]:
-        """Remember that the tick ``after`` that manifest's is made of a batch. What is given waits until that
-        is stored."""
+        """Store that the tick that follows the manifest ``after`` is made of a batch.
+
+        Returns:
+            A function that waits until the intent is stored.
+        """
         self.is_due, self._is_known = False, True
         if self._checkpoint.stored_job is None:
             return lambda: None

@@ -165,8 +165,10 @@ def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, pla
 
 
 def check_recoverable(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: JobPlan) -> None:
-    """Check as `check_checkpoint` before `recover`, whether the two are of one time; nothing is mended. What
-    `recover` would mend is not refused, and the lists of files that were read are not compared.
+    """Check that Spark's checkpoint and the state are of the same time, before `recover` runs.
+
+    The check repairs nothing. It accepts what `recover` would repair, and does not compare the lists of files
+    that were read.
 
     Raises:
         StateError: as `check_checkpoint`.
@@ -303,7 +305,11 @@ def _build_resume_offsets(
 
 
 def check_sources(host: Mapping[str, Any], plan: JobPlan) -> None:
-    """Raises: StateError when the state was made with other sources, or in another order."""
+    """Check that the job reads the sources of its state, in the same order.
+
+    Raises:
+        StateError: the state belongs to other sources, or to another order of them.
+    """
     if host[SOURCES] != list_sources(plan):
         raise StateError(
             f"the job reads the sources {_format_names(list_sources(plan))}, but its state belongs to"

@@ -1,9 +1,10 @@
-"""A file of the classes that Spark loads, parsed and verified, from which a driver's JVM takes them: class-
-data sharing (JEP 350) spares half of what its start costs.
+"""Archive of parsed and verified Spark classes, which a driver's JVM loads at its start.
 
-``watersmeet prepare`` makes it, in the user's cache directory, one per Java and Spark. A JVM that finds one
-made by another Java, with other jars or a heap that it does not fit, passes over it. It holds code: it is
-taken only where nobody else can have written it.
+Class-data sharing (JEP 350) saves half of the JVM's start time.
+
+``watersmeet prepare`` creates the archive in the user's cache directory, one per Java and Spark. A JVM
+ignores an archive of another Java, of other jars, or of a heap that does not fit. The archive contains code,
+so it is used only if no other user can have written it.
 """
 
 from __future__ import annotations
@@ -68,8 +69,10 @@ def is_complete(path: Path) -> bool:
 
 
 def store_archive(made: Path, path: Path) -> None:
-    """Put a file that was made into its place, for this user alone. It is all there before it is found, also
-    if power goes."""
+    """Move a new archive to its final path, readable and writable only by this user.
+
+    The file is complete before it is visible, also after a power failure.
+    """
     made.chmod(0o600)
     with made.open("rb+") as written:
         os.fsync(written.fileno())

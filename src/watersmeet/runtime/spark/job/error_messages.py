@@ -1,7 +1,9 @@
-"""What Spark says of an expression in a tick, in words of the job: the condition, column or aggregate of an
-INSERT that it stands for. Spark quotes what it was given, which for keys is a cast that nobody wrote; of some
-errors it quotes nothing, and then what can raise them is looked for. Where several may be meant, all are
-named.
+"""Errors that Spark reports for an expression in a tick, in the terms of the job.
+
+The messages name the condition, column or aggregate of the INSERT that the expression stands for. Spark
+quotes the expression that it received, which for keys is a cast that no user wrote. Some errors quote
+nothing; then this module looks for the expressions that can raise them. If several are possible, the message
+names all.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""A process that ``spark-submit`` started: the JVM is there before the job is, with settings of its own. And
-one that is a client of Spark Connect, in which no job can run.
+"""Run jobs in a process that ``spark-submit`` started, and reject Spark Connect.
+
+In such a process the JVM exists before the job does, with settings of its own. A client of Spark Connect
+cannot run a job.
 """
 
 from __future__ import annotations
@@ -42,8 +44,11 @@ def load_submit_settings() -> dict[str, str]:
 
 
 def refuse_connect(conf: Mapping[str, str]) -> None:
-    """Raises: EngineError where Spark would be reached by Spark Connect, by these settings or the
-    environment."""
+    """Reject Spark Connect.
+
+    Raises:
+        EngineError: by ``conf`` or the environment, Spark would be reached through Spark Connect.
+    """
     said = [f"{name}={os.environ[name]}" for name in _REMOTES if os.environ.get(name)]
     if os.environ.get(_MODE, "").lower() == "connect":
         said.append(f"{_MODE}={os.environ[_MODE]}")

@@ -1,9 +1,10 @@
-"""Starts the driver's JVM and connects this process with it: directly where the command is known
-(`java_command`), else by PySpark, whose ``spark-submit`` starts a JVM before it.
+"""Start of the driver's JVM, and the connection of this process with it.
 
-The JVM is the same in both cases. It says by a file at which port it listens and what secret it wants, and
-ends when its standard input does, as when this process dies. It may be begun ahead, while the rest of the
-program is loaded and the job is checked; whoever wants a JVM of that very command takes it.
+This process starts the JVM directly if the command is known (`java_command`), else by PySpark, whose
+``spark-submit`` starts a JVM before it. The JVM is the same in both cases. It writes a file with its port and
+its secret, and ends when its standard input ends, as when this process dies. It may be started ahead, while
+the rest of the program loads and the job is checked; the first caller that needs a JVM of the same command
+uses it.
 """
 
 from __future__ import annotations
@@ -178,8 +179,11 @@ def forget_dead() -> None:
 
 
 def list_exposed_settings(conf: Mapping[str, str]) -> list[str]:
-    """Return the names of settings with secrets that all users of this machine could read in the arguments of
-    ``spark-submit``, if that is to start the JVM."""
+    """Return the names of settings with secrets that all users of this machine could read.
+
+    They could read them in the arguments of ``spark-submit``; the list is empty unless ``spark-submit`` is to
+    start the JVM.
+    """
     names = [name for name, value in _select_submit_settings(conf).items() if _is_secret(name, value)]
     if not names or current_gateway() is not None or GATEWAY in os.environ:
         return []
@@ -267,9 +271,11 @@ def _launch_directly(command: Command, words: IO[bytes] | None) -> Any:
 
 
 def _ignore_stopping() -> None:
-    """Let the JVM ignore signals that stop a run. Terminals and supervisors send them to all processes of
-    the run, and the tick in hand needs the JVM to finish. It ends with its standard input, however Python
-    ends."""
+    """Make the JVM ignore the signals that stop a run.
+
+    Terminals and supervisors send them to all processes of the run, and the running tick needs the JVM to
+    finish. The JVM ends with its standard input, however Python ends.
+    """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -310,8 +316,11 @@ def end(proc: Popen[bytes]) -> None:
 
 
 def end_half_started(interrupt: BaseException) -> None:
-    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
-    its port is gone, that throws, and the thread that serves the port keeps it alive."""
+    """Kill the JVM that PySpark was waiting for.
+
+    It would never end: the directory for its port file is gone, so writing the file throws, and the thread
+    that serves the port keeps the JVM alive.
+    """
     for frame, _ in traceback.walk_tb(interrupt.__traceback__):
         process = frame.f_locals.get("proc")
         if isinstance(process, Popen):

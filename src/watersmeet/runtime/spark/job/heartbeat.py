@@ -64,8 +64,12 @@ PATIENCE_S = 10.0
 
 
 class BrokerStall:
-    """``silent``: which servers do not answer now, with the names of their sources; ``tell``:
-    called once when there are some, and once when the stream goes on."""
+    """Detector of stalled brokers.
+
+    Args:
+        silent: returns the servers that do not answer now, with the names of their sources.
+        tell: called once when there are such servers, and once when the stream continues.
+    """
 
     def __init__(
         self, silent: Callable[[], Mapping[str, Sequence[str]]], tell: Callable[[str], None]

@@ -211,7 +211,11 @@ def _conf_folder(home: str, environment: Mapping[str, str]) -> str:
 
 
 def _launcher(home: str) -> _Launcher:
-    """Raises: _Uncertain, unless it and the scripts are known."""
+    """Return the known launcher in a Spark home.
+
+    Raises:
+        _UnknownCommand: the launcher or the scripts are unknown.
+    """
     scripts = hashlib.blake2b(digest_size=12)
     for name in _SCRIPTS:
         scripts.update(Path(home, "bin", name).read_bytes())

@@ -1,5 +1,4 @@
-"""What whoever asked is told of a run while it goes on (`RunSettings`): notices, that a tick begins, and what
-it was when it has ended."""
+"""Call a run's listeners (`RunSettings`): notices, tick started, tick finished."""
 
 from __future__ import annotations
 
@@ -80,8 +79,10 @@ class RunListeners:
         return RunResult(self._ticks, self._last, finished, stopped, changed or {})
 
     def _tell_broken(self, result: TickResult) -> None:
-        """Note the first tick in which records of a source did not parse, and each first one in which none
-        did: of a source that others of parsed before, or since."""
+        """Note the first tick in which records of a source do not parse, and the first in which none does.
+
+        The second notice is repeated only if records of the source parsed in between.
+        """
         for source, rows in result.rows_in.items():
             if rows and not (source in result.broken and result.broken[source].is_all):
                 self._broken.discard((source, True))

@@ -1,5 +1,8 @@
-"""From where a run goes on: what the state remembers, once rows that are gone, files that were lost, and
-sources that came or went are seen to."""
+"""Find the point at which a run resumes.
+
+The stored state is adjusted for rows that no longer exist, files that were lost, and sources that were
+added or removed.
+"""
 
 from __future__ import annotations
 

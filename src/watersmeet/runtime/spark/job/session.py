@@ -68,8 +68,10 @@ def start_workers(session: SparkSession) -> threading.Thread:
 
 
 def load_planner(session: SparkSession) -> threading.Thread:
-    """Plan a batch of no rows, as the stream of a job has them, in a thread of its own: the classes that Java
-    loads for the first plan are most of what that takes."""
+    """Plan an empty batch like those of a job's stream, in a thread of its own.
+
+    Most of the time of the first plan is spent on loading Java classes, which this does in advance.
+    """
     return _run_in_thread(_plan, session, name="early-planner")
 
 
@@ -453,7 +455,7 @@ def end_java(session: SparkSession, patience_s: float = 120) -> None:
 
 
 def hold_fixed(session: SparkSession, time_zone: str) -> None:
-    """Let a session that runs already mean by expressions what the job does."""
+    """Set an existing session's options so that expressions mean the same as in the job."""
     session.conf.set(TIME_ZONE, time_zone)
     for name, (only, _) in FIXED.items():
         session.conf.set(name, only)

@@ -154,8 +154,14 @@ def _trigger_ms(trigger: str) -> int:
 
 @dataclass
 class RunResult:
-    """``ticks``: of this run; ``last``: the last tick's result; ``stopped``: by a signal; ``changed``: files
-    that are not in the result as they are now, per source, since the job's start."""
+    """Result of a run.
+
+    Attributes:
+        ticks: Number of ticks of this run.
+        last: Result of the last tick.
+        stopped: A signal stopped the run.
+        changed: Per source, files whose present content is not in the result, since the job's start.
+    """
 
     ticks: int = 0
     last: TickResult | None = None

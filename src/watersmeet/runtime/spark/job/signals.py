@@ -72,9 +72,12 @@ def keep_ctrl_c_ignored() -> Iterator[None]:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Hold back signals that stop a run until the block has ended. For where a process is forked: what a
-    handler raises in the hooks that libraries have for that is printed and forgotten, and a lock of theirs
-    (`logging`'s) stays taken, for which threads wait from then on. In the main thread alone."""
+    """Defer signals that stop a run until the block has ended.
+
+    Use the block around a fork of the process. Libraries have hooks for forks, and Python prints and ignores
+    an exception that a signal handler raises in such a hook; a lock of the library (such as that of
+    `logging`) then remains locked, and threads wait for it forever. Only the main thread defers signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -75,7 +75,7 @@ class JobTicks:
 
     @property
     def host(self) -> Host:
-        """Return what is remembered of the last batch; empty: there was none."""
+        """Host fields of the last batch; empty if there was none."""
         newest, state = self.driver.manifest, self.restored.opened.state
         return self.restored.host if newest is None or newest.tick == state.tick else newest.host
 
@@ -115,11 +115,15 @@ class JobTicks:
             restored.files.committed(files)
 
     def own(self, intent: Intent, host: Host | None = None) -> None:
-        """Run a tick without rows of streams. ``host``: None: that of the last batch."""
+        """Run a tick without rows of streams.
+
+        Args:
+            host: host fields to save; None: those of the last batch.
+        """
         self._tick(None, intent.clock_us, self.host if host is None else host, end=intent.end)
 
     def record_intent(self, *, end: bool = False) -> Intent:
-        """Record the next tick as one without a batch of Spark: after a crash it comes first, as it was."""
+        """Record the next tick as one without a Spark batch; after a crash, it runs first, unchanged."""
         intent = Intent(self.driver.tick + 1, self.settings.clock(), end)
         self.begun.intend(self.driver.manifest, intent)
         return intent
@@ -131,8 +135,13 @@ class JobTicks:
                 self.own(self.record_intent())
 
     def record_files(self) -> Host:
-        """Remember what was found of files in the end and could not be found again, by a tick without rows if
-        none follows. Return what the last tick has to remember."""
+        """Save the final findings about files that could not be found again, and return the host fields.
+
+        If no tick follows, a tick without rows saves them.
+
+        Returns:
+            The host fields that the last tick has to save.
+        """
         restored = self.restored
         files = restored.files.build_final_batch()
         if files is None:
@@ -145,8 +154,10 @@ class JobTicks:
 
     @contextmanager
     def run_idle_ticks(self) -> Iterator[None]:
-        """Run ticks without rows while the stream gives none, if a source may go idle or a table is
-        compared."""
+        """Run ticks without rows while the stream delivers none.
+
+        Does nothing unless a source may become idle or a table is compared.
+        """
         timeouts = [s.idle_timeout_us for s in self.plan.sources if s.idle_timeout_us is not None]
         if not (timeouts or self.plan.compared) or self.settings.until_caught_up:
             yield
@@ -203,7 +214,7 @@ class JobTicks:
         self.telling.ended(result, lambda: self._backlog(host, files, query()))
 
     def _backlog(self, host: Host, files: BatchFiles | None, query: StreamingQuery | None) -> Backlog:
-        """Return what is not read yet, as far as it is known."""
+        """Return the known backlog of the sources."""
         behind = {name: (count, "files") for name, count in self.restored.files.behind(files).items()}
         offsets = load_end_offsets(host)
         if query is not None and offsets is not None and self.restored.opened.topics:
@@ -212,8 +223,10 @@ class JobTicks:
         return behind
 
     def _is_own_tick_due(self) -> bool:
-        """Return True if a table is due that is compared, or a partition goes idle and no source has rows to
-        read: a tick with those comes first."""
+        """Return True if a table is due for comparison, or a partition becomes idle.
+
+        False if a source has rows to read: the tick that reads them runs first.
+        """
         if is_batch_due(self.checkpoint, self.begun, self.host):
             return False
         if self.driver.is_table_read_due(self.settings.clock()):
@@ -235,8 +248,13 @@ class JobTicks:
 
 
 def is_read_to_its_end(name: str, files_are_read: bool, unread: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return True if it is known that a source has no more to read: its files are read, or its brokers have
-    been asked (``unread``: per source) and have no rows left."""
+    """Return True if it is known that a source has nothing left to read.
+
+    Either its files have been read, or its brokers have been asked and have no rows left.
+
+    Args:
+        unread: per source, the partitions with unread rows.
+    """
     return files_are_read or unread.get(name) == ()
 
 
@@ -313,8 +331,11 @@ class Stream:
         return query
 
     def _stop_between_ticks(self, query: StreamingQuery) -> bool:
-        """Stop the query when the tick in hand is done. Return True if it goes on waiting for a broker, in a
-        thread that can begin no tick."""
+        """Stop the query after the current tick.
+
+        Returns:
+            True if the query is still waiting for a broker, in a thread that cannot begin a tick.
+        """
         while not self.job.lock.acquire(timeout=_GRACE_S):
             if self.job.restored.opened.brokers.away():  # it would wait for minutes; the next run repeats it
                 self.cancelled.set()

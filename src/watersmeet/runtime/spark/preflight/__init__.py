@@ -1,6 +1,6 @@
-"""What is checked before Java starts: all that can be known of a run without Spark (`run`), of its sources
-(`sources`), its state (`state`) and its sinks (`sinks.base.ChecksTarget`).
+"""Checks before Java starts: all that is known of a run without Spark.
 
-Nothing stays and nothing is held: a folder is made and removed to see whether one can be. A check refuses
-only what the run would refuse; what is in doubt is left to the run.
+`run` checks the run, `sources` its sources, `state` its state, and `sinks.base.ChecksTarget` its sinks. The
+checks leave nothing behind and hold no resources: for example, they create a folder and remove it again to
+test whether that is possible. A check rejects only what the run would reject; in doubt the run decides.
 """

@@ -51,8 +51,12 @@ def find_start_problems(job: Job, plan: JobPlan, settings: RunSettings) -> list[
 
 
 def find_server_problems(job: Job, plan: JobPlan, settings: RunSettings) -> list[WatersmeetError]:
-    """Return all of that, what Java lacks, and the Kafka brokers, databases and servers of sinks that do not
-    answer. A stop of the run ends waiting for them; notices tell of servers that are waited for."""
+    """Return the problems that can be found before the start, servers included.
+
+    These are the problems of `find_start_problems`, the requirements that Java does not meet, and the Kafka
+    brokers, databases and servers of sinks that do not answer. A stop of the run ends the wait for them;
+    notices name the servers that are waited for.
+    """
     given_up, stop = Event(), settings.stop
     servers = _server_checks(job, plan, WaitPolicy(True, given_up, stop, _notify(settings)))
     asked = [_begin(check) for check in servers]

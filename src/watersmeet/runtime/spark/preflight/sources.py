@@ -1,6 +1,8 @@
-"""What can be known of a job's sources before Java starts: paths, headers and columns of files, options
-of generators, what files hold, whether a Kafka broker answers and has the topics, and whether databases and
-schema registries answer."""
+"""Check a job's sources before Java starts.
+
+The checks cover paths, headers and columns of files, contents of files, options of generators, whether a
+Kafka broker answers and has the topics, and whether databases and schema registries answer.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How far each source was read, and how much is there that was not read yet, as far as that is known without
-asking for it.
+"""Reading progress of each source, and its backlog, as far as known without a request.
 
-Files: those of the last look at the directory. Kafka: Spark's report of the batch before has the newest
-offsets of that moment; what the present batch reads is taken off. Rows that came since are not in it.
+Files: the backlog as of the last listing of the directory. Kafka: Spark's report of the previous batch has
+the newest offsets of that moment; the rows that the present batch reads are subtracted. Rows that arrived
+later are not included.
 """
 
 from __future__ import annotations

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 
 def check_columns(what: str, source: Source, columns: Sequence[str], where: str) -> None:
-    """Raises: EngineError naming the declared columns that ``where`` ("the files have") has not."""
+    """Check that all declared columns exist.
+
+    Args:
+        where: the holder of the columns and its verb, for the message: "the files have".
+
+    Raises:
+        EngineError: declared columns are missing; the message names them.
+    """
     column_names = {name.lower() for name in columns}
     missing = [column.name for column in source.columns if column.name.lower() not in column_names]
     if missing:
@@ -30,7 +37,11 @@ def check_columns(what: str, source: Source, columns: Sequence[str], where: str)
 
 
 def check_types(spark: SparkSession, what: str, source: Source, frame: DataFrame) -> None:
-    """Raises: EngineError naming the declared columns that ``frame`` has of other types; it has them all."""
+    """Check that the columns of ``frame`` have their declared types; all of them must exist.
+
+    Raises:
+        EngineError, SeveralErrors: columns have other types; the message names them.
+    """
     there = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
     nulls = [f"CAST(NULL AS {column.type}) AS {quote_name(column.name)}" for column in source.columns]
     wanted = {field.name: field.dataType.simpleString() for field in spark.range(0).selectExpr(*nulls).schema}

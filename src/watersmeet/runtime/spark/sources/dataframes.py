@@ -1,9 +1,8 @@
-"""A streaming DataFrame that the user made, as a source: its columns, where a tick that is repeated gets the
-same rows of it.
+"""A streaming DataFrame that the user made, as a source whose rows a repeated tick reads again.
 
-What Spark keeps for a query of its own would not be what our state is made of, so a frame may filter, project
-and call functions, but not aggregate, drop duplicates, or join. Of what its rows are depends on more than the
-source (random numbers, tables that are read beside), they would be others when a tick is repeated.
+State that Spark keeps for a query of its own would not match the engine's state, so a frame may filter,
+project and call functions, but not aggregate, drop duplicates, or join. If its rows depend on more than the
+source (random numbers, tables that it reads, too), a repeated tick would read other rows.
 """
 
 from __future__ import annotations
@@ -93,9 +92,11 @@ class FrameFindings:
 
 
 def inspect_frames(plan: JobPlan, given: Mapping[str, DataFrame]) -> FrameFindings:
-    """Look through the frames that a plan's sources are made of, each once: rows may be others when they are
-    read again, or be lost in silence. The same of sources that Spark's own data sources read, as far as their
-    options tell."""
+    """Inspect the frames of a plan's sources for rows that may change or be lost.
+
+    Rows may differ when they are read again, or be lost without notice. Each frame is inspected once. Sources
+    that Spark's own data sources read are inspected, too, as far as their options tell.
+    """
     problems: list[SpecError] = []
     notes = [
         note for source in plan.sources if source.connector == SPARK for note in _list_option_notes(source)

@@ -353,8 +353,13 @@ def _build_row(source: Source, values: Mapping[str, str]) -> str:
 
 
 def _fields(source: Source, names: Sequence[str], *, of_texts: bool = False) -> str:
-    """Times as they are written: a number in a TIMESTAMP would be read as seconds. ``of_texts``:
-    DECIMALs, too."""
+    """Return the fields of a row as Spark SQL, with times as STRING.
+
+    Spark would read a number in a TIMESTAMP as seconds.
+
+    Args:
+        of_texts: True if DECIMALs are STRING, too.
+    """
     types = {column.name: widen_integers(column.type, JSON) for column in source.columns}
     written = {name: types[name] in TIMES or (of_texts and types[name].is_decimal) for name in names}
     return ", ".join(f"{quote_name(name)}: {STRING if written[name] else types[name]}" for name in names)
@@ -538,7 +543,7 @@ def _row_columns(source: Source) -> list[str]:
 def _value_readings(
     source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]
 ) -> dict[str, str]:
-    """Times as they are read of their texts, and integers of wider ones; NULL: they cannot be."""
+    """Return SQL that reads times from their texts, and integers from wider ones; NULL if that fails."""
     unit, types = timestamps_unit(source.options), _type_columns(source, _row_columns(source))
     integers = {
         column.name: f"IF({misfit_sql(own, column.type, JSON)}, NULL, CAST({own} AS {column.type}))"

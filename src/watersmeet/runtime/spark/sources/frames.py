@@ -381,8 +381,11 @@ def read_records(
 
 
 def _decode_partition_texts(frame: DataFrame, source: Source, path: str | Sequence[str]) -> DataFrame:
-    """Decode texts of partitions' directories (``k=%C3%A4``) as UTF-8, as other writers than Spark encode
-    them: Spark takes each byte for a character. What is no UTF-8 stays as Spark has it."""
+    """Decode texts of partition directories (``k=%C3%A4``) as UTF-8.
+
+    Other writers than Spark encode texts so; Spark takes each byte for a character. Texts that are not UTF-8
+    stay as Spark has them.
+    """
     texts = [column.name for column in source.columns if column.type == STRING]
     if not texts or not _has_partitions(source, path):
         return frame

@@ -105,7 +105,11 @@ def value_sql(source: Source, column: Column) -> str:
 
 
 def check_options(source: Source) -> None:
-    """Raises: SpecError for options that there are not."""
+    """Check the options of a source.
+
+    Raises:
+        SpecError: An option does not exist.
+    """
     raise_all(source_option_problems(source))
 
 

@@ -311,8 +311,12 @@ TopicIds = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Loss:
-    """Rows of a source that the job can read no more. ``error``: the refusal; ``offsets``: Spark's text from
-    which the source goes on without them."""
+    """Rows of a source that the job can no longer read.
+
+    Attributes:
+        error: the error that rejects the run.
+        offsets: Spark's text of the offsets from which the source continues without the rows.
+    """
 
     source: str
     error: EngineError

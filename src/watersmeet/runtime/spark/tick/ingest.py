@@ -145,7 +145,11 @@ class SourceTask:
                     self._reject(branch.arrangement, REASONS[code], chosen)
 
     def _add_broken(self, rows: pa.RecordBatch) -> None:
-        """Records that did not parse: counted for every branch, rows of none."""
+        """Count records that did not parse for every branch; no branch gets rows of them.
+
+        Raises:
+            EngineError: The table was emptied by TRUNCATE.
+        """
         if pc.any(pc.equal(rows.column(BROKEN), TRUNCATED)).as_py():
             raise EngineError(
                 f'"{self.view.source}": its table was emptied by TRUNCATE, but its rows are still in the'

@@ -1,13 +1,15 @@
-"""The nodes of one query on Spark: the numbers of its tasks (`places`) → the node's task, of the last node →
-filter and projection.
+"""Run the nodes of one query on Spark.
 
-A frame is made once per node and number of tasks and evaluated once per tick (or more often, if a sink asks
-for it): what differs per tick comes as a local property. A node whose rows go to another one gives nothing
-out: its tasks write runs. Reports do not travel with the rows but by an accumulator: Spark adds up those of
-tasks that succeeded, and of several for one partition any will do, since their rows are the same and their
-files are new ones. (`observe` does the same with one more expression per row, and a plan that is new in every
-tick.) Rows that leave as they are go straight from the task into the sink, where the sink can take them
-(`Sink.arrow_part`).
+The numbers of the tasks (`places`) become the rows of the node's task; the rows of the last node are then
+filtered and projected.
+
+A frame is created once per node and number of tasks, and evaluated once per tick (or more often, if a sink
+requires it); values that differ per tick are a local property. A node that feeds another node returns no
+rows: its tasks write runs. Reports do not travel with the rows but by an accumulator: Spark adds up the
+reports of successful tasks. Of several reports for one partition any one is right, since their rows are the
+same and their files are new ones. (`observe` does the same, with one more expression per row and a plan that
+is new in every tick.) Rows that leave unchanged go straight from the task into the sink, if the sink accepts
+them (`Sink.arrow_part`).
 """
 
 from __future__ import annotations
@@ -272,9 +274,15 @@ class SinkFrame:
         partitions: int,
         alone: Callable[[Callable[[InlineResult], InlineResult | None]], InlineResult | None],
     ) -> tuple[list[NodeReport], int | None]:
-        """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
-        (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do,
-        and so has what becomes of its rows; asked where they need no Spark.
+        """Stage the rows of ``task`` in the sink.
+
+        Args:
+            alone: runs the task in this process if it has little work, and processes its rows; called only if
+                they need no Spark.
+
+        Returns:
+            One report per partition, and the number of rows that the sink received; None: as many as left the
+            tasks.
 
         Raises:
             EngineError: not all partitions have been evaluated.

@@ -83,8 +83,11 @@ class Outputs:
         return [insert for insert, own in self.sinks_by_insert.items() if own is sink]
 
     def lend(self, spark: SparkSession, store: Store) -> None:
-        """Give sinks that have no place of their own for staged rows one; those that call out, tasks; those
-        that ask Spark, the session."""
+        """Give the sinks the resources that they need.
+
+        Sinks without a place of their own for staged rows get one, sinks that call functions get tasks, and
+        sinks that use Spark get the session.
+        """
 
         def stage_numbered_parts(part: ArrowPart, count: int) -> list[StagedPart]:
             """Stage numbered parts in tasks; see `Numbered`."""

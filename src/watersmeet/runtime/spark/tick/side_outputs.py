@@ -101,8 +101,12 @@ _NO_WATERMARK_COLUMNS = (
 
 @dataclass(frozen=True)
 class SideOutputFile:
-    """A file of rows of one source, set aside for one reason. ``reader``: ``query/alias`` of the input whose
-    rows they were judged as, where another query reads them for the owner."""
+    """A side-output file: rows of one source that were rejected for one reason.
+
+    Attributes:
+        reader: ``query/alias`` of the input that judged the rows, if another query reads them for the
+            owner.
+    """
 
     source: str
     owner: str

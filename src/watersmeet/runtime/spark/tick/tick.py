@@ -1,7 +1,7 @@
-"""The ticks of a job on Spark: how Spark reads a tick's rows, runs its tasks and takes what they give
-(`runtime.tick` says in which order).
+"""Run the ticks of a job on Spark: read a tick's rows, run its tasks and process their results.
 
-Works on any frame of the scan's reports, streaming or not.
+`runtime.tick` defines the order of the steps. The module works on any frame of the scan's reports, streaming
+or not.
 """
 
 from __future__ import annotations
@@ -229,8 +229,10 @@ class SparkTicks:
 class _RunTools:
     """Tools that the ticks of one run share; see `SparkTicks`.
 
-    ``frames``: those of the queries' last nodes; ``feeds``: those of the nodes that feed them;
-    ``conditions``: those that Spark computes.
+    Attributes:
+        frames: the frames of the queries' last nodes.
+        feeds: the frames of the nodes that feed the last nodes.
+        conditions: the conditions that Spark computes.
     """
 
     spark: SparkSession
@@ -366,8 +368,12 @@ def run_node_inline(
     task: NodeTask,
     then: Callable[[InlineResult], InlineResult | None] | None = None,
 ) -> InlineResult | None:
-    """Run a node in this process, if it has little to do (`RunningTick.run_inline`); then it has no tasks.
-    Not tried where the last tick predicts more than `MAX_INLINE_MATCHES` rows."""
+    """Run a node in this process, without tasks, if it has little work (`RunningTick.run_inline`).
+
+    Returns:
+        The result; None if the node needs tasks, or if the last tick predicts more than `MAX_INLINE_MATCHES`
+        rows.
+    """
     if counts.estimate_rows(key[0], tick.amount(*key)) > MAX_INLINE_MATCHES:
         return None
     alone = tick.run_inline(*key, task, then)
@@ -409,6 +415,8 @@ def _write(
 
 
 def _has_writer_settings(spark: SparkSession) -> bool:
-    """Return True if the user told Spark how to write files: then Spark writes them. What every session has
-    from here is written by tasks in the same way."""
+    """Return True if the user configured how Spark writes files; Spark then writes them.
+
+    Settings that watersmeet adds to every session do not count, because tasks write in the same way.
+    """
     return says_how(context_settings(spark.sparkContext), "spark.sql.parquet.", "spark.sql.files.")

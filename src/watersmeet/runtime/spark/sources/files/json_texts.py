@@ -110,23 +110,23 @@ class JsonTexts:
 
     @property
     def may_differ(self) -> str:
-        """A condition that holds for nearly no text but those of `differs`, and for all of these; a quick
-        one."""
+        """SQL of a fast condition that is true for all texts of `differs`, and for hardly any other text."""
         return f"({self.may_have_trailing_tokens}) OR ({self._may_have_another_case})"
 
     @property
     def differs(self) -> str:
-        """Return the condition that Spark's reader does not tell what is in a text; make frames of it
-        `decode_leniently`."""
+        """SQL of the condition that Spark's reader misreads a text.
+
+        Frames that evaluate it must be built within `decode_leniently`.
+        """
         return f"({self.has_trailing_tokens}) OR ({self.has_another_case})"
 
     @property
     def may_have_trailing_tokens(self) -> str:
-        """A condition that holds for nearly no text but those of `has_trailing_tokens`, and for all of
-        these; a quick one.
+        """SQL of a fast condition: true for all texts of `has_trailing_tokens`, and for hardly any other.
 
-        By the place of the only closing brace, or by a pattern: the bracket that closes the first one is the
-        text's end. What reads the text otherwise calls it broken.
+        It tests that the bracket that closes the first one ends the text, by the position of the only closing
+        brace, or by a pattern. Every other reading of the text treats it as broken.
         """
         if self._is_wide:
             return "true"
@@ -139,15 +139,19 @@ class JsonTexts:
 
     @cached_property
     def has_trailing_tokens(self) -> str:
-        """Return the condition that a text is neither one value nor blank; make frames of it
-        `decode_leniently`."""
+        """SQL of the condition that a text is neither one value nor blank.
+
+        Frames that evaluate it must be built within `decode_leniently`.
+        """
         whole = bind_value(_CHARACTERS, self._text, self._is_whole)
         return f"CASE WHEN {self.may_have_trailing_tokens} THEN NOT ({whole}) ELSE false END"
 
     @cached_property
     def has_another_case(self) -> str:
-        """Return the condition that a text has a field whose name is not written as it is declared; make
-        frames of it `decode_leniently`."""
+        """SQL of the condition that a text has a field whose name differs from its declaration in case.
+
+        Frames that evaluate it must be built within `decode_leniently`.
+        """
         if not self.names.names:
             return "false"
         of_array = has_another_case(_CHARACTERS, self._of_arrays)
@@ -173,8 +177,10 @@ class JsonTexts:
 
     @cached_property
     def rows_renamed(self) -> str:
-        """Return the rows (ARRAY<STRUCT>) of a text that has fields in another case; NULL: it has two
-        readings, or values that do not fit."""
+        """SQL of the rows (ARRAY<STRUCT>) of a text that has fields in another case.
+
+        NULL if the text can be read in two ways, or has values that do not fit.
+        """
         schema = literal(f"{_ROWS} ARRAY<STRUCT<{self.fields}>>, {_CORRUPT} STRING")
         options = self._parser(
             {**self.options, "maxnestingdepth": _DEEPEST, "columnnameofcorruptrecord": _CORRUPT}
@@ -204,8 +210,10 @@ class JsonTexts:
 
     @property
     def _is_whole(self) -> str:
-        """Return the condition that Spark's parser, with the source's options, takes the characters for one
-        value and nothing else."""
+        """SQL of the condition that Spark's parser reads the characters as exactly one value.
+
+        The parser runs with the source's options.
+        """
         parser = self._parser({**self.options, "maxnestingdepth": _DEEPEST})
         followed = []
         for mark in (0, 1):
@@ -387,7 +395,11 @@ def _coalesce_readings(column: Declared) -> str:
 
 
 def _check_counts(source: Source, rows: DataFrame, texts: DataFrame) -> None:
-    """Raises: EngineError when Spark reads other numbers of rows of files than their texts should have."""
+    """Check that Spark reads as many rows from each file as its texts should have.
+
+    Raises:
+        EngineError: the numbers differ.
+    """
     read, told = ours("read_rows"), ours("told")
     values = [name for name in rows.columns if name not in (FILE, BLOCK, ROW, _NUMBER)]
     # Asked for no values, Spark would count lines and parse none.

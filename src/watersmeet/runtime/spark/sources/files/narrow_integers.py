@@ -46,8 +46,15 @@ def widen_integers(type_: SqlType, wider: WiderTypes = PARQUET) -> SqlType:
 
 
 def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
-    """Give the columns of Parquet files, which have the types of `widen_integers`, their declared types, and
-    add `BROKEN`: the record as JSON where a value does not fit. All else in the frame stays."""
+    """Cast the columns of Parquet files to their declared types, and add `BROKEN`.
+
+    Args:
+        frame: Frame whose columns have the types of `widen_integers`.
+
+    Returns:
+        The frame. `BROKEN` is the record as JSON where a value does not fit, else NULL. Other columns of the
+        frame stay.
+    """
     narrow = narrow_columns(source)
     misfits = " OR ".join(f"({misfit_sql(quote_name(column.name), column.type)})" for column in narrow)
     record = ", ".join(quote_name(column.name) for column in source.columns)
@@ -58,8 +65,12 @@ def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def misfit_sql(value: str, type_: SqlType, wider: WiderTypes = PARQUET) -> str | None:
-    """Return a condition of Spark SQL: TRUE where something in a value does not fit, else FALSE or NULL.
-    None: nothing in the type is read as a wider one."""
+    """Return the Spark SQL condition that something in a value does not fit its type.
+
+    Returns:
+        A condition that is TRUE if something does not fit, else FALSE or NULL; None if nothing in the type
+        is read as a wider type.
+    """
 
     def misfit(own: str, kind: SqlType) -> str | None:
         least = -(1 << (kind.bits - 1)) if kind in wider else 0

@@ -98,8 +98,11 @@ _NO_FILE = (-1, -1)
 
 @dataclass
 class ChangedFiles:
-    """Files of a source that are not in the result as they are now, each once. ``names``: the first of
-    them."""
+    """Files of a source whose current content is not in the result, each counted once.
+
+    Attributes:
+        names: the names of the first of them.
+    """
 
     files: int = 0
     names: list[str] = field(default_factory=list)
@@ -117,8 +120,11 @@ class ChangedFiles:
 
 @dataclass
 class BatchFiles:
-    """The files of one batch, as they were before it was read. ``begun``: as an earlier run that began the
-    batch knew them, if they were moved since."""
+    """Files of one batch, as they were before the batch was read.
+
+    Attributes:
+        begun: the files as known to an earlier run that began the batch, if they were moved since.
+    """
 
     files: list[FileRead]
     lists: list[FileList]
@@ -277,8 +283,10 @@ class FileProgress:
             }
 
     def is_read(self, name: str, batch: BatchFiles | None) -> bool:
-        """Return whether it is known that a source has no files but those that are read or in ``batch``; it
-        is not known of other file systems, nor of a source without files."""
+        """Return True if all files of a source are known to be read or in ``batch``.
+
+        The answer is False for other file systems, and for a source without files, where this is unknown.
+        """
         source = next((source for source in self._sources.values() if source.name == name), None)
         if source is None or local_path(path_of(source.options)) is None:
             return False

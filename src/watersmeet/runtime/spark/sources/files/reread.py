@@ -1,7 +1,7 @@
-"""The files of a source that a job has read, read once more in this process, with where in Spark's log of the
-source each stands; and those that no tick has read yet.
+"""The files of a source that a job has read, read again in this process, and its unread files.
 
-A file that was changed or has gone since is not read: what it had is not known any more.
+Each file has its position in Spark's log of the source. A file that was changed or deleted since is not
+read: its former content is unknown.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Which sources are plain streams of local files, that tasks may read themselves, by what is declared. Loads
-little: it is asked before Java begins."""
+"""The plain streams of local files, which tasks may read themselves.
+
+Declarations decide. This module imports little, because it is used before Java starts.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,10 @@ from watersmeet.runtime.spark.tick.reading.text_validation import Rereading
 
 
 class SparkMustRead(Exception):
-    """A stream that lists files alone has a tick whose rows are Spark's to read: the stream is to begin anew,
-    with its rows. Its text: why."""
+    """Error when a stream that only lists files has a tick whose rows Spark must read.
+
+    The stream must then restart with its rows. The text of the error is the reason.
+    """
 
 
 @dataclass(frozen=True)

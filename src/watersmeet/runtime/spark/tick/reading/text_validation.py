@@ -1,15 +1,14 @@
-"""Files of text that are looked at as texts before the rows of a tick are read.
+"""Check text files as texts before a tick reads their rows.
 
-Spark's readers say nothing of records of JSON that run on behind their value, nor of fields in another case
-than they are declared (`json_texts`), nor of CSV that is no UTF-8 or has ends of lines within quotes
-(`csv_texts`).
+Spark's readers do not report JSON records with text after their value, fields in another case than declared
+(`json_texts`), CSV that is not UTF-8, or line ends within quotes (`csv_texts`).
 
-One job looks at all of it, beforehand. Where nothing is to be found, that is all. Such CSV stops the job. Of
-JSON the rows of the source come from a frame of its own (`by_texts`), and ingest passes over those of the
-stream.
+One job checks all of this in advance; usually it finds nothing. Such CSV stops the job. For such JSON, a
+separate frame (`by_texts`) reads the source's rows, and ingest ignores those of the stream.
 
-A source with decimals that lose digits, and of which the wider type that they are read as does not tell what
-they are (`rounded_decimals`), is read once more after the rows of a tick were read, and those do not count.
+If decimals of a source lose digits, and the wider type with which they are read does not determine their
+values (`rounded_decimals`), the source is read once more after the tick's rows, and the first reading does
+not count.
 """
 
 from __future__ import annotations
@@ -49,8 +48,11 @@ _SOURCE = ours("source")
 class TextReread:
     """Ingest results of sources that separate frames read again in a tick.
 
-    The scan's rows of these sources do not count in the tick. ``reports`` has the form of
-    `ingest_reports`; ``names``: the names of the sources.
+    The scan's rows of these sources do not count in the tick.
+
+    Attributes:
+        names: names of the sources.
+        reports: results in the form of `ingest_reports`.
     """
 
     names: frozenset[str]
@@ -135,8 +137,10 @@ class Rereading:
         return [*self._without_rows(told, names), *reread]
 
     def _without_rows(self, told: Sequence[Row], names: Set[str]) -> Iterator[Row]:
-        """Yield what ingest tells but for the rows of some sources: of these remain how many decimals were
-        rounded, and the traffic that there was."""
+        """Yield the rows that ingest reported, without those of some sources.
+
+        Of reports about these sources, only the counts of rounded decimals and the traffic remain.
+        """
         views = (view for _, view in self._scanned.sources if view.source in names)
         places = {(branch.arrangement, branch.branch) for view in views for branch in view.branches}
         for row in told:
