@@ -147,7 +147,8 @@ def test_what_is_read_together_comes_whole_whatever_one_statement_gives(
     assert [bytes(content) for content in store.read_all(names)] == [asked[name] for name in names]
     traffic = store.traffic.take()
     assert traffic.fetched == sum(len(asked[name]) for name in set(names))
-    assert (traffic.requests == 1) is (at_once > 10_000)
+    # rows drawn this small may fit into one statement of 100 bytes
+    assert (traffic.requests == 1) is (at_once > 10_000 or traffic.fetched <= at_once)
     assert store.read_all([]) == []
 
 
