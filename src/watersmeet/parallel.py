@@ -1,4 +1,4 @@
-"""The same done for several things at once, each in a thread of its own; how many cores there are for it."""
+"""Call a function in parallel threads, and count the cores that this process may use."""
 
 from __future__ import annotations
 

@@ -395,6 +395,9 @@ def no_standby(postgres):
     def waits(who):
         postgres.run(f"ALTER SYSTEM SET synchronous_standby_names = '{who}'")
         postgres.run("SELECT pg_reload_conf()")
+        while postgres.run("SHOW synchronous_standby_names").strip() != who:
+            time.sleep(0.05)
+        postgres.run("CHECKPOINT")  # by the process that tells all others that COMMIT has to wait
 
     yield lambda: waits("nobody")
     waits("")

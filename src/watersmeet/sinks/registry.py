@@ -8,7 +8,6 @@ first asked for.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,18 +15,18 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RemembersTarget, RowPrinter, Sink
 from watersmeet.sinks.function import ForeachBatchSink
 from watersmeet.spec.connectors import FOREACH_BATCH, find_connector, list_names
-from watersmeet.spec.entry_points import SINKS, load_code
+from watersmeet.spec.entry_points import SINKS, load_code, load_reference
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import in_store, path_of
 from watersmeet.spec.options.function import OfBatches
 
-PARTS: dict[str, tuple[str, str]] = {
-    "parquet": ("watersmeet.sinks.parquet", "ParquetPart"),
-    "stored": ("watersmeet.sinks.object_store", "StoredPart"),
-    "lake": ("watersmeet.sinks.lake.data_files", "LakePart"),
-    "postgres": ("watersmeet.sinks.postgres.copy", "PostgresPart"),
+PARTS = {
+    "parquet": "watersmeet.sinks.parquet:ParquetPart",
+    "stored": "watersmeet.sinks.object_store:StoredPart",
+    "lake": "watersmeet.sinks.lake.data_files:LakePart",
+    "postgres": "watersmeet.sinks.postgres.copy:PostgresPart",
 }
-"""What tasks stage rows with: name -> (module, class)."""
+"""Classes with which tasks stage rows, by the names that messages to tasks have."""
 
 
 def make_sink(
@@ -80,7 +79,7 @@ def target_sinks(sinks: Mapping[str, Sink], names: Collection[str]) -> list[Reme
 
 def is_known_part(part: ArrowPart) -> bool:
     """Return True if tasks can receive the part: its class is listed in `PARTS`."""
-    return (type(part).__module__, type(part).__name__) in PARTS.values()
+    return _reference_of(part) in PARTS.values()
 
 
 def plain_part(part: ArrowPart) -> dict[str, Any]:
@@ -88,8 +87,7 @@ def plain_part(part: ArrowPart) -> dict[str, Any]:
 
     Only tasks of this run read them; they are not stored.
     """
-    wanted = (type(part).__module__, type(part).__name__)
-    kind = next(kind for kind, part_class in PARTS.items() if part_class == wanted)
+    kind = next(kind for kind, reference in PARTS.items() if reference == _reference_of(part))
     values = dict(vars(part))
     for name in getattr(type(part), "SECRETS", ()):
         del values[name]
@@ -106,7 +104,10 @@ def part_from(plain: Mapping[str, Any], secrets: Mapping[str, str] = MappingProx
         KeyError: The kind is not listed.
     """
     values = dict(plain)
-    module, name = PARTS[values.pop("kind")]
-    part_class = getattr(import_module(module), name)
+    part_class = load_reference(PARTS[values.pop("kind")])
     secret = {field: secrets[field] for field in getattr(part_class, "SECRETS", ())}
     return cast(ArrowPart, part_class(**values, **secret))
+
+
+def _reference_of(part: ArrowPart) -> str:
+    return f"{type(part).__module__}:{type(part).__name__}"

@@ -1,8 +1,9 @@
-"""The connectors: their names as people write them, and what each can do. Who asks, asks for an ability.
+"""Declare the connectors: their names, their abilities, and where their code is.
 
-A new connector is one declaration here; one that can be read also has a line among the readers of streams
-(`runtime.spark.sources.frames`) or of tables (`runtime.spark.sources.tables`). Other packages declare theirs
-as entry points (`spec.entry_points`). Code is named as ``module:name`` and imported when it is first used.
+The rest of the package asks for abilities, not for names. A new connector is one declaration here; one that
+can be read also has a line among the readers of streams (`runtime.spark.sources.frames`) or of tables
+(`runtime.spark.sources.tables`). Other packages declare theirs as entry points (`spec.entry_points`). Code is
+named as ``module:name`` and imported when it is first used.
 """
 
 from __future__ import annotations
@@ -21,30 +22,36 @@ _YEAR_US = 365 * 24 * 60 * _MINUTE_US
 
 @dataclass(frozen=True)
 class Connector:
-    """Capabilities of a connector.
+    """Name, abilities and code of a connector.
 
-    ``aliases``: its other names.
-
-    For reading: ``tables``: it can be read completely and repeatedly; ``one_partition``: its rows
-    carry no partition, because it has only one; ``tells_partitions``: each row carries its partition;
-    ``in_order``: rows of a tick have an order, which is the same when the tick is repeated; ``log``:
-    rows have offsets per partition, and the oldest rows may be deleted; ``files``: it is a folder of
-    files; ``snapshot``: it reads a database's content, which does not include changes; ``own_rate``:
-    it generates a number of rows per second; ``kept_by_spark``: the engine does not know what Spark
-    stores for it in addition to its offsets and what Spark wrote; ``max_ahead_us``: default limit in
-    µs for a TIMESTAMP or DATE ahead of the clock; rows further ahead go to the side output;
-    ``refresh_us``: default interval in µs at which a table is reread (None: it cannot be set).
-
-    For writing: ``sinks``: it accepts rows; ``unique_names``: it rejects duplicate column names;
-    ``by_key``: a row may replace another, by a PRIMARY KEY; ``parquet``: it is a table of Parquet
-    files; ``read_instead``: the advice for users who try to read from a connector that only writes.
-
-    Code, as ``module:name``: ``sink``: makes the sink of a declaration and a `RowPrinter` or None;
-    ``source_options``, ``sink_options``: a `SystemOptions` class, or a function from a declaration to the
-    problems of its options (None: they are checked elsewhere); ``targets``: from a sink with valid options to
-    the identities of its targets and their names in messages; ``read_hint``: from a sink to what to type to
-    read its rows; ``reader``: of a package's source, from a session of Spark's and the source to a
-    streaming DataFrame with the declared columns.
+    Attributes:
+        name: Canonical name, in lower case.
+        aliases: Other names.
+        tables: It can be read as a whole, any number of times.
+        one_partition: Its rows carry no partition, because it has only one.
+        tells_partitions: Each row carries its partition.
+        in_order: Rows of a tick have an order, which is the same when the tick is repeated.
+        log: Rows have offsets per partition, and the oldest rows may be deleted.
+        files: It is a folder of files.
+        snapshot: It reads the content of a database, not its changes.
+        own_rate: It generates a number of rows per second.
+        kept_by_spark: Spark stores more for it than offsets and its own output, unknown to the engine.
+        max_ahead_us: Default limit in µs for a TIMESTAMP or DATE ahead of the clock; rows further ahead go
+            to the side output. None: no limit by default.
+        refresh_us: Default interval in µs at which a table is reread. None: it cannot be set.
+        sinks: It accepts rows.
+        unique_names: Its sink rejects duplicate column names.
+        by_key: A row may replace another, by a PRIMARY KEY.
+        parquet: Its target is a table of Parquet files.
+        read_instead: Hint for users who try to read from a connector that only writes.
+        sink: Code: from a declaration and a `RowPrinter` or None to the sink.
+        source_options: Code: a `SystemOptions` class, or a function from a source to the problems of its
+            options. None: other code checks them.
+        sink_options: The same for sinks.
+        targets: Code: from a sink with valid options to its targets, as identity and name for messages.
+        read_hint: Code: from a sink to what a user types to read its rows.
+        reader: Code, of packages: from a Spark session and a source to a streaming DataFrame with the
+            declared columns.
     """
 
     name: str

@@ -71,11 +71,6 @@ class SinkContract:
             raise SpecError(f'there is no check "{name}"', code="wrong-option", hint=near_names(name, CHECKS))
         CHECKS[name](_Target(self, target or name))
 
-    def check_all(self) -> None:
-        """Run all `CHECKS`. Raises: as `check`."""
-        for name in CHECKS:
-            self.check(name)
-
 
 @dataclass(frozen=True)
 class _Target:

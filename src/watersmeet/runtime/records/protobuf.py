@@ -1,8 +1,8 @@
-"""Protobuf's messages as columns: Google's library parses each record.
+"""Decode Protobuf messages into columns; Google's library parses each record.
 
-Of a field that comes several times the last value counts, and messages are merged; of a oneof the last one.
-Fields that the message has not are passed over, but a record without any that it has is none of its. A field
-with another encoding than its type's marks the record, where parsers pass over it. Source: Protobuf's
+If a field occurs several times, the last value counts and messages are merged; of a oneof the last field
+counts. Undeclared fields are skipped, but a record that has none of the declared fields is broken. So is a
+record in which a field is encoded as another type, which the library alone would skip. Source: Protobuf's
 documentation, "Encoding".
 """
 

@@ -178,7 +178,7 @@ class _SparkCase:
         return CaseOutput(self._out.rows, self._late_rows(step), result.queries[QUERY])
 
     def _late_rows(self, step: CaseStep) -> list[tuple[str, Row]]:
-        """Return the late rows of each stream in their original form, as the step gives them."""
+        """Return the late rows per stream: of a source as the step gives them, of a union as retained."""
         records: dict[str, list[Row]] = defaultdict(list)
         for entry in self._late.rows:
             if entry["reason"] == "late":
@@ -187,7 +187,9 @@ class _SparkCase:
         return [
             (stream, row)
             for stream, rows in records.items()
-            for row in _select_late_rows(sources[stream], step.rows[stream], rows)
+            for row in (
+                _select_late_rows(sources[stream], step.rows[stream], rows) if stream in sources else rows
+            )
         ]
 
     def _table(self, source: Source) -> Table:
